@@ -271,6 +271,10 @@ impl Asking {
     async fn prune(&mut self, number: usize, url: &str) -> Option<()> {
         static LEFT: Statement =
             Statement::new("TEST_LEFT", "SELECT id FROM ductwork_runs WHERE id = :run");
+        static YOUNG: Statement = Statement::new(
+            "TEST_YOUNG",
+            "SELECT id FROM ductwork_runs WHERE id = :run AND triggered_at > {now} - :age",
+        );
         let definition = definition(ASIDE);
         for each in 0..3 {
             let key = format!("old-{number}-{each}");
@@ -283,6 +287,15 @@ impl Asking {
         let old = self.aside.take();
         let before = self.others().await?;
         self.age(&old, url).await?;
+        // Another node of a cluster may hear of it a little later.
+        for run in &old {
+            let args = [
+                ("run", run.0.into()),
+                ("age", (OLD.as_micros() as i64).into()),
+            ];
+            self.until(async |conn| Ok(conn.fetch(&YOUNG, &args).await?.is_empty()))
+                .await?;
+        }
         // Another fault of this kind may be faster, or share the work.
         self.answered(async |conn| prune::prune(conn, OLD, u64::MAX).await)
             .await?;

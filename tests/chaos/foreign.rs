@@ -4,6 +4,8 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection, Executor, PgConnection, Row};
@@ -79,15 +81,23 @@ impl Scene {
             host => &ROLES[host..=host],
         };
         let (at, lasts, url) = (uptime(), blow.lasts, self.url.clone());
-        match self.server.as_ref().expect("a server of our own") {
-            Server::Postgres(cluster) => {
+        match &self.server {
+            Some(Server::Postgres(cluster)) => {
                 let log = ServerLog::of(cluster);
                 let ending = Ending { url, roles, log };
                 self.beside(blow, move || ending.last(lasts));
             }
-            Server::Mysql(_) => {
-                let ending = strangers::Ending { url, roles };
-                self.beside(blow, move || ending.last(lasts));
+            _ => {
+                let urls = match &self.nodes {
+                    Some(nodes) => nodes.urls(),
+                    None => vec![url],
+                };
+                let ended = Arc::new(AtomicBool::new(false));
+                for url in urls {
+                    let ended = Arc::clone(&ended);
+                    let ending = strangers::Ending { url, roles, ended };
+                    self.beside(blow, move || ending.last(lasts));
+                }
             }
         }
         let target = format!("whatever takes {roles:?} more than {TOO_LONG}, for {lasts:?}");

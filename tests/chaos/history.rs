@@ -19,6 +19,8 @@ pub struct History {
     pub triggers: Vec<Trigger>,
     pub orders: Vec<Order>,
     pub faults: Vec<Fault>,
+    /// How long a lease lasts.
+    pub lease: Duration,
 }
 
 /// A step's entry in its ledger.
@@ -159,6 +161,18 @@ pub enum Kind {
     Descriptors,
     /// The server crashes and comes back.
     Server,
+    /// A node of a cluster is killed, and starts again; now and then without its data.
+    KillNode,
+    /// All nodes are at once.
+    KillNodes,
+    /// A node stands still, some for so long that the others go on without it.
+    StopNode,
+    /// A node is parted from the others.
+    IsolateNode,
+    /// Two nodes are, so that none is in a majority.
+    NoQuorum,
+    /// Nobody may write at a node, as when it is backed up, or gives its data to another.
+    LockNode,
     /// SQLite's lock is held by somebody else.
     Lock,
     /// Nothing can be written to SQLite's files: no space.
@@ -212,10 +226,20 @@ impl Kind {
         matches!(self, NoSpace | WriteError | ShortWrite | SyncError)
     }
 
+    /// True when it befalls a node of a cluster, or some of them.
+    pub fn is_of_a_node(self) -> bool {
+        use Kind::*;
+        matches!(
+            self,
+            KillNode | KillNodes | StopNode | IsolateNode | NoQuorum | LockNode
+        )
+    }
+
     /// True when somebody can do nothing with the database for a while.
     pub fn is_outage(self) -> bool {
         use Kind::*;
         self.is_of_the_disk()
+            || self.is_of_a_node()
             || matches!(
                 self,
                 Server

@@ -2,7 +2,7 @@
 //! ledger that the steps kept for themselves is held against what the database says.
 //!
 //! `workload` is what is run; `triggers` and `people` ask for it, cancel it and revive it; `plan` says
-//! what befalls it, and `strikes`, `foreign`, `strangers` and `aside` do so to a `scene`. `history` is what is known afterwards,
+//! what befalls it, and `strikes`, `nodes`, `foreign`, `strangers` and `aside` do so to a `scene`. `history` is what is known afterwards,
 //! `oracle` and `orders` what must be true of that. The oracle shares nothing with the engine.
 
 #![expect(
@@ -34,6 +34,10 @@ mod cluster;
 mod mariadb;
 
 #[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../support/galera.rs"]
+mod galera;
+
+#[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../support/server.rs"]
 mod server;
 
@@ -47,6 +51,7 @@ mod foreign;
 mod history;
 mod log;
 mod network;
+mod nodes;
 mod oracle;
 mod oracle_tests;
 mod orders;

@@ -29,6 +29,9 @@ const REACH: Duration = Duration::from_secs(20);
 /// A step that is about to start when a zombie wakes up has started by then.
 pub const WAKING: Duration = Duration::from_secs(2);
 
+/// A process beats six times in a lease, and hears by that what others have done.
+const HEARING: u32 = 3;
+
 /// The findings.
 #[derive(Debug, Default)]
 pub struct Verdict {
@@ -210,6 +213,11 @@ impl Known<'_> {
         revivals
     }
 
+    /// Until a worker has heard of what others have done.
+    pub fn hearing(&self) -> Duration {
+        WAKING.max(self.history.lease / HEARING)
+    }
+
     fn lines(&self, execution: Uuid) -> &[(usize, &Line)] {
         self.lines.get(&execution).map_or(&[], Vec::as_slice)
     }
@@ -219,8 +227,18 @@ impl Known<'_> {
         let mut faults = self.history.faults.iter();
         faults.any(|fault| {
             let hit = fault.hit.contains(&line.worker) || fault.hit.contains(&line.pid);
-            hit && counts(fault) && fault.at <= line.at + REACH && line.at <= fault.until + WAKING
+            let reach = REACH + self.away(line, fault);
+            hit && counts(fault) && fault.at <= line.at + reach && line.at <= fault.until + WAKING
         })
+    }
+
+    /// How long, between the two, a cluster may have taken no commit: what has started waits for that.
+    fn away(&self, line: &Line, fault: &Fault) -> Duration {
+        let faults = self.history.faults.iter();
+        let between = faults.filter(|other| {
+            other.kind.is_of_a_node() && other.at <= fault.at && line.at <= other.until
+        });
+        between.map(|other| other.until - other.at).sum()
     }
 
     fn zombie(&self, line: &Line) -> bool {

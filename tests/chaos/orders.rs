@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::history::{Fault, Line, Order, Phase, Run, Told};
-use crate::oracle::{Known, Verdict, WAKING};
+use crate::history::{Line, Order, Phase, Run, Told};
+use crate::oracle::{Known, Verdict};
 
 /// Holds the answers that people got against what is stored.
 pub fn judge(known: &Known<'_>, verdict: &mut Verdict) {
@@ -48,7 +48,7 @@ pub fn judge(known: &Known<'_>, verdict: &mut Verdict) {
         let cancelled = run.is_some_and(|run| run.status == "cancelled");
         if cancelled && line.phase == Phase::Start {
             let orders = orders.get(&line.run).map_or(&[][..], Vec::as_slice);
-            started(line, orders, &known.history.faults, verdict);
+            started(line, orders, known, verdict);
         }
     }
 }
@@ -126,15 +126,16 @@ fn revived(run: &Run, orders: &[&Order], known: &Known<'_>, verdict: &mut Verdic
 
 /// L9: a worker learns by its next beat that a step is no longer its own, unless it could not
 /// beat.
-fn started(line: &Line, orders: &[&Order], faults: &[Fault], verdict: &mut Verdict) {
+fn started(line: &Line, orders: &[&Order], known: &Known<'_>, verdict: &mut Verdict) {
+    let hearing = known.hearing();
     let cancel = |order: &&&Order| matches!(order.told, Told::Cancelled | Told::MayBeCancelled);
     let until: Option<Duration> = orders.iter().filter(cancel).map(|it| it.until).max();
-    let Some(until) = until.filter(|until| line.at > *until + WAKING) else {
+    let Some(until) = until.filter(|until| line.at > *until + hearing) else {
         return;
     };
-    let deaf = faults.iter().any(|fault| {
+    let deaf = known.history.faults.iter().any(|fault| {
         let kept = fault.kind.is_outage() || fault.kind.leaves_zombies();
-        kept && fault.at <= line.at && until <= fault.until + WAKING
+        kept && fault.at <= line.at && until <= fault.until + hearing
     });
     verdict.untold += 1;
     if !deaf {

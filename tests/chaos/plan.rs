@@ -69,6 +69,30 @@ const ON_MYSQL: [(Kind, usize); 10] = [
     (Kind::StatementTimeout, 1),
 ];
 
+/// No lock of a table: a session's is one of its node alone, and what other nodes write there waits for it or ends it.
+const ON_GALERA: [(Kind, usize); 9] = [
+    (Kind::Clock, 1),
+    (Kind::Reset, 1),
+    (Kind::BlackHole, 1),
+    (Kind::Partition, 1),
+    (Kind::OneWay, 2),
+    (Kind::Silent, 1),
+    (Kind::Cut, 2),
+    (Kind::Delay, 1),
+    (Kind::StatementTimeout, 1),
+];
+
+/// One after the other befalls the server, or nodes of a cluster, which has to be whole again before the next.
+const TO_SERVER: [(Kind, usize); 1] = [(Kind::Server, 1)];
+const TO_NODES: [(Kind, usize); 6] = [
+    (Kind::KillNode, 2),
+    (Kind::StopNode, 2),
+    (Kind::IsolateNode, 1),
+    (Kind::NoQuorum, 1),
+    (Kind::LockNode, 1),
+    (Kind::KillNodes, 1),
+];
+
 /// The database of a storm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
@@ -76,12 +100,30 @@ pub enum On {
     Postgres,
     /// MariaDB.
     Mysql,
+    /// Three nodes of it.
+    Galera,
 }
 
-/// Until the first crash of the server, and from one to the next: oftener, and nothing else
-/// would happen.
-const SERVER_FIRST: Duration = Duration::from_secs(8);
-const SERVER_EVERY: Duration = Duration::from_secs(20);
+impl On {
+    /// How long a lease lasts: so short that some stand still for longer. On a cluster that outlives a node which every
+    /// writer waits for.
+    pub fn lease(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Galera => 15,
+            _ => 3,
+        })
+    }
+
+    /// Until the first blow to the server, and from one to the next: oftener, and nothing else
+    /// would happen.
+    fn server(self) -> [Duration; 2] {
+        let [first, every] = match self {
+            Self::Galera => [5, 14],
+            _ => [8, 20],
+        };
+        [Duration::from_secs(first), Duration::from_secs(every)]
+    }
+}
 
 /// One thing that is going to happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,25 +169,32 @@ pub fn draw(mut dice: Dice, length: Duration, on: On) -> Vec<Blow> {
         On::Sqlite => &ON_SQLITE,
         On::Postgres => &ON_POSTGRES,
         On::Mysql => &ON_MYSQL,
+        On::Galera => &ON_GALERA,
     };
-    let has_server = on != On::Sqlite;
-    let all = ANYWHERE.iter().chain(own);
-    let all: Vec<Kind> = all
-        .flat_map(|(kind, times)| std::iter::repeat_n(*kind, *times))
-        .collect();
+    let to_server: &[(Kind, usize)] = match on {
+        On::Sqlite => &[],
+        On::Postgres | On::Mysql => &TO_SERVER,
+        On::Galera => &TO_NODES,
+    };
+    let all: Vec<Kind> = ANYWHERE.iter().chain(own).flat_map(times).collect();
     let mut plan: Vec<Blow> = Vec::new();
     let mut at = Duration::ZERO;
-    let mut next_server = SERVER_FIRST;
+    let [mut next_server, every] = on.server();
+    let mut server_round: Vec<Kind> = Vec::new();
     loop {
         let mut round = all.clone();
         while !round.is_empty() {
-            if has_server && at >= next_server {
-                plan.push(Blow::draw(&mut dice, plan.len(), at, Kind::Server));
-                next_server += SERVER_EVERY;
+            if !to_server.is_empty() && at >= next_server {
+                if server_round.is_empty() {
+                    server_round.extend(to_server.iter().flat_map(times));
+                }
+                let kind = drawn(&mut server_round, &mut dice);
+                plan.push(Blow::draw(&mut dice, plan.len(), at, kind, on));
+                next_server += every;
                 at += costs(Kind::Server);
             }
-            let kind = round.swap_remove(dice.below(round.len() as u64) as usize);
-            plan.push(Blow::draw(&mut dice, plan.len(), at, kind));
+            let kind = drawn(&mut round, &mut dice);
+            plan.push(Blow::draw(&mut dice, plan.len(), at, kind, on));
             at += Duration::from_millis(dice.below(700)) + costs(kind);
             // The first round is seen to its end.
             if at >= length && plan.len() > all.len() {
@@ -153,6 +202,15 @@ pub fn draw(mut dice: Dice, length: Duration, on: On) -> Vec<Blow> {
             }
         }
     }
+}
+
+fn times((kind, times): &(Kind, usize)) -> impl Iterator<Item = Kind> {
+    std::iter::repeat_n(*kind, *times)
+}
+
+/// One of those that are left.
+fn drawn(round: &mut Vec<Kind>, dice: &mut Dice) -> Kind {
+    round.swap_remove(dice.below(round.len() as u64) as usize)
 }
 
 /// About how long everything else has to wait for it.
@@ -166,11 +224,16 @@ fn costs(kind: Kind) -> Duration {
 }
 
 impl Blow {
-    fn draw(dice: &mut Dice, number: usize, at: Duration, kind: Kind) -> Self {
+    fn draw(dice: &mut Dice, number: usize, at: Duration, kind: Kind, on: On) -> Self {
         // As many throws for each, whatever it makes of them.
         let [host, whom, pick, lasts, amount] = std::array::from_fn(|_| dice.below(1 << 32));
         let below = |most: u64| Duration::from_millis(lasts % most);
         let more = |least: u64, most: u64| Duration::from_millis(least) + below(most - least);
+        // Longer than leases last; where those are long, so seldom that the hosts still work in between.
+        let outlasting = |times: u64| {
+            let long = on.lease() > Duration::from_secs(3) && amount.is_multiple_of(times);
+            long.then(|| on.lease() + more(500, 3_500))
+        };
         let all = host as usize % (HOSTS + 1);
         let one = host as usize % HOSTS;
         let (host, whom, lasts) = match kind {
@@ -185,15 +248,24 @@ impl Blow {
                 } else {
                     5_000
                 };
-                (one, whom, more(100, most))
+                (one, whom, outlasting(12).unwrap_or(more(100, most)))
             }
             // Longer than leases last.
-            Kind::Sleep => (one, "", more(3_500, 6_500)),
+            Kind::Sleep => (one, "", outlasting(3).unwrap_or(more(3_500, 6_500))),
             // Some for longer than leases last.
-            Kind::Partition => (one, "", below(6_000)),
+            Kind::Partition => (one, "", outlasting(3).unwrap_or(below(6_000))),
             Kind::Log => (one, "", more(3_000, 8_000)),
             Kind::Descriptors => (one, "worker", more(300, 3_000)),
             Kind::Server => (HOSTS, "", below(1_500)),
+            // The others go on without a node after five seconds.
+            Kind::KillNode => (HOSTS, "", below(9_000)),
+            Kind::KillNodes => (HOSTS, "", below(1_500)),
+            Kind::StopNode if amount.is_multiple_of(2) => (HOSTS, "", more(500, 4_000)),
+            Kind::StopNode => (HOSTS, "", more(7_000, 12_000)),
+            Kind::IsolateNode => (HOSTS, "", more(500, 10_000)),
+            Kind::NoQuorum => (HOSTS, "", more(500, 6_000)),
+            // Every third for longer than leases last.
+            Kind::LockNode => (HOSTS, "", outlasting(3).unwrap_or(more(500, 8_000))),
             Kind::Lock => (HOSTS, "", below(3_000)),
             // Some for longer than leases last.
             Kind::TableLock => {
@@ -256,7 +328,7 @@ pub fn chosen(plan: Vec<Blow>) -> Vec<Blow> {
 
 #[test]
 fn a_seed_is_a_plan_and_a_longer_one_begins_like_a_shorter_one() {
-    for on in [On::Sqlite, On::Postgres, On::Mysql] {
+    for on in [On::Sqlite, On::Postgres, On::Mysql, On::Galera] {
         let draw = |seed, seconds| draw(Dice::of(seed), Duration::from_secs(seconds), on);
         let plan = draw(7, 300);
         assert_eq!(plan, draw(7, 300));
@@ -271,5 +343,10 @@ fn a_seed_is_a_plan_and_a_longer_one_begins_like_a_shorter_one() {
         }
         let kills = plan.iter().filter(|blow| blow.kind.is_kill()).count();
         assert!(kills >= 200, "only {kills}");
+        // Each in five minutes, and one after the other has the cluster.
+        let nodes = plan.iter().filter(|blow| blow.kind.is_of_a_node()).count();
+        assert!(on != On::Galera || nodes >= 15, "only {nodes}");
+        let of_each = |(kind, _): &(Kind, usize)| plan.iter().any(|blow| blow.kind == *kind);
+        assert!(on != On::Galera || TO_NODES.iter().all(of_each));
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::network::Network;
 
@@ -37,10 +38,10 @@ const FROM: usize = 1;
 /// A server finds out by itself that a client has gone without a word, after about so long.
 const KEPT_ALIVE: Duration = Duration::from_secs(10);
 
-/// A relay to a server, on a thread of its own.
+/// A relay to a server, or to each node of a cluster, on a thread of its own.
 pub struct Proxy {
-    /// Where it listens.
-    pub port: u16,
+    /// Where it listens, for one server each.
+    pub ports: Vec<u16>,
     /// In which it listens, if that is not the one that everybody is in.
     pub network: Option<Network>,
     weather: Option<watch::Sender<Weather>>,
@@ -52,17 +53,17 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// One that passes everything on to the server with this socket.
-    pub fn to(server: PathBuf) -> Self {
-        Self::within(server, || None)
+    /// One that passes everything on to the servers with these sockets.
+    pub fn to(servers: &[PathBuf]) -> Self {
+        Self::within(servers.to_vec(), || None)
     }
 
     /// The same, in a network of its own.
-    pub fn apart(server: PathBuf) -> Self {
-        Self::within(server, || Some(Network::enter()))
+    pub fn apart(servers: &[PathBuf]) -> Self {
+        Self::within(servers.to_vec(), || Some(Network::enter()))
     }
 
-    fn within(server: PathBuf, enter: fn() -> Option<Network>) -> Self {
+    fn within(servers: Vec<PathBuf>, enter: fn() -> Option<Network>) -> Self {
         let (weather, seen) = watch::channel(Weather::default());
         let left = Arc::new(AtomicUsize::new(usize::MAX));
         let fired = Arc::new(AtomicUsize::new(0));
@@ -74,18 +75,28 @@ impl Proxy {
         let (told, listens) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let network = enter();
-            let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-            listener.set_nonblocking(true).unwrap();
-            let port = listener.local_addr().unwrap().port();
-            told.send((port, network)).unwrap();
+            let listeners = servers.into_iter().map(|server| {
+                let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+                listener.set_nonblocking(true).unwrap();
+                (listener, server)
+            });
+            let listeners: Vec<_> = listeners.collect();
+            let port =
+                |(listener, _): &(std::net::TcpListener, _)| listener.local_addr().unwrap().port();
+            told.send((listeners.iter().map(port).collect(), network))
+                .unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
-            runtime.unwrap().block_on(relay(listener, server, passing));
+            runtime.unwrap().block_on(async {
+                let relay = |(listener, server)| relay(listener, server, passing.clone());
+                let relays: JoinSet<()> = listeners.into_iter().map(relay).collect();
+                relays.join_all().await;
+            });
         });
-        let (port, network) = listens.recv().expect("it listens");
+        let (ports, network) = listens.recv().expect("it listens");
         Self {
-            port,
+            ports,
             network,
             weather: Some(weather),
             left,

@@ -1,9 +1,10 @@
 //! How long it took until work went on, by what had befallen it. Pure.
 //!
-//! Two spans. Where attempts were lost with those who had them: from the blow until the next
+//! Three spans. Where attempts were lost with those who had them: from the blow until the next
 //! attempt at the same step starts, one span for each attempt that was lost. Where nobody was lost
 //! but the database out of reach: from the end of that until one of those whom it concerned
-//! starts a step, one span for each time. The ledger's clock tells hundredths of a second.
+//! starts a step, one span for each time. Where something befell nodes of a cluster: the longest time from then until the
+//! cluster was whole again in which no step started anywhere. The ledger's clock tells hundredths of a second.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,11 +15,12 @@ use crate::history::{Fault, History, Kind, Line, Phase};
 /// Nobody has the pid of somebody else so soon: it takes all other pids of the system to be had first.
 const SAME_PIDS: Duration = Duration::from_secs(60);
 
-/// The spans of each kind of fault: those of lost attempts, and those after outages.
+/// The spans of each kind of fault: those of lost attempts, those after outages, and those of a cluster.
 #[derive(Default)]
 pub struct Recovery {
     lost: BTreeMap<Kind, Vec<Duration>>,
     outages: BTreeMap<Kind, Vec<Duration>>,
+    standstills: BTreeMap<Kind, Vec<Duration>>,
 }
 
 /// Measures them.
@@ -55,7 +57,17 @@ pub fn measure(history: &History) -> Recovery {
             recovery.lost.entry(blow.kind).or_default().push(span);
         }
     }
-    for fault in history.faults.iter().filter(|fault| fault.kind.is_outage()) {
+    for fault in history
+        .faults
+        .iter()
+        .filter(|fault| fault.kind.is_of_a_node())
+    {
+        let span = standstill(&starts, fault);
+        let spans = recovery.standstills.entry(fault.kind);
+        spans.or_default().push(span);
+    }
+    let outage = |fault: &&Fault| fault.kind.is_outage() && !fault.kind.is_of_a_node();
+    for fault in history.faults.iter().filter(outage) {
         let network = matches!(
             fault.kind,
             Kind::BlackHole
@@ -81,6 +93,21 @@ pub fn measure(history: &History) -> Recovery {
     recovery
 }
 
+/// The longest time, while it lasts, that no step started.
+fn standstill(starts: &[&Line], fault: &Fault) -> Duration {
+    let from = starts.partition_point(|line| line.at < fault.at);
+    let mut since = fault.at;
+    let mut longest = Duration::ZERO;
+    for line in &starts[from..] {
+        longest = longest.max(line.at.saturating_sub(since));
+        since = line.at;
+        if since > fault.until {
+            break;
+        }
+    }
+    longest
+}
+
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
@@ -89,9 +116,15 @@ impl fmt::Display for Recovery {
                 &self.lost,
             ),
             ("from the end of it until a step starts", &self.outages),
+            (
+                "the longest time without a step, until all nodes are there again",
+                &self.standstills,
+            ),
         ];
         for (title, kinds) in parts {
-            writeln!(f, "{title}:")?;
+            if !kinds.is_empty() {
+                writeln!(f, "{title}:")?;
+            }
             for (kind, spans) in kinds {
                 let mut spans = spans.clone();
                 spans.sort();

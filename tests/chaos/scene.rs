@@ -7,8 +7,8 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ductwork::store::Location;
 use ductwork::store::audit::{self, INVARIANTS, Kind as When, Violation};
+use ductwork::store::{Dialect, Location, Purpose};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -18,6 +18,7 @@ use crate::disk::Disk;
 use crate::fixture::*;
 use crate::history::{Fault, Kind, uptime};
 use crate::log::{self, LogReader};
+use crate::nodes::Nodes;
 use crate::plan::{Blow, HOSTS};
 use crate::proxy::Proxy;
 use crate::server::Server;
@@ -69,6 +70,8 @@ pub struct Scene {
     pub fixture: DaemonFixture,
     pub url: String,
     pub server: Option<Server>,
+    /// Or those of a cluster.
+    pub nodes: Option<Arc<Nodes>>,
     /// Where the server's tables are.
     pub space: Option<Space>,
     /// By which the second host lives.
@@ -100,6 +103,7 @@ impl Scene {
             aside: Aside::new(location),
             url,
             server,
+            nodes: None,
             space: None,
             clock: None,
             proxy: None,
@@ -215,7 +219,8 @@ impl Scene {
             let still = matches!(fault.kind, Kind::Freeze | Kind::Sleep);
             still && fault.hit.contains(&supervisor) && uptime() < fault.until + STOOD
         };
-        self.server.is_none() && killed && self.faults.iter().any(stood_still)
+        let on_sqlite = self.fixture.conn.dialect() == Dialect::Sqlite;
+        on_sqlite && killed && self.faults.iter().any(stood_still)
     }
 
     /// A new daemon, where one has ended; what the old one has said.
@@ -252,6 +257,15 @@ impl Scene {
         panic!("at {:?}: {broken:?}; 2 s later: {later:?}", uptime());
     }
 
+    /// Another connection of the test's own, where the server or node that it had went away.
+    pub async fn reconnect(&mut self) {
+        let location = Location::parse(&self.url).expect("the database's URL");
+        self.fixture.conn = eventually(PATIENCE, "the database answers", async || {
+            location.connect(Purpose::Query).await.ok()
+        })
+        .await;
+    }
+
     /// The violations of the invariants of every moment.
     async fn broken(&mut self) -> Vec<Violation> {
         let mut asked = Instant::now();
@@ -259,6 +273,10 @@ impl Scene {
             match audit::audited(&mut self.fixture.conn, audit::GRACE).await {
                 // There is no room for what it would sort.
                 Err(error) if error.is_not_now() => asked = Instant::now(),
+                Err(error) if self.nodes.is_some() && error.is_unavailable() => {
+                    self.reconnect().await;
+                    asked = Instant::now();
+                }
                 audited => break audited.expect("an audit"),
             }
         };
@@ -291,6 +309,10 @@ impl Scene {
             (Arc::strong_count(&self.unproven) == 1).then_some(())
         })
         .await;
+        if let Some(nodes) = &self.nodes {
+            nodes.tell_ends(&mut self.faults);
+            self.reconnect().await;
+        }
         let unproven = std::mem::take(&mut *self.unproven.lock().unwrap());
         assert!(unproven.is_empty(), "they struck nobody: {unproven:#?}");
         self.clear();

@@ -1,6 +1,6 @@
 //! The whole: load, faults for a while, silence, and then the oracle.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use crate::fixture::*;
 use crate::foreign::{self, ROLES};
 use crate::history::{History, Kind, Line, Told};
 use crate::mariadb::Mariadb;
+use crate::nodes::Nodes;
 use crate::oracle::judge;
 use crate::people::People;
 use crate::plan::{Blow, HOSTS, On, chosen, draw};
@@ -32,14 +33,21 @@ const SECONDS: &str = "DUCTWORK_CHAOS_SECONDS";
 const SEED: &str = "DUCTWORK_CHAOS_SEED";
 const DATABASES: &str = "DUCTWORK_CHAOS_DATABASES";
 
-/// How long it lasts where nobody says so: for a person who waits for it, and where nobody does.
+/// How long it lasts where nobody says so: for a person who waits for it, and where nobody does. On a
+/// cluster each of the faults of its nodes has been there by then.
 const SHORT: u64 = 20;
 const LONG: u64 = 300;
+const ON_NODES: u64 = 120;
 
 /// In storms of so many seconds there are at least so many kills, processes that stand still and
-/// crashes of the server, and steps.
+/// crashes of the server, or blows to nodes, and steps.
 const FLOORS: [(u64, usize, usize, usize, usize); 2] =
     [(LONG, 200, 30, 10, 0), (1_800, 1_000, 200, 50, 200_000)];
+const FLOORS_ON_NODES: [(u64, usize, usize, usize, usize); 3] = [
+    (ON_NODES, 80, 10, 8, 0),
+    (LONG, 200, 30, 10, 0),
+    (1_800, 1_000, 200, 30, 0),
+];
 
 /// So many faults are told when something is broken.
 const RECENT: usize = 60;
@@ -47,13 +55,9 @@ const RECENT: usize = 60;
 /// From the last fault until nothing is left to do.
 const DRAIN: Duration = Duration::from_secs(60);
 
-const LEASE: Duration = Duration::from_secs(3);
-const LEASE_TEXT: &str = "3s";
-
-fn settings() -> Settings {
+fn settings(on: On) -> Settings {
     Settings {
-        // So short that some stand still for longer.
-        reaper_timeout: LEASE_TEXT,
+        reaper_timeout: format!("{}s", on.lease().as_secs()).leak(),
         shutdown_timeout: "2s",
         max_retry: MAX_RETRY,
         level: "info",
@@ -61,18 +65,19 @@ fn settings() -> Settings {
     }
 }
 
-fn length() -> Duration {
+fn length(on: On) -> Duration {
     let asked = std::env::var(SECONDS).map(|text| text.parse().expect(SECONDS));
-    let unasked = || match std::env::var("CI").as_deref() {
-        Ok("true") => LONG,
+    let unasked = || match (std::env::var("CI").as_deref(), on) {
+        (Ok("true"), On::Galera) => ON_NODES,
+        (Ok("true"), _) => LONG,
         _ => SHORT,
     };
     Duration::from_secs(asked.unwrap_or_else(|_| unasked()))
 }
 
 /// So many runs are to be under way: more where the machine does nothing else, for half an hour.
-fn open_runs() -> usize {
-    match length() >= Duration::from_secs(1_800) {
+fn open_runs(on: On) -> usize {
+    match length(on) >= Duration::from_secs(1_800) {
         true => 56,
         false => 24,
     }
@@ -81,9 +86,20 @@ fn open_runs() -> usize {
 /// Both at the same time: each of them is waiting, most of the time.
 #[test]
 fn on_every_database() {
+    storms("sqlite,postgres", |on| on != "galera");
+}
+
+/// By itself: its nodes, which tell each other that they live, need the machine's time.
+#[test]
+fn on_galera() {
+    storms("galera", |on| on == "galera");
+}
+
+/// On these, or on those of them that somebody asks for.
+fn storms(unasked: &str, own: fn(&str) -> bool) {
     let dice = Dice::new(SEED);
-    let databases = std::env::var(DATABASES).unwrap_or_else(|_| "sqlite,postgres".to_owned());
-    let storms = databases.split(',').map(|database| {
+    let databases = std::env::var(DATABASES).unwrap_or_else(|_| unasked.to_owned());
+    let storms = databases.split(',').filter(|on| own(on)).map(|database| {
         let (name, mut dice) = (database.to_owned(), dice.clone());
         let storm = move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -94,15 +110,17 @@ fn on_every_database() {
                 "sqlite" => On::Sqlite,
                 "postgres" => On::Postgres,
                 "mysql" => On::Mysql,
+                "galera" => On::Galera,
                 other => panic!("{DATABASES}: there is no {other}"),
             };
-            let plan = chosen(draw(dice.others(), length(), on));
+            let plan = chosen(draw(dice.others(), length(on), on));
             match on {
                 On::Sqlite => {
                     runtime.block_on(support::with(Db::sqlite(), |db| on_sqlite(db, plan, dice)))
                 }
                 On::Postgres => runtime.block_on(on_postgres(plan, dice)),
                 On::Mysql => runtime.block_on(on_mysql(plan, dice)),
+                On::Galera => runtime.block_on(on_nodes(plan, dice)),
             }
         };
         let thread = std::thread::Builder::new().name(database.to_owned());
@@ -131,7 +149,7 @@ fn pipelines() -> Vec<String> {
 async fn on_sqlite(db: Db, plan: Vec<Blow>, dice: Dice) {
     let yamls = pipelines();
     let pipelines: Vec<&str> = yamls.iter().map(String::as_str).collect();
-    let fixture = DaemonFixture::new(&db, settings(), &pipelines).await;
+    let fixture = DaemonFixture::new(&db, settings(On::Sqlite), &pipelines).await;
     let mut scene = Scene::new(fixture, db.url.clone(), None);
     for _ in 0..HOSTS {
         let disk = Disk::new();
@@ -139,7 +157,7 @@ async fn on_sqlite(db: Db, plan: Vec<Blow>, dice: Dice) {
         let host = Host::start(&scene.fixture, wrapper.collect(), None, Some(disk));
         scene.hosts.push(host);
     }
-    storm(scene, plan, dice, db.location.clone()).await;
+    storm(On::Sqlite, scene, plan, dice, db.location.clone()).await;
     let conn = rusqlite::Connection::open(db.url.trim_start_matches("sqlite://")).unwrap();
     let said = conn.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0));
     assert_eq!(said.unwrap(), "ok");
@@ -159,14 +177,13 @@ async fn on_postgres(plan: Vec<Blow>, dice: Dice) {
     }
     let yamls = pipelines();
     let pipelines: Vec<&str> = yamls.iter().map(String::as_str).collect();
-    let mut fixture = DaemonFixture::at(&url, conn, settings(), &pipelines).await;
+    let mut fixture = DaemonFixture::at(&url, conn, settings(On::Postgres), &pipelines).await;
     let socket = socket(&mut fixture.conn).await;
     let mut scene = Scene::new(fixture, url.clone(), Some(Server::Postgres(cluster)));
     scene.space = Some(space);
-    let asking = on_network(&mut scene, &socket, |proxy, role| {
-        by_way_of(proxy, &url.replacen("postgres@", &format!("{role}@"), 1))
-    });
-    storm(scene, plan, dice, asking).await;
+    let url = |role: &str| url.replacen("postgres@", &format!("{role}@"), 1);
+    let asking = on_network(On::Postgres, &mut scene, &[socket], url);
+    storm(On::Postgres, scene, plan, dice, asking).await;
 }
 
 async fn on_mysql(plan: Vec<Blow>, dice: Dice) {
@@ -181,36 +198,66 @@ async fn on_mysql(plan: Vec<Blow>, dice: Dice) {
     migrate::migrate(&mut conn).await.unwrap();
     let yamls = pipelines();
     let pipelines: Vec<&str> = yamls.iter().map(String::as_str).collect();
-    let fixture = DaemonFixture::at(&url, conn, settings(), &pipelines).await;
+    let fixture = DaemonFixture::at(&url, conn, settings(On::Mysql), &pipelines).await;
     let mut scene = Scene::new(fixture, url.clone(), Some(Server::Mysql(server)));
-    let asking = on_network(&mut scene, &socket, |proxy, role| {
-        let (_, at) = url.rsplit_once('@').expect("a URL with a user");
-        by_way_of(proxy, &format!("mysql://{role}@{at}"))
-    });
-    storm(scene, plan, dice, asking).await;
+    let url = |role: &str| user_of(&url, role);
+    let asking = on_network(On::Mysql, &mut scene, &[socket], url);
+    storm(On::Mysql, scene, plan, dice, asking).await;
+}
+
+async fn on_nodes(plan: Vec<Blow>, dice: Dice) {
+    let nodes = Nodes::start();
+    for role in ROLES {
+        let create = format!("CREATE USER {role} IDENTIFIED BY ''; GRANT ALL ON *.* TO {role}");
+        nodes.galera.sql(0, &create).expect("a user");
+    }
+    let url = nodes.galera.url(0, "ductwork");
+    let location = Location::parse(&url).expect("the nodes' URL");
+    let mut conn = location.connect(Purpose::Query).await.unwrap();
+    migrate::migrate(&mut conn).await.unwrap();
+    let yamls = pipelines();
+    let pipelines: Vec<&str> = yamls.iter().map(String::as_str).collect();
+    let fixture = DaemonFixture::at(&url, conn, settings(On::Galera), &pipelines).await;
+    let mut scene = Scene::new(fixture, url.clone(), None);
+    let sockets = nodes.sockets();
+    scene.nodes = Some(Arc::new(nodes));
+    let asking = on_network(On::Galera, &mut scene, &sockets, |role| user_of(&url, role));
+    storm(On::Galera, scene, plan, dice, asking).await;
+}
+
+/// The same of another user, without a password.
+fn user_of(url: &str, role: &str) -> String {
+    let (_, at) = url.rsplit_once('@').expect("a URL with a user");
+    format!("mysql://{role}@{at}")
 }
 
 /// Starts the hosts, each in a network of its own, and the last by a clock of its own; where others ask for
-/// something.
-fn on_network(scene: &mut Scene, socket: &Path, url: impl Fn(&Proxy, &str) -> String) -> Location {
+/// something. Of several nodes each begins with another one.
+fn on_network(
+    on: On,
+    scene: &mut Scene,
+    sockets: &[PathBuf],
+    url: impl Fn(&str) -> String,
+) -> Location {
     let clock = Clock::new();
     for (host, role) in ROLES[..HOSTS].iter().enumerate() {
-        let proxy = Proxy::apart(socket.to_owned());
+        let proxy = Proxy::apart(sockets);
         let mut wrapper = proxy.network.as_ref().expect("its own").under().to_vec();
         match host == HOSTS - 1 {
             true => wrapper.extend(clock.under()),
             false => wrapper.push("env".to_owned()),
         }
-        wrapper.push(format!("DUCTWORK_DATABASE_URL={}", url(&proxy, role)));
+        let url = by_way_of(&proxy, &url(role), host);
+        wrapper.push(format!("DUCTWORK_DATABASE_URL={url}"));
         let host = Host::start(&scene.fixture, wrapper, Some(Arc::new(proxy)), None);
         scene.hosts.push(host);
     }
     scene.clock = Some(clock);
-    let proxy = Proxy::to(socket.to_owned());
-    let url = url(&proxy, ROLES[HOSTS]);
+    let proxy = Proxy::to(sockets);
+    let url = by_way_of(&proxy, &url(ROLES[HOSTS]), HOSTS);
     scene.proxy = Some(Arc::new(proxy));
     // The caller is as impatient as a daemon: no work comes while one waits for a silent connection.
-    let asking = Location::parse(&url).unwrap().leased(LEASE);
+    let asking = Location::parse(&url).unwrap().leased(on.lease());
     scene.aside = Aside::new(asking.clone());
     asking
 }
@@ -225,11 +272,16 @@ async fn socket(conn: &mut Conn) -> PathBuf {
     PathBuf::from(row.get::<String>("file").unwrap())
 }
 
-/// The URL of a server behind this proxy.
-fn by_way_of(proxy: &Proxy, url: &str) -> String {
-    let (before, after) = url.rsplit_once(':').expect("a URL with a port");
+/// The URL of the servers behind this proxy, from one on.
+fn by_way_of(proxy: &Proxy, url: &str, first: usize) -> String {
+    let (login, after) = url.rsplit_once('@').expect("a URL with a user");
     let (_, database) = after.split_once('/').expect("a URL with a database");
-    format!("{before}:{}/{database}", proxy.port)
+    let mut ports = proxy.ports.clone();
+    let servers = ports.len();
+    ports.rotate_left(first % servers);
+    let places = ports.iter().map(|port| format!("127.0.0.1:{port}"));
+    let places: Vec<String> = places.collect();
+    format!("{login}@{}/{database}", places.join(","))
 }
 
 /// Says what was done last, to whoever has to find out what happened; the seed says all of it.
@@ -277,7 +329,7 @@ async fn drain(fixture: &mut DaemonFixture) {
     }
 }
 
-async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) {
+async fn storm(of: On, scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) {
     let on = std::thread::current().name().unwrap_or_default().to_owned();
     let mut report = Report { plan, scene };
     let scene = &mut report.scene;
@@ -287,7 +339,7 @@ async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) 
     }
     let mended = scene.fixture.path("mended");
     let people = People::start(asking.clone(), mended, dice.others());
-    let triggers = Triggers::start(asking, open_runs());
+    let triggers = Triggers::start(asking, open_runs(of));
     let began = Instant::now();
     let (mut audits, mut next_audit, mut next_word) = (0, Duration::ZERO, Duration::ZERO);
     for blow in &report.plan {
@@ -316,6 +368,7 @@ async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) 
     let mut history = History {
         orders: people.ended(),
         triggers: triggers.ended(),
+        lease: of.lease(),
         ..History::default()
     };
     let quiet = Instant::now();
@@ -368,6 +421,10 @@ async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) 
         scene.vain_starts,
         measure(&history),
     );
+    if let Some(nodes) = &scene.nodes {
+        let [whole, rest] = nodes.transfers();
+        eprintln!("nodes that came back: {whole} were given all data, {rest} what they had missed");
+    }
     let some: Vec<_> = verdict.broken.iter().take(20).collect();
     assert!(
         some.is_empty(),
@@ -386,7 +443,7 @@ async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) 
     assert!(verdict.extra_starts > 0, "nothing was hit");
     assert!(cancelled > 0 && revived > 0, "nobody asked for anything");
     // In a short storm nobody may have had much to say while nobody read.
-    let long = length() >= Duration::from_secs(LONG);
+    let long = length(of) >= Duration::from_secs(LONG);
     assert!(full > 0 || !long, "no log was ever full");
     let count = |of: fn(Kind) -> bool| -> usize {
         let of = tally.iter().filter(|(kind, _)| of(**kind));
@@ -395,20 +452,25 @@ async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) 
     let found = [
         count(Kind::is_kill),
         count(|kind| matches!(kind, Kind::Freeze | Kind::Sleep)),
-        match scene.server {
-            Some(_) => count(|kind| kind == Kind::Server),
-            None => usize::MAX,
+        match of {
+            On::Sqlite => usize::MAX,
+            On::Postgres | On::Mysql => count(|kind| kind == Kind::Server),
+            On::Galera => count(Kind::is_of_a_node),
         },
         history.steps.len(),
     ];
-    for (seconds, kills, stops, servers, steps) in FLOORS {
-        let least = [kills, stops, servers, steps];
+    let floors = match of {
+        On::Galera => &FLOORS_ON_NODES[..],
+        _ => &FLOORS[..],
+    };
+    for (seconds, kills, stops, servers, steps) in floors {
+        let least = [*kills, *stops, *servers, *steps];
         let enough = found
             .iter()
             .zip(least)
             .all(|(found, least)| *found >= least);
         assert!(
-            length() < Duration::from_secs(seconds) || enough,
+            length(of) < Duration::from_secs(*seconds) || enough,
             "{found:?} of {least:?} kills, stops, crashes of the server and steps"
         );
     }

@@ -1,6 +1,8 @@
 //! Foreign sessions on a MariaDB server, which do what is no business of ours and hits us all the same: they lock
 //! a table, and end statements.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ductwork::store::statement::Statement;
@@ -83,15 +85,17 @@ impl Lock {
 pub struct Ending {
     pub url: String,
     pub roles: &'static [&'static str],
+    /// One was ended, here or by the same at another node.
+    pub ended: Arc<AtomicBool>,
 }
 
 impl Ending {
     /// Ends statements for so long, and until one was; true when one was.
     pub async fn last(self, lasts: Duration) -> bool {
         let location = Location::parse(&self.url).expect("the server's URL");
-        let (began, mut ended, mut conn) = (Instant::now(), false, None);
+        let (began, mut conn) = (Instant::now(), None);
         while began.elapsed() < lasts + UNPROVEN {
-            if began.elapsed() >= lasts && ended {
+            if began.elapsed() >= lasts && self.ended.load(Ordering::Relaxed) {
                 return true;
             }
             // It is away: nothing takes long there.
@@ -104,12 +108,12 @@ impl Ending {
                 continue;
             };
             if let Ok(some) = self.end(&mut open).await {
-                ended |= some;
+                self.ended.fetch_or(some, Ordering::Relaxed);
                 conn = Some(open);
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        false
+        self.ended.load(Ordering::Relaxed)
     }
 
     /// True where a statement was ended that took too long.

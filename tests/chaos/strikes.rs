@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ductwork::store::statement::Statement;
-use ductwork::store::{Location, Purpose};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use uuid::Uuid;
@@ -28,6 +27,12 @@ impl Scene {
             Kind::Replace => self.replace_children(blow),
             Kind::Log => self.log(blow),
             Kind::Descriptors => self.descriptors(blow).await,
+            Kind::KillNode
+            | Kind::KillNodes
+            | Kind::StopNode
+            | Kind::IsolateNode
+            | Kind::NoQuorum
+            | Kind::LockNode => self.nodes(blow).await,
             Kind::Server => self.server(blow).await,
             Kind::Lock => self.lock(blow),
             Kind::NoSpace | Kind::WriteError | Kind::ShortWrite | Kind::SyncError => {
@@ -172,11 +177,13 @@ impl Scene {
             if !limit(victim.pid, fewer) {
                 continue;
             }
-            let conn = &mut self.fixture.conn;
             let fired = loop {
                 tokio::time::sleep(Duration::from_millis(20)).await;
-                let found = conn.fetch(&NOT_STARTED, &[("since", since.into())]).await;
-                if !found.expect("attempts").is_empty() {
+                let args = [("since", since.into())];
+                let found = self.fixture.conn.fetch(&NOT_STARTED, &args).await;
+                if self.nodes.is_some() && found.is_err() {
+                    self.reconnect().await;
+                } else if !found.expect("attempts").is_empty() {
                     break true;
                 }
                 // It has nothing to do: another one will.
@@ -207,8 +214,7 @@ impl Scene {
         server.down();
         tokio::time::sleep(blow.lasts).await;
         server.up();
-        let location = Location::parse(&self.url).unwrap();
-        self.fixture.conn = location.connect(Purpose::Query).await.unwrap();
+        self.reconnect().await;
         self.note(blow, String::new(), at, Duration::ZERO, Vec::new());
     }
 

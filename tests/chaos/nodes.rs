@@ -1,0 +1,248 @@
+//! Strikes at the nodes of a cluster. Each ends when the cluster is whole again, beside everything else that happens
+//! meanwhile, and the next one waits for that: the cluster loses its majority only where that is the fault.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ductwork::store::statement::Statement;
+use ductwork::store::{Error, Location, Purpose};
+use nix::sys::signal::Signal;
+
+use crate::fixture::{PATIENCE, eventually, freeze, send};
+use crate::galera::{Galera, NODES};
+use crate::history::{Fault, Kind, uptime};
+use crate::plan::Blow;
+use crate::scene::Scene;
+
+/// After so long without a word of a node the others go on without it, but not at once.
+const SUSPECTED: Duration = Duration::from_secs(6);
+
+/// Between two looks at a node from outside, which take a process each.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The ways in which a node is given what it has missed, as the log of the one that gives it has them: all data, or only
+/// what came since.
+const TRANSFERS: [&str; 2] = [
+    "rsync SST completed on donor",
+    "rsync IST completed on donor",
+];
+
+/// A cluster, and what is done to it.
+pub struct Nodes {
+    pub galera: Galera,
+    /// Somebody does something to a node, or it has not come back yet.
+    struck: tokio::sync::Mutex<()>,
+    /// When the cluster was whole again after a fault, by its number.
+    ends: Mutex<BTreeMap<usize, Duration>>,
+    /// Of the first start.
+    transfers: [usize; 2],
+}
+
+impl Scene {
+    /// One after the other.
+    pub async fn nodes(&mut self, blow: &Blow) {
+        let nodes = Arc::clone(self.nodes.as_ref().expect("a cluster"));
+        // The daemons are watched meanwhile.
+        eventually(PATIENCE, "the cluster is whole", async || {
+            self.watch().await;
+            nodes.struck.try_lock().is_ok().then_some(())
+        })
+        .await;
+        let at = uptime();
+        let own = blow.clone();
+        let (began, has_begun) = tokio::sync::oneshot::channel();
+        self.beside(blow, move || async move {
+            let _alone = nodes.struck.lock().await;
+            let _gone = began.send(());
+            let fired = nodes.strike(&own).await;
+            nodes.whole().await;
+            nodes.ends.lock().unwrap().insert(own.number, uptime());
+            fired
+        });
+        has_begun.await.expect("it begins");
+        let node = blow.pick as usize % NODES;
+        let target = format!("node {node} for {:?}", blow.lasts);
+        self.note(blow, target, at, blow.lasts, Vec::new());
+    }
+}
+
+impl Nodes {
+    /// A cluster of this storm's own.
+    pub fn start() -> Self {
+        let galera = Galera::start();
+        let transfers = TRANSFERS.map(|line| said(&galera, line));
+        Self {
+            galera,
+            transfers,
+            struck: tokio::sync::Mutex::default(),
+            ends: Mutex::default(),
+        }
+    }
+
+    /// Where each node listens on this machine, whatever network somebody is in.
+    pub fn sockets(&self) -> Vec<PathBuf> {
+        let sockets = (0..NODES).map(|node| self.galera.file_of(node, "mysql.sock"));
+        sockets.collect()
+    }
+
+    /// The way to each node alone.
+    pub fn urls(&self) -> Vec<String> {
+        let urls = (0..NODES).map(|node| self.galera.node(node).to_owned());
+        urls.collect()
+    }
+
+    /// Faults lasted until the cluster was whole again.
+    pub fn tell_ends(&self, faults: &mut [Fault]) {
+        let ends = self.ends.lock().unwrap();
+        for fault in faults {
+            fault.until = ends.get(&fault.number).copied().unwrap_or(fault.until);
+        }
+    }
+
+    /// Does it, and ends it; true when it has struck.
+    async fn strike(&self, blow: &Blow) -> bool {
+        let (galera, lasts) = (&self.galera, blow.lasts);
+        let node = blow.pick as usize % NODES;
+        let began = Instant::now();
+        let rest = async || tokio::time::sleep(lasts.saturating_sub(began.elapsed())).await;
+        match blow.kind {
+            Kind::KillNode => {
+                let pid = galera.pid(node);
+                let fired = galera.script("stop", node, &["immediate"]);
+                rest().await;
+                if blow.amount.is_multiple_of(3) {
+                    // As a host that comes back with an empty disk.
+                    std::fs::remove_file(galera.file_of(node, "data/grastate.dat")).unwrap();
+                }
+                let back = galera.script("start-node", node, &[]);
+                fired && back && galera.pid(node) != pid
+            }
+            Kind::KillNodes => {
+                let before = (0..NODES).map(|node| galera.pid(node));
+                let before: Vec<i32> = before.collect();
+                galera.down();
+                rest().await;
+                galera.up();
+                (0..NODES).all(|node| galera.pid(node) != before[node])
+            }
+            Kind::StopNode => {
+                let pid = galera.pid(node);
+                freeze(pid).await;
+                let mut fired = lasts < SUSPECTED;
+                while began.elapsed() < lasts {
+                    tokio::time::sleep(LOOK).await;
+                    let other = (node + 1) % NODES;
+                    fired |= self.says(other, "wsrep_cluster_size", "2");
+                }
+                send(pid, Signal::SIGCONT);
+                fired
+            }
+            Kind::IsolateNode => {
+                self.isolate(node, true);
+                self.parted(node).await;
+                rest().await;
+                self.isolate(node, false);
+                true
+            }
+            Kind::NoQuorum => {
+                let others = [node, (node + 1) % NODES];
+                for node in others {
+                    self.isolate(node, true);
+                }
+                for node in 0..NODES {
+                    self.parted(node).await;
+                }
+                rest().await;
+                for node in others {
+                    self.isolate(node, false);
+                }
+                true
+            }
+            Kind::LockNode => self.lock(node, lasts).await.expect("a lock"),
+            other => unreachable!("{other:?} is of no node"),
+        }
+    }
+
+    /// Takes a lock on all tables of a node for so long. True when the node was not to be worked with meanwhile.
+    async fn lock(&self, node: usize, lasts: Duration) -> Result<bool, Error> {
+        let location = Location::parse(self.galera.node(node)).expect("the node's URL");
+        let mut conn = location.connect(Purpose::Query).await?;
+        let lock = "FLUSH TABLES WITH READ LOCK";
+        conn.script("LOCK", lock).await?;
+        tokio::time::sleep(lasts / 2).await;
+        let fired = self.says(node, "wsrep_local_state_comment", "Donor/Desynced");
+        tokio::time::sleep(lasts / 2).await;
+        conn.script("UNLOCK", "UNLOCK TABLES").await?;
+        conn.close().await;
+        Ok(fired)
+    }
+
+    fn isolate(&self, node: usize, parted: bool) {
+        let parted = u8::from(parted);
+        let set = format!("SET GLOBAL wsrep_provider_options = 'gmcast.isolate={parted}'");
+        let done = self.galera.sql(node, &set);
+        assert!(done.is_ok(), "node {node}: {done:?}");
+    }
+
+    /// Waits until a node knows that it is in no majority.
+    async fn parted(&self, node: usize) {
+        eventually(PATIENCE, "a node is in no majority", async || {
+            tokio::time::sleep(LOOK).await;
+            self.says(node, "wsrep_cluster_status", "non-Primary")
+                .then_some(())
+        })
+        .await;
+    }
+
+    fn says(&self, node: usize, variable: &str, value: &str) -> bool {
+        let ask = format!("SHOW GLOBAL STATUS LIKE '{variable}'");
+        let said = self.galera.sql(node, &ask);
+        said.is_ok_and(|said| said.trim() == format!("{variable}\t{value}"))
+    }
+
+    /// Waits until each node knows of all, and has all that they have.
+    async fn whole(&self) {
+        for node in 0..NODES {
+            let location = Location::parse(self.galera.node(node)).expect("the node's URL");
+            let what = format!("node {node} is one of {NODES} again");
+            eventually(PATIENCE, &what, async || {
+                tokio::time::sleep(LOOK).await;
+                // Only a node that is synced, and reads as the others do, is to be had.
+                is_one_of_all(&location)
+                    .await
+                    .is_ok_and(|is| is)
+                    .then_some(())
+            })
+            .await;
+        }
+    }
+
+    /// How often a node was given all data, or what it had missed, since the first start.
+    pub fn transfers(&self) -> [usize; 2] {
+        [0, 1].map(|at| said(&self.galera, TRANSFERS[at]) - self.transfers[at])
+    }
+}
+
+/// How often the logs of all nodes have it.
+fn said(galera: &Galera, what: &str) -> usize {
+    let times = (0..NODES).map(|node| {
+        let log = std::fs::read(galera.file_of(node, "server.log")).expect("a log");
+        String::from_utf8_lossy(&log).matches(what).count()
+    });
+    times.sum()
+}
+
+async fn is_one_of_all(location: &Location) -> Result<bool, Error> {
+    static SIZE: Statement = Statement::new(
+        "TEST_CLUSTER_SIZE",
+        "SELECT VARIABLE_VALUE AS n FROM information_schema.GLOBAL_STATUS
+          WHERE VARIABLE_NAME = 'WSREP_CLUSTER_SIZE'",
+    );
+    let mut conn = location.connect(Purpose::Query).await?;
+    let row = conn.fetch_optional(&SIZE, &[]).await?;
+    let size: String = row.expect("a row").get("n")?;
+    conn.close().await;
+    Ok(size == NODES.to_string())
+}
