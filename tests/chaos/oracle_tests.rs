@@ -421,3 +421,56 @@ fn recovery_is_measured_from_the_blow() {
     let words: Vec<&str> = line.unwrap().split_whitespace().collect();
     assert_eq!(words[..4], ["KillWorker", "1", "p50", "0.00"], "{measured}");
 }
+
+/// A node was away, from this line on until that one.
+fn away(history: &mut History, from: usize, until: usize) {
+    let [at, until] = [from, until].map(|line| history.lines[line].at);
+    let blow = history.faults[0].clone();
+    history.faults.push(Fault {
+        kind: Kind::KillNode,
+        at,
+        until,
+        hit: Vec::new(),
+        ..blow
+    });
+}
+
+/// The clock goes on by so much, behind this line.
+fn later(history: &mut History, behind: usize, by: Duration) {
+    let at = history.lines[behind].at;
+    let lines = history.lines.iter_mut().map(|line| &mut line.at);
+    let orders = history.orders.iter_mut().map(|order| &mut order.until);
+    for time in lines.chain(orders).filter(|time| **time > at) {
+        *time += by;
+    }
+}
+
+#[test]
+fn the_standstill_of_a_cluster_is_measured_until_all_nodes_are_there() {
+    let mut history = right();
+    later(&mut history, 4, Duration::from_secs(6));
+    away(&mut history, 2, 8);
+    later(&mut history, 12, Duration::from_secs(9));
+    let measured = crate::recovery::measure(&history).to_string();
+    let line = measured.lines().find(|line| line.contains("KillNode "));
+    let words: Vec<&str> = line.unwrap().split_whitespace().collect();
+    assert_eq!(words[..4], ["KillNode", "1", "p50", "6.00"], "{measured}");
+}
+
+/// It has waited for its commit since long before the blow.
+#[test]
+fn a_blow_reaches_back_behind_the_time_that_a_cluster_took_no_commit() {
+    let mut history = right();
+    let started = history.lines.iter().position(|line| line.node == STRUCK);
+    let started = started.unwrap();
+    history.faults[0].at += Duration::from_secs(50);
+    history.faults[0].until += Duration::from_secs(50);
+    later(&mut history, started, Duration::from_secs(50));
+    let laws = |history: &History| -> Vec<&str> {
+        let broken = judge(history).broken;
+        broken.iter().map(|(law, _)| *law).collect()
+    };
+    assert_eq!(laws(&history), ["L3"]);
+    away(&mut history, started, started + 1);
+    assert_eq!(laws(&history), [""; 0]);
+}

@@ -352,7 +352,8 @@ pub fn unborn(status: ExitStatus, said: &str) -> bool {
 /// what it had to do and says that it did nothing. The server's words on the way may stand in
 /// the log.
 pub fn found_nothing(status: ExitStatus, said: &str) -> bool {
-    let hindered = status.code() == Some(1) && said.contains("nothing was written; mend");
+    let kept = ["nothing was written; mend", "somebody else was in the way"];
+    let hindered = status.code() == Some(1) && kept.iter().any(|words| said.contains(words));
     (hindered || status.code() == Some(69)) && !said.contains("\"msg\":\"registered\"")
 }
 

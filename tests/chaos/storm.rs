@@ -95,11 +95,15 @@ fn on_galera() {
     storms("galera", |on| on == "galera");
 }
 
-/// On these, or on those of them that somebody asks for.
+/// On these, or on those that somebody asks for and that are its own.
 fn storms(unasked: &str, own: fn(&str) -> bool) {
-    let dice = Dice::new(SEED);
     let databases = std::env::var(DATABASES).unwrap_or_else(|_| unasked.to_owned());
-    let storms = databases.split(',').filter(|on| own(on)).map(|database| {
+    let asked: Vec<&str> = databases.split(',').filter(|on| own(on)).collect();
+    if asked.is_empty() {
+        return;
+    }
+    let dice = Dice::new(SEED);
+    let storms = asked.into_iter().map(|database| {
         let (name, mut dice) = (database.to_owned(), dice.clone());
         let storm = move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
