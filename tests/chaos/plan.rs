@@ -163,7 +163,8 @@ impl fmt::Display for Blow {
     }
 }
 
-/// Everything that will happen in so long a time, each kind of it at least once.
+/// Everything that will happen in so long a time, each kind of it at least once, but for those of a cluster's nodes: a
+/// round of them takes two minutes.
 pub fn draw(mut dice: Dice, length: Duration, on: On) -> Vec<Blow> {
     let own: &[(Kind, usize)] = match on {
         On::Sqlite => &ON_SQLITE,

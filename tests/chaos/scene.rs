@@ -183,9 +183,11 @@ impl Scene {
     }
 
     /// Whom a blow is meant for; somebody of the other host, if this one has nobody of the kind.
-    pub async fn somebody(&self, blow: &Blow) -> Process {
+    pub async fn somebody(&mut self, blow: &Blow) -> Process {
         let what = format!("there is somebody for {blow}");
         eventually(PATIENCE, &what, async || {
+            // Both hosts may have been started while there was no database to be found.
+            self.watch().await;
             (0..HOSTS).find_map(|other| {
                 let host = &self.hosts[(blow.host + other) % HOSTS];
                 let mut found = host.daemon.processes();

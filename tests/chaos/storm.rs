@@ -44,9 +44,9 @@ const ON_NODES: u64 = 120;
 const FLOORS: [(u64, usize, usize, usize, usize); 2] =
     [(LONG, 200, 30, 10, 0), (1_800, 1_000, 200, 50, 200_000)];
 const FLOORS_ON_NODES: [(u64, usize, usize, usize, usize); 3] = [
-    (ON_NODES, 80, 10, 8, 0),
-    (LONG, 200, 30, 10, 0),
-    (1_800, 1_000, 200, 30, 0),
+    (ON_NODES, 70, 10, 8, 0),
+    (LONG, 180, 30, 20, 0),
+    (1_800, 1_000, 200, 100, 0),
 ];
 
 /// So many faults are told when something is broken.
