@@ -6,11 +6,12 @@ use crate::config::Config;
 use crate::machine::pause::Pause;
 use crate::machine::stuck::{self, Stuck};
 use crate::machine::webhook::{self, Waits};
-use crate::model::Role;
+use crate::model::{ProcessId, Role};
 use crate::problem::{Problem, Problems};
 use crate::process::{live, proof, wakeup};
 use crate::store::delivery::{self, COUNTED};
 use crate::store::departed;
+use crate::store::dialect::Dialect;
 use crate::store::process::{self, ProcessRow};
 use crate::store::writable::{self, Locked};
 use crate::store::{self, Conn, Purpose, query};
@@ -107,10 +108,17 @@ impl Health {
 
     async fn look(&self, cli: &CliContext, config: &Config) -> Result<(), Failure> {
         let mut conn = setup::connect(config, Purpose::Look).await?;
-        if let Some(locked) = writable::locked(&mut conn).await?
-            && self.cannot_read(&locked)
+        // An answer for one host or process alone decides whether that is restarted.
+        let narrow = self.here || self.pid.is_some();
+        // Where the question takes a while, only those are asked it who want to know.
+        let locked = match narrow && conn.dialect() == Dialect::Mysql {
+            true => None,
+            false => writable::locked(&mut conn).await?,
+        };
+        if let Some(locked) = &locked
+            && self.cannot_read(locked)
         {
-            return unreadable(cli, &locked);
+            return unreadable(cli, locked);
         }
         let processes = process::processes(&mut conn).await?;
         let now = query::now(&mut conn).await?;
@@ -130,13 +138,16 @@ impl Health {
             .copied()
             .filter(|process| witness.state(process) != State::Healthy)
             .collect();
-        // An answer for one host or process alone decides whether that is restarted.
-        let narrow = self.here || self.pid.is_some();
-        let (obstacle, writer, (stuck, pauses)) = match narrow {
-            true => (None, None, Default::default()),
+        let (obstacle, writer) = match (narrow, locked) {
+            (true, _) => (None, None),
+            (false, Some(locked)) => (Some(locked.fact), None),
+            (false, None) => setup::obstacle(&mut conn, config, &processes).await?,
+        };
+        let (stuck, pauses) = match narrow {
+            true => Default::default(),
             false => {
-                let (what, who) = setup::obstacle(&mut conn, config, &processes).await?;
-                (what, who, stuck(&mut conn, &witness, &processes).await?)
+                let locked = setup::locked_rows(&mut conn, &processes, witness.lease).await?;
+                stuck(&mut conn, &witness, &processes, &locked).await?
             }
         };
         let (away, stuck): (Vec<Stuck>, Vec<Stuck>) =
@@ -324,8 +335,10 @@ async fn stuck(
     conn: &mut Conn,
     witness: &Witness,
     processes: &[ProcessRow],
+    locked: &[ProcessId],
 ) -> Result<(Vec<Stuck>, Vec<Pause>), Failure> {
     let mut facts = store::stuck::facts(conn, witness.lease).await?;
+    facts.spare(locked);
     for process in &mut facts.processes {
         let row = processes.iter().find(|row| row.id == process.id);
         process.dead = row.is_some_and(|row| witness.state(row) == State::Dead);

@@ -3,12 +3,12 @@
 //! Owns: how the command line comes to these. Never: prints.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::config::{Config, keys};
 use crate::definition::Definition;
 use crate::definition::input::{VIOLATIONS_MAX, Violation};
-use crate::model::{RunId, RunStatus};
+use crate::model::{ProcessId, RunId, RunStatus};
 use crate::number::grouped;
 use crate::problem::{Problem, Problems, nearest};
 use crate::process::start;
@@ -132,6 +132,24 @@ pub async fn obstacle(
         return Ok((None, None));
     }
     Ok((store::writable::refused(conn, &location).await?, None))
+}
+
+/// The silent processes that cannot beat, because somebody has locked their rows. Where that cannot be asked, nobody can
+/// write there.
+pub async fn locked_rows(
+    conn: &mut Conn,
+    processes: &[ProcessRow],
+    lease: Duration,
+) -> Result<Vec<ProcessId>, Failure> {
+    let silent = processes.iter().filter(|process| process.age >= lease);
+    let silent: Vec<ProcessId> = silent.map(|process| process.id).collect();
+    if silent.is_empty() {
+        return Ok(silent);
+    }
+    match store::process::kept_from_beating(conn, silent.clone()).await {
+        Err(error) if error.is_not_now() && !conn.is_broken() => Ok(silent),
+        kept => Ok(kept?),
+    }
 }
 
 /// The process that keeps everybody from writing: SQLite's lock is taken, and no heartbeat has been

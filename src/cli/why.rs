@@ -1,6 +1,6 @@
 //! `why`: the one fact that keeps a run from moving, and the remedy.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::definition::Definition;
@@ -105,9 +105,13 @@ async fn asked(
     };
     let processes = process::processes(conn).await?;
     let me = Identity::current();
+    let locked = setup::locked_rows(conn, &processes, stale_after).await?;
     for process in &mut facts.processes {
         let row = processes.iter().find(|row| row.id == process.id);
         process.dead = row.is_some_and(|row| proof::is_dead(&me, row));
+        if locked.contains(&process.id) {
+            process.age = Duration::ZERO;
+        }
     }
     let mut why = why(&facts);
     // Nothing moves then, whatever else there is to say of a run that could.

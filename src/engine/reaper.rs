@@ -243,7 +243,9 @@ impl Sweeper {
             self.fold(conn).await?;
         }
         if first {
-            self.reports.look(conn, stale_after, now).await?;
+            self.reports
+                .look(conn, stale_after, &self.locked, now)
+                .await?;
         }
         Ok(true)
     }

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use crate::machine::stuck::{self, Stuck};
+use crate::model::ProcessId;
 use crate::store::stuck::facts;
 use crate::store::{Conn, Error};
 use crate::telemetry::events;
@@ -29,11 +30,13 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Looks and reports, if it is time. A heartbeat is stale after `stale_after`.
+    /// Looks and reports, if it is time. A heartbeat is stale after `stale_after`, but not where somebody has locked the row
+    /// that it would be written to.
     pub async fn look(
         &mut self,
         conn: &mut Conn,
         stale_after: Duration,
+        locked: &[ProcessId],
         now: Instant,
     ) -> Result<(), Error> {
         let looked = self.looked.get_or_insert(now);
@@ -41,7 +44,9 @@ impl Reports {
             return Ok(());
         }
         *looked = now;
-        let stuck = stuck::stuck(&facts(conn, stale_after).await?);
+        let mut facts = facts(conn, stale_after).await?;
+        facts.spare(locked);
+        let stuck = stuck::stuck(&facts);
         for stuck in self.due(stuck, now) {
             events::stuck(&stuck);
         }

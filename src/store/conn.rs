@@ -18,6 +18,7 @@ use sqlx::postgres::PgRow;
 use tokio::time::Instant;
 
 use super::backend::mysql::connection::{self as mysql, Mysql};
+use super::backend::mysql::locks::Lock;
 use super::backend::mysql::nodes::Nodes;
 use super::backend::mysql::url::Address;
 use super::backend::mysql::value as mysql_value;
@@ -30,7 +31,7 @@ use super::backend::{Asks, Setting};
 use super::chance;
 use super::dialect::Dialect;
 use super::error::{Error, Source};
-use super::patience::{self, Patience};
+use super::patience::{self, LOOK, Patience};
 use super::statement::{Arg, Args, Statement, find};
 #[cfg(test)]
 use crate::explorer::local::Local;
@@ -654,6 +655,31 @@ impl Conn {
             done.map_err(|error| self.failed(error, statement.name))?;
         }
         self.fetch(statement, args).await
+    }
+
+    /// The lock of somebody else because of which a table of ours cannot be written, on MySQL: waited for as long as this
+    /// connection waits.
+    pub(super) async fn table_lock(&mut self) -> Result<Option<Lock>, Error> {
+        let Inner::Mysql(conn) = &mut self.inner else {
+            return Ok(None);
+        };
+        let found = self.patience.answered(conn.table_lock()).await;
+        found.map_err(|error| self.failed(error, "TABLE_LOCK"))
+    }
+
+    /// The transaction of somebody else that has locked rows of ours, on MySQL. Those who wait for it come and go, so
+    /// where there is time for it this is looked for a few times.
+    pub(super) async fn row_lock(&mut self) -> Result<Option<Lock>, Error> {
+        let Inner::Mysql(conn) = &mut self.inner else {
+            return Ok(None);
+        };
+        let looks = match self.patience.lock >= Some(LOOK) {
+            true => 6,
+            false => 1,
+        };
+        let found = conn.row_lock(looks, LOOK / 12);
+        let found = self.patience.answered(found).await;
+        found.map_err(|error| self.failed(error, "ROW_LOCK"))
     }
 
     /// Runs a statement that yields at most one row.

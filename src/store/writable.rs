@@ -3,18 +3,23 @@
 //! Owns: the question. Never: writes.
 
 use std::path::Path;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, access};
 
+use crate::machine::stuck::GRACE;
 use crate::model::*;
 use crate::time;
 
 use super::backend::mysql::error::Failure;
-use super::conn::{Conn, Location};
+use super::backend::mysql::locks::{Lock, On, Session, Untold};
+use super::conn::{Conn, Location, Row};
 use super::dialect::Dialect;
 use super::error::{Error, Source};
+use super::micros;
+use super::process;
 use super::statement::{Only, Statement};
 
 /// PostgreSQL and MySQL.
@@ -80,6 +85,24 @@ static HOLDER: Statement = Statement::new(
       ORDER BY a.xact_start LIMIT 1",
 );
 
+/// MySQL only. Processes that cannot get on, or that have not beaten for longer than they do, or that take nothing of
+/// what is due for long: somebody may have locked their rows.
+static HINDERED: Statement = Statement::only(
+    Only::Mysql,
+    "HINDERED",
+    "SELECT p.id, p.trouble FROM ductwork_processes p
+      WHERE p.trouble IS NOT NULL OR p.last_heartbeat_at < {now} - :silent
+         OR coalesce(p.worked_at, p.started_at) < {now} - :grace
+            AND EXISTS (SELECT 1 FROM ductwork_availabilities a
+                         WHERE a.pipeline = p.pipeline AND a.due_at < {now} - :grace)",
+);
+
+/// A process beats more often, but where leases are long; then a look at who has locks is made in vain.
+const SILENT: Duration = Duration::from_secs(8);
+
+/// The server's words for a wait in vain, with which a process tells of its trouble.
+const WAITED: &str = "Lock wait timeout exceeded";
+
 /// The session that has locked rows of a run for longest, if there is one. It may have gone by now.
 pub async fn holder(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error> {
     if conn.dialect() != Dialect::Postgres {
@@ -111,10 +134,13 @@ pub struct Locked {
     pub hidden: bool,
 }
 
-/// The table of ours that is locked as a whole, if one is. Asks the catalogue alone, which no such lock hides.
+/// The table of ours that is locked as a whole, if one is. Asks the catalogue alone, which no such lock hides; but on
+/// MySQL it waits for such a lock, and there it tells of locks on rows, too.
 pub async fn locked(conn: &mut Conn) -> Result<Option<Locked>, Error> {
-    if conn.dialect() != Dialect::Postgres {
-        return Ok(None);
+    match conn.dialect() {
+        Dialect::Postgres => {}
+        Dialect::Sqlite => return Ok(None),
+        Dialect::Mysql => return locked_on_mysql(conn).await,
     }
     let Some(row) = conn.fetch_optional(&LOCKED, &[]).await? else {
         return Ok(None);
@@ -135,6 +161,101 @@ pub async fn locked(conn: &mut Conn) -> Result<Option<Locked>, Error> {
         table,
         hidden,
     }))
+}
+
+async fn locked_on_mysql(conn: &mut Conn) -> Result<Option<Locked>, Error> {
+    if let Some(lock) = conn.table_lock().await? {
+        return Ok(Some(Locked::of(lock)));
+    }
+    let args = [
+        ("silent", micros(SILENT).into()),
+        ("grace", micros(GRACE).into()),
+    ];
+    let hindered = conn.fetch(&HINDERED, &args).await?;
+    if hindered.is_empty() {
+        return Ok(None);
+    }
+    let Some(lock) = conn.row_lock().await? else {
+        return Ok(None);
+    };
+    // It locks some rows of the database, or may; that somebody waits for them is known from those who do.
+    let is_proven = !matches!(lock.on, On::Rows { table: None });
+    Ok((is_proven || waits_for_rows(conn, &hindered).await?).then(|| Locked::of(lock)))
+}
+
+/// True when one of these processes has waited for a row in vain, or would.
+async fn waits_for_rows(conn: &mut Conn, hindered: &[Row]) -> Result<bool, Error> {
+    for process in hindered {
+        let trouble: Option<String> = process.get("trouble")?;
+        if trouble.is_some_and(|it| it.contains(WAITED)) {
+            return Ok(true);
+        }
+    }
+    let ids = hindered.iter().map(|row| row.get("id").map(ProcessId));
+    match process::kept_from_beating(conn, ids.collect::<Result<_, _>>()?).await {
+        Ok(kept) => Ok(!kept.is_empty()),
+        // A session that only reads may not ask.
+        Err(_) if !conn.is_broken() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+impl Locked {
+    fn of(lock: Lock) -> Self {
+        let whose = match &lock.holder {
+            Ok(session) => told(session),
+            Err(_) => "somebody".to_owned(),
+        };
+        let remedy = match lock.holder {
+            Err(Untold::NoRight(right)) => format!(
+                "; the server does not tell the user of `database.url` who that is: {right} lets it"
+            ),
+            Err(Untold::NoList) => "; the server does not know who that is: INSTALL SONAME 'metadata_lock_info' lets it"
+                .to_owned(),
+            Ok(_) | Err(Untold::Nobody) => String::new(),
+        };
+        let (fact, table, hidden) = match lock.on {
+            On::Table { name, hidden } => {
+                let what = if hidden { "read or write" } else { "write" };
+                let fact = format!(
+                    "the table {name} is locked by {whose}, so that nobody can {what} it{remedy}"
+                );
+                (fact, name, hidden)
+            }
+            On::Server => {
+                let fact = format!(
+                    "all tables are locked by {whose}, so that nobody can write them: a FLUSH TABLES WITH READ LOCK, or a \
+                     backup{remedy}"
+                );
+                (fact, String::new(), false)
+            }
+            On::Rows { table: Some(name) } => {
+                let fact = format!(
+                    "rows of the table {name} are locked by {whose}, so that nobody else can write them{remedy}"
+                );
+                (fact, name, false)
+            }
+            On::Rows { table: None } => {
+                let fact = format!("rows that are to be written are locked by {whose}{remedy}");
+                (fact, String::new(), false)
+            }
+        };
+        Self {
+            fact,
+            table,
+            hidden,
+        }
+    }
+}
+
+fn told(session: &Session) -> String {
+    let user = session.user.as_deref().unwrap_or("of another user");
+    let does = match session.is_idle {
+        true => "idle",
+        false => "at work",
+    };
+    let (id, held) = (session.id, session.held.as_secs());
+    format!("the session {id} ({user}, {does}, for {held} s)")
 }
 
 /// A setting with which the server may lose what it has acknowledged when its host goes down, if there is one.

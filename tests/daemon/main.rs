@@ -8,7 +8,8 @@
 //! | all of `on_servers!` and `on_every_server!` | SQLite | there is no server that stops, no session that ends or goes silent, no row or table that somebody locks, no other host |
 //! | `files`, `sqlite`, `writers`; of `stale` the worker that is frozen while it writes; of `resources` the file that cannot grow | servers | it is about SQLite's file, its log, or its one lock for all who write |
 //! | `crowded`: a disk that is full or fills up | servers | a server's disk is its own host's. `tests/chaos` fills PostgreSQL's; MariaDB ends by itself when a table cannot grow, which is an outage |
-//! | `locks`: a locked table is named, with the session that has the lock | MariaDB, SQLite | MariaDB tells of locks on tables only with a plugin that has to be installed; SQLite has none (`writers` names its writer) |
+//! | `locks`: a locked table is named, with the session that has the lock | MariaDB, SQLite | `obstacles` is about MariaDB's locks; SQLite has none (`writers` names its writer) |
+//! | `obstacles` | PostgreSQL, SQLite | it is about what a login of MariaDB's may know |
 //! | `failover`: a promoted standby that lacks the last commits; `promotion` | MariaDB, SQLite | nodes of a Galera cluster take the place of standbys; SQLite has neither |
 //! | `giants`: a result that no connection survives | MariaDB, SQLite | PostgreSQL's protocol is cut. MariaDB and its driver refuse a long packet by name, which `tests/mysql` tries; SQLite has no connection |
 //! | `pooler` | MariaDB, SQLite | PgBouncer is PostgreSQL's. Nothing here poses as a pooler for MySQL; what a session is asked at its start finds one |
@@ -61,6 +62,7 @@ mod kills;
 mod locks;
 mod logs;
 mod namespaces;
+mod obstacles;
 mod outage;
 mod pauses;
 mod pooler;

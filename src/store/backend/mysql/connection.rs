@@ -245,7 +245,17 @@ impl Mysql {
         std::mem::take(&mut self.sent)
     }
 
-    fn conn(&mut self) -> Result<&mut Conn, Failure> {
+    /// True of MariaDB.
+    pub(super) fn is_mariadb(&self) -> bool {
+        self.server.is_mariadb
+    }
+
+    /// The statement that lets the session wait for a lock as long as it does.
+    pub(super) fn lock_wait(&self) -> String {
+        self.lock_wait.clone()
+    }
+
+    pub(super) fn conn(&mut self) -> Result<&mut Conn, Failure> {
         self.sent += 1;
         let closed = mysql_async::DriverError::ConnectionClosed;
         let closed = Failure::Driver(mysql_async::Error::Driver(closed));
@@ -253,7 +263,7 @@ impl Mysql {
     }
 
     /// Sends one statement without values; how many rows it wrote.
-    async fn text(&mut self, sql: &str) -> Result<u64, Failure> {
+    pub(super) async fn text(&mut self, sql: &str) -> Result<u64, Failure> {
         let answer = self.conn()?.query_iter(sql).await?;
         let written = answer.affected_rows();
         answer.drop_result().await?;

@@ -57,6 +57,11 @@ impl Failure {
         matches!(self.code(), 1044 | 1142 | 1143 | 1227 | 1370)
     }
 
+    /// True where the server has no such table.
+    pub fn is_unknown_table(&self) -> bool {
+        matches!(self.code(), 1109 | 1146)
+    }
+
     /// True when a change of the schema was made already: the table, the column, the index or the constraint is
     /// there, or is not there any more.
     pub fn is_done_already(&self) -> bool {

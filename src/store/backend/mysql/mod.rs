@@ -1,13 +1,14 @@
 //! MySQL and MariaDB.
 //!
 //! Owns: their fragments and settings, one text for both. `url` is the address, `nodes` those that it names, and
-//! `connection` the way to the server, `session` what a session must be, `literal` the values of a compound statement, and
-//! `error` the meaning of the servers' errors.
+//! `connection` the way to the server, `session` what a session must be, `literal` the values of a compound statement, `locks`
+//! those of others, and `error` the meaning of the servers' errors.
 
 pub mod compound;
 pub mod connection;
 pub mod error;
 pub mod literal;
+pub mod locks;
 pub mod nodes;
 pub mod script;
 pub mod session;

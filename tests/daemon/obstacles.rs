@@ -1,0 +1,220 @@
+//! Somebody has locked on a MariaDB server what a daemon needs: `health`, `why` and the log tell, and name the session
+//! where the server lets them.
+
+use ductwork::store::statement::Statement;
+use ductwork::store::{Location, Purpose};
+
+use crate::fixture::*;
+use crate::foreign::Foreign;
+use crate::mariadb::Mariadb;
+
+const ENDS: &str = r#"
+pipeline: Ends
+steps:
+  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo 1; echo >> ends'] }
+flow: [{ start: A }]
+"#;
+
+/// Its number, as KILL takes it.
+async fn number(foreign: &mut Foreign) -> i64 {
+    static NUMBER: Statement = Statement::new("TEST_NUMBER", "SELECT CONNECTION_ID() AS id");
+    let row = foreign.0.fetch_optional(&NUMBER, &[]).await.unwrap();
+    row.unwrap().get("id").unwrap()
+}
+
+async fn run(foreign: &mut Foreign, sql: &'static str) {
+    let done = foreign.0.script("FOREIGN", sql).await;
+    done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+}
+
+/// A deed of somebody at a server, and the answers to those who may know of others, and to those who may not.
+struct Case {
+    locks: &'static [&'static str],
+    /// Waits for the one before.
+    changes: Option<&'static str>,
+    says: &'static str,
+    /// Without a right.
+    lacks: &'static str,
+}
+
+const PROCESS: &str = "GRANT PROCESS ON *.* lets it";
+const LIST: &str = "INSTALL SONAME 'metadata_lock_info' lets it";
+
+const CASES: [Case; 5] = [
+    Case {
+        locks: &[
+            "START TRANSACTION",
+            "SELECT 1 FROM ductwork_executions FOR UPDATE",
+        ],
+        changes: None,
+        // The table is known where somebody waits at that moment.
+        says: " are locked by the session",
+        lacks: PROCESS,
+    },
+    Case {
+        locks: &[
+            "START TRANSACTION",
+            "SELECT 1 FROM ductwork_processes FOR UPDATE",
+        ],
+        changes: None,
+        says: " are locked by the session",
+        lacks: PROCESS,
+    },
+    Case {
+        locks: &["LOCK TABLES ductwork_processes WRITE"],
+        changes: None,
+        says: "the table ductwork_processes is locked by the session",
+        lacks: LIST,
+    },
+    Case {
+        locks: &["FLUSH TABLES WITH READ LOCK"],
+        changes: None,
+        says: "all tables are locked by the session",
+        lacks: LIST,
+    },
+    Case {
+        locks: &["START TRANSACTION", "SELECT 1 FROM ductwork_executions"],
+        changes: Some("ALTER TABLE ductwork_executions COMMENT = 'of somebody'"),
+        says: "the table ductwork_executions is locked by the session",
+        lacks: LIST,
+    },
+];
+
+async fn is_told(case: &Case) {
+    let server = Mariadb::start();
+    let url = server.ordinary();
+    let location = Location::parse(&url).unwrap();
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    ductwork::store::migrate::migrate(&mut conn).await.unwrap();
+    let settings = Settings {
+        reaper_timeout: "6s",
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::at(&url, conn, settings, &[ENDS]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let run_id = fixture.trigger("Ends", "1", 1).await[0].to_string();
+    fixture.pids("pids", 1).await;
+
+    let mut foreign = Foreign::on(&server.url).await;
+    for sql in case.locks {
+        run(&mut foreign, sql).await;
+    }
+    let mut changes = Foreign::on(&server.url).await;
+    // As long as a server's own setting has it, or nearly.
+    run(&mut changes, "SET SESSION lock_wait_timeout = 3600").await;
+    let named = match case.changes {
+        Some(_) => number(&mut changes).await,
+        None => number(&mut foreign).await,
+    };
+    let changing = case.changes.map(|sql| {
+        tokio::task::spawn_local(async move {
+            run(&mut changes, sql).await;
+        })
+    });
+    // While all tables are locked, nobody is granted anything, so they are let go in between, and the run has to go on
+    // for longer than that.
+    let all = case.locks[0].starts_with("FLUSH");
+    let go = async || {
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.said("ends", 1).await;
+    };
+    if !all {
+        go().await;
+    }
+
+    let asked: [&[&str]; 2] = [&["health"], &["why", &run_id]];
+    let ask = |verb: &[&str]| {
+        let done = fixture.run(&[], verb);
+        String::from_utf8([done.stdout, done.stderr].concat()).unwrap()
+    };
+    for verb in asked {
+        let said = eventually(
+            PATIENCE,
+            "it is told that somebody has a lock",
+            async || {
+                tokio::task::yield_now().await;
+                let said = ask(verb);
+                said.contains(case.lacks).then_some(said)
+            },
+        )
+        .await;
+        assert!(!said.contains("is alive"), "{verb:?}: {said}");
+    }
+    if all {
+        run(&mut foreign, "UNLOCK TABLES").await;
+    }
+    server.sql("GRANT PROCESS ON *.* TO duct; INSTALL SONAME 'metadata_lock_info'");
+    if all {
+        run(&mut foreign, case.locks[0]).await;
+        go().await;
+    }
+    for verb in asked {
+        let said = eventually(PATIENCE, "the session is named", async || {
+            tokio::task::yield_now().await;
+            let said = ask(verb);
+            let named = format!("{} {named} (", case.says);
+            said.contains(&named).then_some(said)
+        })
+        .await;
+        assert!(!said.contains("is alive"), "{verb:?}: {said}");
+    }
+    let told = daemon.says("the database cannot do its part now").await;
+    assert!(
+        told[0]["error"]
+            .as_str()
+            .unwrap()
+            .contains("Lock wait timeout"),
+        "{told:#?}"
+    );
+    for said in [
+        "lost again and again",
+        "waiting for the database",
+        "is alive",
+    ] {
+        assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
+    }
+
+    run(&mut foreign, "COMMIT").await;
+    run(&mut foreign, "UNLOCK TABLES").await;
+    if let Some(changing) = changing {
+        changing.await.unwrap();
+    }
+    fixture.completed(PATIENCE).await;
+    let healthy = async || {
+        tokio::task::yield_now().await;
+        fixture.run(&[], &["health"]).status.success().then_some(())
+    };
+    eventually(PATIENCE, "all is well", healthy).await;
+    daemon.stop().await;
+    fixture.succeeded_once_each().await;
+}
+
+async fn alone(case: &'static Case) {
+    tokio::task::LocalSet::new().run_until(is_told(case)).await;
+}
+
+#[tokio::test]
+async fn rows_of_executions_that_somebody_has_locked_are_told_with_the_session() {
+    alone(&CASES[0]).await;
+}
+
+#[tokio::test]
+async fn rows_of_processes_that_somebody_has_locked_are_told_with_the_session() {
+    alone(&CASES[1]).await;
+}
+
+#[tokio::test]
+async fn a_table_that_somebody_has_locked_is_told_with_the_session() {
+    alone(&CASES[2]).await;
+}
+
+#[tokio::test]
+async fn a_global_read_lock_is_told_with_the_session() {
+    alone(&CASES[3]).await;
+}
+
+#[tokio::test]
+async fn a_change_of_the_schema_that_waits_is_told_with_the_session() {
+    alone(&CASES[4]).await;
+}
