@@ -2,15 +2,20 @@
 
 use std::cell::Cell;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
 
 use crate::config::database::DatabaseUrl;
 use crate::number::grouped;
 use crate::problem::{Problem, Problems};
+use crate::process::identity::Identity;
+use crate::process::proof;
 use crate::store::copy::{self, Copied};
+use crate::store::process::ProcessRow;
 use crate::store::{self, Location, Purpose};
 use crate::telemetry::chain;
+use crate::time::span;
 
 use super::exit::{Code, Failure};
 use super::live::counted;
@@ -42,6 +47,7 @@ impl Copy {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
         let from = config.location()?;
+        let lease = config.supervisor.reaper_timeout;
         // As a path of the shell is meant.
         let url = DatabaseUrl::parse(&self.to, Path::new(".")).map_err(|error| {
             Failure::usage(Problem::new(format!("`--to`: {}", error.message)).help(error.help))
@@ -61,9 +67,15 @@ impl Copy {
             let mut target = to.connect(Purpose::Query).await.map_err(of_target)?;
             let rows = Cell::new(0);
             let mut report = |copied| rows.set(copied);
+            // Of a process of this host the kernel knows more than its heartbeats tell: it may stand still, and go on.
+            let me = Identity::current();
+            let is_at_work = |row: &ProcessRow| {
+                !proof::is_gone(&me, row)
+                    && (me.would_know(&proof::identity(row)) || row.age < lease)
+            };
             let copied = patiently(
                 || format!("copying: {} rows", grouped(rows.get())),
-                copy::copy(&mut source, &mut target, &mut report),
+                copy::copy(&mut source, &mut target, &is_at_work, &mut report),
             );
             let copied = copied.await?;
             target.close().await;
@@ -72,7 +84,7 @@ impl Copy {
         })?;
         let (runs, rows) = match copied {
             Copied::Done { runs, rows } => (runs, rows),
-            refused => return Err(Failure::failed(refusal(&refused, &url))),
+            refused => return Err(Failure::failed(refusal(&refused, &url, lease))),
         };
         if cli.out.json {
             return cli
@@ -99,7 +111,7 @@ fn of_target(error: store::Error) -> Failure {
     Failure::Problems(Code::Unavailable, Problems(vec![problem]))
 }
 
-fn refusal(refused: &Copied, to: &DatabaseUrl) -> Problem {
+fn refusal(refused: &Copied, to: &DatabaseUrl, lease: Duration) -> Problem {
     match refused {
         Copied::InUse(processes) => {
             let names = processes.iter().take(3).map(|process| {
@@ -108,9 +120,11 @@ fn refusal(refused: &Copied, to: &DatabaseUrl) -> Problem {
             let names = names.collect::<Vec<_>>().join(", ");
             let more = processes.len().saturating_sub(3);
             let more = if more == 0 { String::new() } else { format!(", and {more} more") };
-            Problem::new(format!("the database is in use: {names}{more}")).help(
-                "stop all daemons and consoles; one that was killed leaves its rows until another has started, and stopped",
-            )
+            Problem::new(format!("the database is in use: {names}{more}")).help(format!(
+                "stop all daemons and consoles; one that was killed on another host counts for {} after its \
+                 last heartbeat (`supervisor.reaper_timeout`)",
+                span(lease)
+            ))
         }
         Copied::Newer(version) => Problem::new(format!(
             "the database is at version {version} of the schema, of which this program would not copy everything"

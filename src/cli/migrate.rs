@@ -74,7 +74,11 @@ impl Migrate {
                     })
                 };
                 let newer = newer.iter().map(|version| {
-                    json!({ "version": version, "name": unknown_name(*version), "applied": true })
+                    json!({
+                        "version": version,
+                        "name": unknown_name(*version),
+                        "applied": *version != UNFINISHED,
+                    })
                 });
                 let all: Vec<serde_json::Value> = MIGRATIONS.iter().map(one).chain(newer).collect();
                 return cli.out.value(&all);
@@ -91,10 +95,16 @@ impl Migrate {
                 ]
             };
             let newer = newer.iter().map(|version| {
+                let name = unknown_name(*version);
+                // The number of the mark means nothing to anybody.
+                let (version, word, style) = match *version {
+                    UNFINISHED => ("-".to_owned(), "no migration", out::BAD),
+                    _ => (version.to_string(), "applied", out::GOOD),
+                };
                 vec![
-                    Cell::new(version.to_string()),
-                    Cell::new(unknown_name(*version)),
-                    Cell::styled("applied", out::GOOD),
+                    Cell::new(version),
+                    Cell::new(name),
+                    Cell::styled(word, style),
                 ]
             });
             let rows: Vec<Vec<Cell>> = MIGRATIONS.iter().map(row).chain(newer).collect();
@@ -106,7 +116,9 @@ impl Migrate {
 /// The name of a version that this program does not know.
 fn unknown_name(version: i64) -> &'static str {
     match version {
-        UNFINISHED => "a copy that is not complete",
+        UNFINISHED => {
+            "the mark of a copy that is not complete: `ductworkd copy` is at work, or was ended"
+        }
         _ => "of a newer ductworkd",
     }
 }

@@ -4,8 +4,9 @@
 //! everybody away from a copy that is not complete. Never: deletes or changes anything in the database that is
 //! copied, or writes into one that is in use.
 //!
-//! Processes and their duties are not copied: there are none when a copy is made, and those of the other database
-//! register there. All else is, ids and times included, so that a run is the same run afterwards.
+//! Processes and their duties are not copied: none of them is at work when a copy is made, and those of the other
+//! database register there, and take up what a killed one held when its leases are over. All else is copied, ids and
+//! times included, so that a run is the same run afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -334,10 +335,12 @@ pub enum Copied {
 }
 
 /// Copies everything that `from` has, as it is at one moment, to `to`, which gets the schema, and may have nothing
-/// but that. Until all of it is there no program works with `to`. `report` hears how many rows have been copied.
+/// but that. Until all of it is there no program works with `to`. A process keeps `from` from being copied where
+/// `is_at_work` says so of its row. `report` hears how many rows have been copied.
 pub async fn copy(
     from: &mut Conn,
     to: &mut Conn,
+    is_at_work: &dyn Fn(&ProcessRow) -> bool,
     report: &mut dyn FnMut(u64),
 ) -> Result<Copied, Error> {
     migrate::check(from).await?;
@@ -348,7 +351,7 @@ pub async fn copy(
             let lost = "the database that is copied was lost on the way";
             return Err(Error::Schema(lost.to_owned()));
         }
-        if let Some(refused) = refused(from, to).await? {
+        if let Some(refused) = refused(from, to, is_at_work).await? {
             return Ok(refused);
         }
         has_begun = true;
@@ -373,11 +376,16 @@ pub async fn copy(
 }
 
 /// The reason why `from` is not copied to `to`, which gets the schema, if there is one.
-async fn refused(from: &mut Conn, to: &mut Conn) -> Result<Option<Copied>, Error> {
+async fn refused(
+    from: &mut Conn,
+    to: &mut Conn,
+    is_at_work: &dyn Fn(&ProcessRow) -> bool,
+) -> Result<Option<Copied>, Error> {
     if let Some(version) = migrate::newer(from).await? {
         return Ok(Some(Copied::Newer(version)));
     }
-    let processes = process::processes(from).await?;
+    let mut processes = process::processes(from).await?;
+    processes.retain(is_at_work);
     if !processes.is_empty() {
         return Ok(Some(Copied::InUse(processes)));
     }

@@ -1,7 +1,9 @@
 //! Work that goes on in a copy of its database.
 
-use ductwork::model::RunStatus;
-use ductwork::store::query;
+use ductwork::model::{Role, RunStatus};
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, query};
+use nix::sys::signal::Signal;
 
 use crate::fixture::*;
 use crate::on_every_database;
@@ -62,4 +64,108 @@ on_every_database! {
         after.audited().await;
         before.audited().await;
     }
+
+    async fn half_a_copy_is_told_from_a_migration(db: Db) {
+        static MARK: Statement = Statement::new(
+            "TEST_MARK",
+            "INSERT INTO ductwork_migrations (version, name, applied_at, needs)
+             VALUES (9223372036854775807, 'a copy that is not complete', 0, 9223372036854775807)",
+        );
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[]).await;
+        fixture.conn.execute(&MARK, &[]).await.unwrap();
+        let status = fixture.run(&[], &["migrate", "--status"]).stdout;
+        let status = String::from_utf8(status).unwrap();
+        let last = status.lines().last().unwrap();
+        assert!(last.starts_with('-') && last.contains("the mark of a copy that is not complete"), "{status}");
+        assert!(last.trim_end().ends_with("no migration"), "{status}");
+        let told = fixture.run(&[], &["migrate", "--status", "--json"]).stdout;
+        let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
+        let marks: Vec<_> = told.as_array().unwrap().iter().filter(|it| it["applied"] == false).collect();
+        assert_eq!(marks.len(), 1, "{told}");
+        assert!(marks[0]["name"].as_str().unwrap().starts_with("the mark of a copy"), "{told}");
+    }
+
+    async fn what_the_killed_have_left_is_copied_at_once(db: Db) {
+        a_copy_is_made_of_what_the_killed_have_left(db, false).await;
+    }
+
+    async fn processes_of_another_host_are_at_work_for_a_lease_after_their_last_heartbeat(db: Db) {
+        a_copy_is_made_of_what_the_killed_have_left(db, true).await;
+    }
+}
+
+const FIRST: &str = "
+pipeline: First
+steps:
+  A:
+    command:
+      - sh
+      - -c
+      - |
+        echo $$ >> pids
+        [ $DUCTWORK_ATTEMPT -gt 1 ] && echo 1 && exit
+        sleep 1000
+flow: [{ start: A }]
+";
+
+/// The processes of another host, of which nothing is known here but their heartbeats.
+async fn moves_elsewhere(conn: &mut Conn) {
+    static MOVE: Statement = Statement::new(
+        "TEST_MOVE",
+        "UPDATE ductwork_processes SET host = 'elsewhere', boot_id = '', pid_namespace = ''",
+    );
+    assert!(conn.execute(&MOVE, &[]).await.unwrap() > 0);
+}
+
+/// A daemon and its worker are killed at work, and leave their rows.
+async fn a_copy_is_made_of_what_the_killed_have_left(db: Db, elsewhere: bool) {
+    let settings = || Settings {
+        reaper_timeout: "4s",
+        ..Settings::default()
+    };
+    let source = Db::sqlite();
+    let mut before = DaemonFixture::new(&source, settings(), &[FIRST]).await;
+    let mut daemon = before.start();
+    daemon.ready().await;
+    let run = before.trigger("First", "1", 1).await[0];
+    before.pids("pids", 1).await;
+    // The one that sees the other die would recover what that held, and remove its row.
+    let worker = daemon.child("worker First", None).await;
+    freeze(daemon.pid()).await;
+    let refused = before.run(&[], &["copy", "--to", &db.url]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("the database is in use: "), "{said}");
+    send(worker, Signal::SIGKILL);
+    daemon.send(Signal::SIGKILL);
+    daemon.ended(PATIENCE).await;
+    let left = before.processes().await;
+    assert!(left.iter().any(|row| row.role == Role::Worker), "{left:#?}");
+    if elsewhere {
+        moves_elsewhere(&mut before.conn).await;
+        let refused = before.run(&[], &["copy", "--to", &db.url]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            said.contains(" on elsewhere)")
+                && said.contains("counts for 4.0s after its last heartbeat"),
+            "{said}"
+        );
+    }
+    let copied = async || {
+        let copied = before.run(&[], &["copy", "--to", &db.url]);
+        let said = String::from_utf8_lossy(&copied.stderr).into_owned();
+        assert!(
+            copied.status.success() || said.contains("the database is in use"),
+            "{said}"
+        );
+        copied.status.success().then_some(())
+    };
+    eventually(PATIENCE, "the copy is made", copied).await;
+
+    let mut after = DaemonFixture::new(&db, settings(), &[FIRST]).await;
+    let mut daemon = after.start();
+    daemon.ready().await;
+    after.run_ended(run).await;
+    assert_eq!(after.output(run).await, serde_json::json!(1));
+    daemon.stop().await;
+    after.audited().await;
 }

@@ -229,7 +229,7 @@ async fn open(location: &Location) -> Conn {
 
 async fn copied(from: &Db, to: &Db) -> Copied {
     let (mut source, mut target) = (open(&from.location).await, open(&to.location).await);
-    copy::copy(&mut source, &mut target, &mut |_| {})
+    copy::copy(&mut source, &mut target, &|_| true, &mut |_| {})
         .await
         .unwrap()
 }
@@ -275,7 +275,7 @@ on_every_database! {
         // The source is lost in the middle: a table of it is gone.
         file(&source).execute_batch("ALTER TABLE ductwork_tokens RENAME TO elsewhere").unwrap();
         let (mut from, mut to) = (open(&source.location).await, open(&target.location).await);
-        copy::copy(&mut from, &mut to, &mut |_| {}).await.unwrap_err();
+        copy::copy(&mut from, &mut to, &|_| true, &mut |_| {}).await.unwrap_err();
         for _ in 0..2 {
             let error = migrate::check(&mut to).await.unwrap_err();
             assert!(error.to_string().contains("a copy that is not complete"), "{error}");
@@ -283,7 +283,7 @@ on_every_database! {
             assert!(matches!(error, Error::Schema(_)), "{error}");
         }
         file(&source).execute_batch("ALTER TABLE elsewhere RENAME TO ductwork_tokens").unwrap();
-        let error = copy::copy(&mut open(&source.location).await, &mut to, &mut |_| {}).await.unwrap_err();
+        let error = copy::copy(&mut open(&source.location).await, &mut to, &|_| true, &mut |_| {}).await.unwrap_err();
         assert!(error.to_string().contains("to a fresh database"), "{error}");
     }
 }
