@@ -255,6 +255,12 @@ impl JobWorker {
         self.env.get(pipeline)
     }
 
+    /// The largest that any pipeline may have.
+    pub fn largest_payload(&self) -> u64 {
+        let each = self.max_payload.each().map(|(_, size)| *size);
+        each.max().unwrap_or_default()
+    }
+
     /// Largest input or output of a step, in bytes.
     pub fn max_payload(&self, pipeline: &str) -> u64 {
         *self.max_payload.get(pipeline)

@@ -211,7 +211,7 @@ pub fn start_until(
         tokio::select! {
             biased;
             () = signals.stop_asked() => return Ok(ExitCode::SUCCESS),
-            ready = prepare(&location) => ready?,
+            ready = prepare(&location, &config) => ready?,
         }
         let config = Arc::new(config);
         let setup = Setup {
@@ -234,10 +234,11 @@ pub fn start_until(
     })
 }
 
-/// Creates or upgrades the schema.
-async fn prepare(location: &Location) -> Result<(), store::Error> {
+/// Creates or upgrades the schema, if what steps may return can be written there.
+async fn prepare(location: &Location, config: &Config) -> Result<(), store::Error> {
     store::writable::allowed(location)?;
     let mut conn = location.connect(Purpose::Query).await?;
+    store::writable::takes(&mut conn, config.job_worker.largest_payload()).await?;
     let mut report = |waits: &str| tracing::warn!("{waits}");
     for migration in migrate::migrate_within(&mut conn, migrate::PATIENCE, &mut report).await? {
         tracing::info!(
@@ -355,7 +356,7 @@ fn single(
         tokio::select! {
             biased;
             () = signals.stop_asked() => return Ok(ExitCode::SUCCESS),
-            ready = prepare(&location) => ready?,
+            ready = prepare(&location, &config) => ready?,
         }
         let child = Child {
             until_idle: options.until_idle.then(|| config.pipelines.names()),

@@ -48,6 +48,13 @@ static CARELESS: Statement = Statement::only(
              END AS setting",
 );
 
+/// MySQL only.
+static PACKET: Statement = Statement::only(
+    Only::Mysql,
+    "PACKET",
+    "SELECT @@max_allowed_packet AS packet",
+);
+
 /// PostgreSQL only. Those who wait for a lock give up and come again, so how long it was held is the holder's
 /// transaction's to say; the server may keep that from our role, and then somebody who waits is enough.
 static LOCKED: Statement = Statement::new(
@@ -271,6 +278,24 @@ pub async fn careless(conn: &mut Conn) -> Result<Option<String>, Error> {
         )
     };
     Ok(setting.transpose()?.flatten().map(fact))
+}
+
+/// Fails where the server takes no statement with the largest values that steps may return: a row has up to two of them,
+/// and the quotes of a JSON text are written as two characters each.
+pub async fn takes(conn: &mut Conn, payload: u64) -> Result<(), Error> {
+    let needed = 4 * payload;
+    let packet = match conn.dialect() {
+        Dialect::Mysql => conn.fetch_optional(&PACKET, &[]).await?,
+        Dialect::Postgres | Dialect::Sqlite => None,
+    };
+    let packet = packet.map(|row| row.get::<i64>("packet")).transpose()?;
+    match packet.and_then(|packet| u64::try_from(packet).ok()) {
+        Some(packet) if packet < needed => Err(Error::Configured(format!(
+            "`job_worker.max_payload` is {payload} bytes, for which the server's max_allowed_packet has to be {needed}, and it \
+             is {packet}: raise max_allowed_packet, or lower `job_worker.max_payload`"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Why nobody can write, if nobody can.

@@ -542,6 +542,20 @@ fn a_server_that_is_not_fit_is_refused_before_anything_is_made() {
             "{sql}"
         );
     }
+    // A server that is fit, but not for what is configured.
+    let place = Place::empty();
+    place.run(["init"]).fine();
+    for (size, is_fit) in [("17MiB", false), ("16MiB", true)] {
+        let mut command = place.command();
+        let start = command.args(["run", "Hello", "\"a\""]);
+        start.env("DATABASE_URL", &server.url);
+        start.env("DUCTWORK_JOB_WORKER__MAX_PAYLOAD", size);
+        let ended = Ended::of(start.output().unwrap());
+        let says = "`job_worker.max_payload` is 17825792 bytes, for which the server's max_allowed_packet has to be 71303168";
+        assert_eq!(ended.stderr.contains(says), !is_fit, "{ended:?}");
+        assert_eq!(ended.code, Some(if is_fit { 0 } else { 2 }), "{ended:?}");
+    }
+    server.set("DROP DATABASE ductwork; CREATE DATABASE ductwork");
     for (options, code, says, remedy) in [
         (
             &["--log-bin=binlog", "--binlog-format=STATEMENT"][..],
