@@ -356,9 +356,9 @@ fn a_user_without_enough_rights_makes_nothing_and_is_told_which_are_lacking() {
             "give the user of the URL of",
         ),
         (
-            "SELECT",
+            "SELECT, INSERT, UPDATE, DELETE, DROP, CREATE, INDEX, ALTER, CREATE VIEW",
             69,
-            "Access denied for user",
+            "has no right to CREATE TEMPORARY TABLES: GRANT CREATE TEMPORARY TABLES ON `",
             "give the user of the URL of",
         ),
         (

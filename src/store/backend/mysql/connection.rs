@@ -216,8 +216,11 @@ impl Mysql {
 
     /// A write counts the rows that it finds, and not those that it changes.
     async fn check_counts(&mut self) -> Result<(), Error> {
-        self.send("CREATE TEMPORARY TABLE ductwork_counts (n bigint NOT NULL PRIMARY KEY, m bigint) ENGINE=InnoDB")
-            .await?;
+        const MAKE: &str = "CREATE TEMPORARY TABLE ductwork_counts (n bigint NOT NULL PRIMARY KEY, m bigint) ENGINE=InnoDB";
+        // The first of the temporary tables of a session.
+        self.text(MAKE)
+            .await
+            .map_err(|failure| refused(failure.of_temporary_table()))?;
         self.send("INSERT INTO ductwork_counts VALUES (1, 1)")
             .await?;
         let counted = self

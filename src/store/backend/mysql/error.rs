@@ -57,6 +57,20 @@ impl Failure {
         matches!(self.code(), 1044 | 1142 | 1143 | 1227 | 1370)
     }
 
+    /// The same, of a temporary table that was to be made: the server names the user and the database, and not the right.
+    pub fn of_temporary_table(self) -> Self {
+        let told = self.server().filter(|error| error.code == 1044);
+        let told = told.and_then(|error| {
+            let (user, database) = error.message.split_once(" to database ")?;
+            let user = user.rsplit_once("for user ")?.1;
+            let database = database.trim_matches('\'');
+            Some(format!(
+                "the user has {NO_TEMPORARY_TABLES}: GRANT CREATE TEMPORARY TABLES ON `{database}`.* TO {user}"
+            ))
+        });
+        told.map_or(self, Self::Node)
+    }
+
     /// True where the server has no such table.
     pub fn is_unknown_table(&self) -> bool {
         matches!(self.code(), 1109 | 1146)
@@ -68,6 +82,8 @@ impl Failure {
         matches!(self.code(), 1050 | 1060 | 1061 | 1091 | 1826 | 3822)
     }
 }
+
+const NO_TEMPORARY_TABLES: &str = "no right to CREATE TEMPORARY TABLES";
 
 /// The driver refuses what the server would refuse, with these words.
 const TOO_LARGE: &str = "Packet is larger than max_allowed_packet";
@@ -144,6 +160,9 @@ impl DriverError for Failure {
         match self {
             Self::Node(text) if text.contains("read_only") => {
                 "turn its read_only off, or, where it is a replica, name another server in `database.url`"
+            }
+            Self::Node(text) if text.contains(NO_TEMPORARY_TABLES) => {
+                "give the user of `database.url` all rights on its database"
             }
             Self::Node(_) => {
                 "wait until the node has joined its cluster again, or name another node in `database.url`"
