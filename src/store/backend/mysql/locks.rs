@@ -255,8 +255,13 @@ impl Mysql {
         }
     }
 
-    async fn rows<T: FromRow + Send + 'static>(&mut self, sql: &str) -> Result<Vec<T>, Failure> {
-        Ok(self.conn()?.query(sql).await?)
+    async fn rows<T: FromRow>(&mut self, sql: &str) -> Result<Vec<T>, Failure> {
+        let rows: Vec<mysql_async::Row> = self.conn()?.query(sql).await?;
+        let row = |row| {
+            T::from_row_opt(row).map_err(|error| mysql_async::DriverError::FromRow { row: error.0 })
+        };
+        let rows: Result<Vec<T>, _> = rows.into_iter().map(row).collect();
+        Ok(rows.map_err(mysql_async::Error::Driver)?)
     }
 }
 
