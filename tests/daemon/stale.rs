@@ -99,7 +99,7 @@ on_every_database! {
             daemon.ready().await;
             children.push((daemon.child("advancer", None).await, daemon.child("worker Wide", None).await));
         }
-        let elements: Vec<u32> = (0..3_000).collect();
+        let elements: Vec<u32> = (0..5_000).collect();
         let run = fixture.trigger("Wide", &format!("{elements:?}"), 1).await[0];
         fixture.run_ended(run).await;
         fixture.completed(PATIENCE).await;
@@ -118,7 +118,7 @@ on_every_database! {
         assert!(took > 2 * LEASE, "it was fast: the test is empty: {took}");
         assert!(!on_server || leased > took - LEASE, "nobody extended it: {leased} of {took}");
         let executions = fixture.succeeded_once_each().await;
-        assert_eq!(executions.len(), 3_002);
+        assert_eq!(executions.len(), 5_002);
         assert!(executions.iter().all(|e| e.attempt == 1));
         fixture.audited().await;
     }

@@ -45,6 +45,8 @@ pub struct Mysql {
     /// The session's own wait for a lock, which a transaction may change for itself.
     lock_wait: String,
     is_lock_wait_changed: bool,
+    /// A word that no other session has.
+    own: String,
     /// Packets sent since this was last asked.
     sent: u64,
 }
@@ -137,6 +139,7 @@ impl Mysql {
             sees_all: session::sees_all(purpose),
             lock_wait: session::lock_wait(patience),
             is_lock_wait_changed: false,
+            own: uuid::Uuid::new_v4().simple().to_string(),
             sent: 0,
         };
         match opened.set_up(purpose, patience).await {
@@ -466,9 +469,10 @@ impl Mysql {
     }
 
     /// Runs text of several statements without parameters, one after the other. `{bin}` in it is the collation
-    /// by which texts are the same where their bytes are.
+    /// by which texts are the same where their bytes are, and `{own}` a word that no other session has.
     pub async fn script(&mut self, text: &str) -> Result<(), Failure> {
         let text = text.replace("{bin}", self.server.collation());
+        let text = text.replace("{own}", &self.own);
         for one in script::statements(&text) {
             self.text(&one).await?;
             self.is_lock_wait_changed |=
