@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use ductwork::store::statement::Statement;
 use ductwork::store::{Error, Location, Purpose};
 use nix::sys::signal::Signal;
 
-use crate::fixture::{PATIENCE, eventually, freeze, send};
+use crate::fixture::{PATIENCE, eventually, freeze, lives, send};
 use crate::galera::{Galera, NODES};
 use crate::history::{Fault, Kind, uptime};
 use crate::plan::Blow;
@@ -38,6 +39,10 @@ pub struct Nodes {
     ends: Mutex<BTreeMap<usize, Duration>>,
     /// Of the first start.
     transfers: [usize; 2],
+    /// How often a node ended by itself.
+    fallen: AtomicUsize,
+    /// Nobody waits for the cluster any more.
+    over: AtomicBool,
 }
 
 impl Scene {
@@ -78,6 +83,8 @@ impl Nodes {
             transfers,
             struck: tokio::sync::Mutex::default(),
             ends: Mutex::default(),
+            fallen: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
         }
     }
 
@@ -116,15 +123,16 @@ impl Nodes {
                     // As a host that comes back with an empty disk.
                     std::fs::remove_file(galera.file_of(node, "data/grastate.dat")).unwrap();
                 }
-                let back = galera.script("start-node", node, &[]);
-                fired && back && galera.pid(node) != pid
+                // One that does not become a member is started again.
+                let _member = galera.script("start-node", node, &[]);
+                fired && galera.pid(node) != pid
             }
             Kind::KillNodes => {
                 let before = (0..NODES).map(|node| galera.pid(node));
                 let before: Vec<i32> = before.collect();
                 galera.down();
                 rest().await;
-                galera.up();
+                let _whole = galera.up();
                 (0..NODES).all(|node| galera.pid(node) != before[node])
             }
             Kind::StopNode => {
@@ -202,13 +210,18 @@ impl Nodes {
         said.is_ok_and(|said| said.trim() == format!("{variable}\t{value}"))
     }
 
-    /// Waits until each node knows of all, and has all that they have.
+    /// Waits until each node knows of all, and has all that they have. A node that comes back ends by itself where the one
+    /// that gives it the rest turns away; as with a service, somebody watches over it and starts it again.
     async fn whole(&self) {
         for node in 0..NODES {
             let location = Location::parse(self.galera.node(node)).expect("the node's URL");
             let what = format!("node {node} is one of {NODES} again");
             eventually(PATIENCE, &what, async || {
                 tokio::time::sleep(LOOK).await;
+                assert!(!self.over.load(Ordering::Relaxed), "the storm is over");
+                if (0..NODES).any(|node| self.has_fallen(node)) {
+                    self.galera.up();
+                }
                 // Only a node that is synced, and reads as the others do, is to be had.
                 is_one_of_all(&location)
                     .await
@@ -219,9 +232,41 @@ impl Nodes {
         }
     }
 
-    /// How often a node was given all data, or what it had missed, since the first start.
-    pub fn transfers(&self) -> [usize; 2] {
-        [0, 1].map(|at| said(&self.galera, TRANSFERS[at]) - self.transfers[at])
+    /// True when a node has ended by itself; its reason is told.
+    fn has_fallen(&self, node: usize) -> bool {
+        let fallen = !lives(self.galera.pid(node));
+        if fallen {
+            self.fallen.fetch_add(1, Ordering::Relaxed);
+            let log = std::fs::read(self.galera.file_of(node, "server.log")).expect("a log");
+            let log = String::from_utf8_lossy(&log);
+            let reason = log.lines().rfind(|line| line.contains("[ERROR]"));
+            eprintln!(
+                "node {node} has ended by itself: {}",
+                reason.unwrap_or_default()
+            );
+        }
+        fallen
+    }
+
+    /// How often a node was given all data, or what it had missed, since the first start; and how often one ended by
+    /// itself.
+    pub fn told(&self) -> String {
+        let [whole, rest] = [0, 1].map(|at| said(&self.galera, TRANSFERS[at]) - self.transfers[at]);
+        let fallen = self.fallen.load(Ordering::Relaxed);
+        format!(
+            "nodes that came back: {whole} were given all data, {rest} what they had missed; {fallen} had ended by \
+             themselves"
+        )
+    }
+
+    /// After a failure: ends the work of whoever waits for the cluster. Threads that had it longer than this test lives
+    /// would leave its processes behind.
+    pub fn give_up(self: &Arc<Self>) {
+        self.over.store(true, Ordering::Relaxed);
+        let began = Instant::now();
+        while Arc::strong_count(self) > 1 && began.elapsed() < PATIENCE {
+            std::thread::sleep(LOOK);
+        }
     }
 }
 

@@ -306,6 +306,9 @@ impl Drop for Report {
             let blow = blow.expect("what was done was planned");
             eprintln!("{blow}: {at:.2} to {until:.2}, {}", fault.target);
         }
+        if let Some(nodes) = &self.scene.nodes {
+            nodes.give_up();
+        }
     }
 }
 
@@ -426,8 +429,7 @@ async fn storm(of: On, scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Lo
         measure(&history),
     );
     if let Some(nodes) = &scene.nodes {
-        let [whole, rest] = nodes.transfers();
-        eprintln!("nodes that came back: {whole} were given all data, {rest} what they had missed");
+        eprintln!("{}", nodes.told());
     }
     let some: Vec<_> = verdict.broken.iter().take(20).collect();
     assert!(

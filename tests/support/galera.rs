@@ -98,9 +98,14 @@ impl Galera {
         galera(&["stop", path(&self.directory), "all", "immediate"]);
     }
 
-    /// Starts all nodes that do not run; where none does, the one that has the most is the first.
-    pub fn up(&self) {
-        galera(&["start", &NODES.to_string(), path(&self.directory)]);
+    /// Starts all nodes that do not run; where none does, the one that has the most is the first. True when all are members.
+    pub fn up(&self) -> bool {
+        let start = ["start", &NODES.to_string(), path(&self.directory)];
+        script(&start)
+            .output()
+            .expect("scripts/galera")
+            .status
+            .success()
     }
 
     /// Runs SQL at a node as its own user, whatever state it is in; the answer, or its error.
