@@ -23,6 +23,10 @@ const SUSPECTED: Duration = Duration::from_secs(6);
 /// Between two looks at a node from outside, which take a process each.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// As a node says that it is in no majority.
+const STATUS: &str = "wsrep_cluster_status";
+const PARTED: &str = "non-Primary";
+
 /// The ways in which a node is given what it has missed, as the log of the one that gives it has them: all data, or only
 /// what came since.
 const TRANSFERS: [&str; 2] = [
@@ -138,18 +142,17 @@ impl Nodes {
             Kind::StopNode => {
                 let pid = galera.pid(node);
                 freeze(pid).await;
-                let mut fired = lasts < SUSPECTED;
-                while began.elapsed() < lasts {
-                    tokio::time::sleep(LOOK).await;
+                if lasts > SUSPECTED {
                     let other = (node + 1) % NODES;
-                    fired |= self.says(other, "wsrep_cluster_size", "2");
+                    self.until_it_says(other, "wsrep_cluster_size", "2").await;
                 }
+                rest().await;
                 send(pid, Signal::SIGCONT);
-                fired
+                true
             }
             Kind::IsolateNode => {
                 self.isolate(node, true);
-                self.parted(node).await;
+                self.until_it_says(node, STATUS, PARTED).await;
                 rest().await;
                 self.isolate(node, false);
                 true
@@ -160,7 +163,7 @@ impl Nodes {
                     self.isolate(node, true);
                 }
                 for node in 0..NODES {
-                    self.parted(node).await;
+                    self.until_it_says(node, STATUS, PARTED).await;
                 }
                 rest().await;
                 for node in others {
@@ -168,23 +171,27 @@ impl Nodes {
                 }
                 true
             }
-            Kind::LockNode => self.lock(node, lasts).await.expect("a lock"),
+            Kind::LockNode => {
+                self.lock(node, lasts).await.expect("a lock");
+                true
+            }
             other => unreachable!("{other:?} is of no node"),
         }
     }
 
-    /// Takes a lock on all tables of a node for so long. True when the node was not to be worked with meanwhile.
-    async fn lock(&self, node: usize, lasts: Duration) -> Result<bool, Error> {
+    /// Takes a lock on all tables of a node for so long, which is then not to be worked with.
+    async fn lock(&self, node: usize, lasts: Duration) -> Result<(), Error> {
         let location = Location::parse(self.galera.node(node)).expect("the node's URL");
         let mut conn = location.connect(Purpose::Query).await?;
         let lock = "FLUSH TABLES WITH READ LOCK";
         conn.script("LOCK", lock).await?;
-        tokio::time::sleep(lasts / 2).await;
-        let fired = self.says(node, "wsrep_local_state_comment", "Donor/Desynced");
-        tokio::time::sleep(lasts / 2).await;
+        let began = Instant::now();
+        self.until_it_says(node, "wsrep_local_state_comment", "Donor/Desynced")
+            .await;
+        tokio::time::sleep(lasts.saturating_sub(began.elapsed())).await;
         conn.script("UNLOCK", "UNLOCK TABLES").await?;
         conn.close().await;
-        Ok(fired)
+        Ok(())
     }
 
     fn isolate(&self, node: usize, parted: bool) {
@@ -194,20 +201,18 @@ impl Nodes {
         assert!(done.is_ok(), "node {node}: {done:?}");
     }
 
-    /// Waits until a node knows that it is in no majority.
-    async fn parted(&self, node: usize) {
-        eventually(PATIENCE, "a node is in no majority", async || {
+    /// Waits until a node tells what a fault has made of the cluster: before that it has not struck. While nodes agree on
+    /// who is there, one may give no answer.
+    async fn until_it_says(&self, node: usize, variable: &str, value: &str) {
+        let ask = format!("SHOW GLOBAL STATUS LIKE '{variable}'");
+        let wanted = format!("{variable}\t{value}");
+        let what = format!("node {node} says that its {variable} is {value}");
+        eventually(PATIENCE, &what, async || {
             tokio::time::sleep(LOOK).await;
-            self.says(node, "wsrep_cluster_status", "non-Primary")
-                .then_some(())
+            let said = self.galera.sql(node, &ask);
+            said.is_ok_and(|said| said.trim() == wanted).then_some(())
         })
         .await;
-    }
-
-    fn says(&self, node: usize, variable: &str, value: &str) -> bool {
-        let ask = format!("SHOW GLOBAL STATUS LIKE '{variable}'");
-        let said = self.galera.sql(node, &ask);
-        said.is_ok_and(|said| said.trim() == format!("{variable}\t{value}"))
     }
 
     /// Waits until each node knows of all, and has all that they have. A node that comes back ends by itself where the one
