@@ -11,7 +11,6 @@ use crate::problem::{Problem, Problems};
 use crate::process::{live, proof, wakeup};
 use crate::store::delivery::{self, COUNTED};
 use crate::store::departed;
-use crate::store::dialect::Dialect;
 use crate::store::process::{self, ProcessRow};
 use crate::store::writable::{self, Locked};
 use crate::store::{self, Conn, Purpose, query};
@@ -110,10 +109,9 @@ impl Health {
         let mut conn = setup::connect(config, Purpose::Look).await?;
         // An answer for one host or process alone decides whether that is restarted.
         let narrow = self.here || self.pid.is_some();
-        // Where the question takes a while, only those are asked it who want to know.
-        let locked = match narrow && conn.dialect() == Dialect::Mysql {
-            true => None,
-            false => writable::locked(&mut conn).await?,
+        let locked = match !narrow || writable::tells_at_once(&conn) {
+            true => writable::locked(&mut conn).await?,
+            false => None,
         };
         if let Some(locked) = &locked
             && self.cannot_read(locked)

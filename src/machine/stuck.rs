@@ -173,9 +173,10 @@ pub fn stuck(facts: &Facts) -> Vec<Stuck> {
 impl Facts {
     /// Takes these processes for alive: no heartbeat can be written to their rows.
     pub fn spare(&mut self, locked: &[ProcessId]) {
-        let mut processes = self.processes.iter_mut();
-        for process in processes.by_ref().filter(|it| locked.contains(&it.id)) {
-            process.age = Duration::ZERO;
+        for process in &mut self.processes {
+            if locked.contains(&process.id) {
+                process.age = Duration::ZERO;
+            }
         }
     }
 

@@ -15,6 +15,7 @@ use crate::time;
 
 use super::backend::mysql::error::Failure;
 use super::backend::mysql::locks::{Lock, On, Session, Untold};
+use super::backend::mysql::session::packet_for;
 use super::conn::{Conn, Location, Row};
 use super::dialect::Dialect;
 use super::error::{Error, Source};
@@ -139,6 +140,11 @@ pub struct Locked {
     pub table: String,
     /// Nobody can read it either.
     pub hidden: bool,
+}
+
+/// True where `locked` answers at once. On MySQL no catalogue tells, and it waits.
+pub fn tells_at_once(conn: &Conn) -> bool {
+    conn.dialect() != Dialect::Mysql
 }
 
 /// The table of ours that is locked as a whole, if one is. Asks the catalogue alone, which no such lock hides; but on
@@ -280,10 +286,9 @@ pub async fn careless(conn: &mut Conn) -> Result<Option<String>, Error> {
     Ok(setting.transpose()?.flatten().map(fact))
 }
 
-/// Fails where the server takes no statement with the largest values that steps may return: a row has up to two of them,
-/// and the quotes of a JSON text are written as two characters each.
+/// Fails where the server takes no statement with the largest values that steps may return.
 pub async fn takes(conn: &mut Conn, payload: u64) -> Result<(), Error> {
-    let needed = 4 * payload;
+    let needed = packet_for(payload);
     let packet = match conn.dialect() {
         Dialect::Mysql => conn.fetch_optional(&PACKET, &[]).await?,
         Dialect::Postgres | Dialect::Sqlite => None,

@@ -40,8 +40,8 @@ const ON_SQLITE: [(Kind, usize); 5] = [
     (Kind::SyncError, 1),
 ];
 
-/// Crashes of the server have a measure of their own.
-const ON_POSTGRES: [(Kind, usize); 11] = [
+/// Behind a proxy, and of sessions with other users.
+const ON_SERVERS: [(Kind, usize); 9] = [
     (Kind::Clock, 1),
     (Kind::Reset, 1),
     (Kind::BlackHole, 1),
@@ -50,37 +50,16 @@ const ON_POSTGRES: [(Kind, usize); 11] = [
     (Kind::Silent, 1),
     (Kind::Cut, 2),
     (Kind::Delay, 1),
-    (Kind::TableLock, 1),
     (Kind::StatementTimeout, 1),
-    (Kind::FullTablespace, 1),
 ];
+
+/// Crashes of the server have a measure of their own.
+const ON_POSTGRES: [(Kind, usize); 2] = [(Kind::TableLock, 1), (Kind::FullTablespace, 1)];
 
 /// No full disk: a server of this kind ends by itself when a table cannot grow, and crashes are there already.
-const ON_MYSQL: [(Kind, usize); 10] = [
-    (Kind::Clock, 1),
-    (Kind::Reset, 1),
-    (Kind::BlackHole, 1),
-    (Kind::Partition, 1),
-    (Kind::OneWay, 2),
-    (Kind::Silent, 1),
-    (Kind::Cut, 2),
-    (Kind::Delay, 1),
-    (Kind::TableLock, 1),
-    (Kind::StatementTimeout, 1),
-];
-
-/// No lock of a table: a session's is one of its node alone, and what other nodes write there waits for it or ends it.
-const ON_GALERA: [(Kind, usize); 9] = [
-    (Kind::Clock, 1),
-    (Kind::Reset, 1),
-    (Kind::BlackHole, 1),
-    (Kind::Partition, 1),
-    (Kind::OneWay, 2),
-    (Kind::Silent, 1),
-    (Kind::Cut, 2),
-    (Kind::Delay, 1),
-    (Kind::StatementTimeout, 1),
-];
+/// No lock of a table on a cluster: a session's is one of its node alone, and what other nodes write there waits for it
+/// or ends it.
+const ON_MYSQL: [(Kind, usize); 1] = [(Kind::TableLock, 1)];
 
 /// One after the other befalls the server, or nodes of a cluster, which has to be whole again before the next.
 const TO_SERVER: [(Kind, usize); 1] = [(Kind::Server, 1)];
@@ -166,18 +145,19 @@ impl fmt::Display for Blow {
 /// Everything that will happen in so long a time, each kind of it at least once, but for those of a cluster's nodes: a
 /// round of them takes two minutes.
 pub fn draw(mut dice: Dice, length: Duration, on: On) -> Vec<Blow> {
-    let own: &[(Kind, usize)] = match on {
-        On::Sqlite => &ON_SQLITE,
-        On::Postgres => &ON_POSTGRES,
-        On::Mysql => &ON_MYSQL,
-        On::Galera => &ON_GALERA,
+    let [shared, own]: [&[(Kind, usize)]; 2] = match on {
+        On::Sqlite => [&[], &ON_SQLITE],
+        On::Postgres => [&ON_SERVERS, &ON_POSTGRES],
+        On::Mysql => [&ON_SERVERS, &ON_MYSQL],
+        On::Galera => [&ON_SERVERS, &[]],
     };
     let to_server: &[(Kind, usize)] = match on {
         On::Sqlite => &[],
         On::Postgres | On::Mysql => &TO_SERVER,
         On::Galera => &TO_NODES,
     };
-    let all: Vec<Kind> = ANYWHERE.iter().chain(own).flat_map(times).collect();
+    let all = ANYWHERE.iter().chain(shared).chain(own);
+    let all: Vec<Kind> = all.flat_map(times).collect();
     let mut plan: Vec<Blow> = Vec::new();
     let mut at = Duration::ZERO;
     let [mut next_server, every] = on.server();

@@ -356,6 +356,12 @@ fn a_user_without_enough_rights_makes_nothing_and_is_told_which_are_lacking() {
             "give the user of the URL of",
         ),
         (
+            "SELECT",
+            69,
+            "has no right to CREATE TEMPORARY TABLES",
+            "give the user of the URL of",
+        ),
+        (
             "SELECT, INSERT, UPDATE, DELETE, DROP, CREATE, INDEX, ALTER, CREATE VIEW",
             69,
             "has no right to CREATE TEMPORARY TABLES: GRANT CREATE TEMPORARY TABLES ON `",

@@ -17,6 +17,8 @@ pub enum Failure {
     /// A server that answers, and that is not to be worked with now: a node that its cluster has
     /// left behind, or one that takes no writes.
     Node(String),
+    /// A right that the user lacks, and the server does not name.
+    Right(String),
     /// A write that did not write as many rows as it had to.
     Count {
         /// As many as these.
@@ -65,10 +67,10 @@ impl Failure {
             let user = user.rsplit_once("for user ")?.1;
             let database = database.trim_matches('\'');
             Some(format!(
-                "the user has {NO_TEMPORARY_TABLES}: GRANT CREATE TEMPORARY TABLES ON `{database}`.* TO {user}"
+                "the user has no right to CREATE TEMPORARY TABLES: GRANT CREATE TEMPORARY TABLES ON `{database}`.* TO {user}"
             ))
         });
-        told.map_or(self, Self::Node)
+        told.map_or(self, Self::Right)
     }
 
     /// True where the server has no such table.
@@ -82,8 +84,6 @@ impl Failure {
         matches!(self.code(), 1050 | 1060 | 1061 | 1091 | 1826 | 3822)
     }
 }
-
-const NO_TEMPORARY_TABLES: &str = "no right to CREATE TEMPORARY TABLES";
 
 /// The driver refuses what the server would refuse, with these words.
 const TOO_LARGE: &str = "Packet is larger than max_allowed_packet";
@@ -104,7 +104,7 @@ impl DriverError for Failure {
             ),
             Self::Driver(Driver::Driver(error)) => error.to_string(),
             Self::Driver(error) => error.to_string(),
-            Self::Node(text) => text.clone(),
+            Self::Node(text) | Self::Right(text) => text.clone(),
             Self::Count { wanted, written } => {
                 format!("it was to write {wanted} rows, and wrote {written}")
             }
@@ -119,7 +119,9 @@ impl DriverError for Failure {
             {
                 Blame::Value
             }
-            Self::Driver(Driver::Server(error)) if error.message.contains(EMPTY) => {
+            Self::Driver(Driver::Server(error))
+                if error.code == 1064 && error.message.contains(EMPTY) =>
+            {
                 Blame::Contention
             }
             Self::Driver(Driver::Server(error)) => of_code(error.code, &error.state),
@@ -128,7 +130,9 @@ impl DriverError for Failure {
             {
                 Blame::Value
             }
-            Self::Driver(Driver::Io(_) | Driver::Other(_)) | Self::Node(_) => Blame::Connection,
+            Self::Driver(Driver::Io(_) | Driver::Other(_)) | Self::Node(_) | Self::Right(_) => {
+                Blame::Connection
+            }
             Self::Driver(Driver::Driver(error)) => match error {
                 mysql_async::DriverError::PacketTooLarge => Blame::Value,
                 // Too many parameters, or of another number than the statement's: the program's.
@@ -161,9 +165,7 @@ impl DriverError for Failure {
             Self::Node(text) if text.contains("read_only") => {
                 "turn its read_only off, or, where it is a replica, name another server in `database.url`"
             }
-            Self::Node(text) if text.contains(NO_TEMPORARY_TABLES) => {
-                "give the user of `database.url` all rights on its database"
-            }
+            Self::Right(_) => of_answer(1044),
             Self::Node(_) => {
                 "wait until the node has joined its cluster again, or name another node in `database.url`"
             }
@@ -190,6 +192,7 @@ impl DriverError for Failure {
             self,
             Self::Driver(Driver::Server(_) | Driver::Driver(UnknownAuthPlugin { .. }))
                 | Self::Node(_)
+                | Self::Right(_)
                 | Self::Count { .. }
         )
     }
@@ -201,7 +204,7 @@ impl DriverError for Failure {
 
 /// We send no empty query, and no schema of ours has a trigger. But where statements were killed in a storm, MariaDB 10.11
 /// has answered one with the number of a mistake in its text, and with a sentence about a trigger that had an error in
-/// its body: 'Query was empty'. The same statement went well before and after that.
+/// its body: 'Query was empty'.
 const EMPTY: &str = "Query was empty";
 
 /// The remedy where no TLS came about.
@@ -367,6 +370,9 @@ mod tests {
         let said = "Unknown trigger has an error in its body: 'Query was empty'";
         assert_eq!(of(1064, said).blame(), Blame::Contention);
         assert_eq!(of(1064, "near 'x'").blame(), Blame::Program);
+        // The words may be somebody's value.
+        let said = "Duplicate entry 'Query was empty' for key 'k'";
+        assert_eq!(of(1062, said).blame(), Blame::Value);
     }
 
     #[test]

@@ -17,10 +17,15 @@ use crate::store::patience::Patience;
 const MARIADB_MIN: (u16, u16, u16) = (10, 6, 0);
 const MYSQL_MIN: (u16, u16, u16) = (8, 0, 19);
 
-/// The largest value that a step may return unless it is configured otherwise, four times: a row has up to two of them,
-/// and the quotes of a JSON text are written as two characters each when rows go to the server as JSON. With less, a
-/// worker may have a result that it can never commit.
-const PACKET_MIN: u64 = 4 * (16 << 20);
+/// The packet that a server has to take, for values of this size: a row has up to two of them, and the quotes of a JSON
+/// text are written as two characters each when rows go to the server as JSON. With less, a worker may have a result that
+/// it can never commit.
+pub const fn packet_for(value: u64) -> u64 {
+    value.saturating_mul(4)
+}
+
+/// That of the largest value that a step may return unless it is configured otherwise.
+const PACKET_MIN: u64 = packet_for(16 << 20);
 
 /// With smaller pages an index takes no key of 3,072 bytes.
 const PAGE_MIN: u64 = 16 << 10;
