@@ -73,6 +73,11 @@ impl Failure {
         told.map_or(self, Self::Right)
     }
 
+    /// True where the server, or the session, takes no writes.
+    pub fn only_reads(&self) -> bool {
+        matches!(self.code(), 1290 | 1792 | 1836)
+    }
+
     /// True where the server has no such table.
     pub fn is_unknown_table(&self) -> bool {
         matches!(self.code(), 1109 | 1146)

@@ -248,8 +248,8 @@ impl Mysql {
     async fn is_free(&mut self, sql: &str) -> Result<bool, Failure> {
         match self.text(sql).await {
             Ok(_) => Ok(true),
-            // Of a session that only reads.
-            Err(failure) if failure.code() == 1792 => Ok(true),
+            // It is refused, and does not wait.
+            Err(failure) if failure.only_reads() => Ok(true),
             Err(failure) if failure.code() == 1205 => Ok(false),
             Err(failure) => Err(failure),
         }
