@@ -1,6 +1,6 @@
 //! `copy`: everything to another database, of any kind.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::time::span;
 
 use super::exit::{Code, Failure};
 use super::live::counted;
+use super::out::clean;
 use super::patiently::patiently;
 use super::setup::{self, CliContext};
 
@@ -56,7 +57,8 @@ impl Copy {
             Some(path) => Location::sqlite(path),
             None => Location::parse(url.expose())?,
         };
-        let copied = setup::block_on(async {
+        let silent = RefCell::new(Vec::new());
+        let copying = async {
             let mut source = setup::connect(&config, Purpose::Query).await?;
             if from.identity() == to.identity() {
                 let problem = Problem::new("`--to` names the configured database itself");
@@ -70,8 +72,14 @@ impl Copy {
             // Of a process of this host the kernel knows more than its heartbeats tell: it may stand still, and go on.
             let me = Identity::current();
             let is_at_work = |row: &ProcessRow| {
-                !proof::is_gone(&me, row)
-                    && (me.would_know(&proof::identity(row)) || row.age < lease)
+                if proof::is_gone(&me, row) {
+                    return false;
+                }
+                let is_at_work = me.would_know(&proof::identity(row)) || row.age < lease;
+                if !is_at_work {
+                    silent.borrow_mut().push(name(row));
+                }
+                is_at_work
             };
             let copied = patiently(
                 || format!("copying: {} rows", grouped(rows.get())),
@@ -81,7 +89,15 @@ impl Copy {
             target.close().await;
             source.close().await;
             Ok(copied)
+        };
+        let copied = setup::block_on(async {
+            tokio::select! {
+                biased;
+                Ok(()) = tokio::signal::ctrl_c() => Err(stopped(&url)),
+                copied = copying => copied,
+            }
         })?;
+        let silent = silent.take();
         let (runs, rows) = match copied {
             Copied::Done { runs, rows } => (runs, rows),
             refused => return Err(Failure::failed(refusal(&refused, &url, lease))),
@@ -89,12 +105,21 @@ impl Copy {
         if cli.out.json {
             return cli
                 .out
-                .value(&json!({ "to": url.to_string(), "rows": rows }));
+                .value(&json!({ "to": url.to_string(), "rows": rows, "silent": silent }));
         }
         cli.out.text(&format!(
             "copied {}, in {} rows, to {url}\nset `database.url` to it; `ductworkd audit` checks every invariant there\n",
             counted(runs, "run"),
             grouped(rows.values().sum()),
+        ))?;
+        if silent.is_empty() {
+            return Ok(());
+        }
+        cli.out.text(&format!(
+            "silent for longer than {}, and taken for dead: {}; see that none of them comes back, or it works on in the \
+             database that was copied\n",
+            span(lease),
+            listed(&silent)
         ))
     }
 }
@@ -111,16 +136,33 @@ fn of_target(error: store::Error) -> Failure {
     Failure::Problems(Code::Unavailable, Problems(vec![problem]))
 }
 
+fn stopped(to: &DatabaseUrl) -> Failure {
+    let problem = Problem::new(format!(
+        "stopped before the copy was complete: if {to} has a part of it, no program works with that"
+    ));
+    let help = "nothing has changed in the database that was to be copied; make the copy to a fresh database";
+    Failure::Problems(Code::Interrupted, Problems(vec![problem.help(help)]))
+}
+
+fn name(process: &ProcessRow) -> String {
+    let host = clean(&process.host);
+    format!("{} (pid {} on {host})", process.role.as_str(), process.pid)
+}
+
+/// The first of them, and how many there are.
+fn listed(names: &[String]) -> String {
+    let few = names.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(3) {
+        0 => few,
+        more => format!("{few}, and {more} more"),
+    }
+}
+
 fn refusal(refused: &Copied, to: &DatabaseUrl, lease: Duration) -> Problem {
     match refused {
         Copied::InUse(processes) => {
-            let names = processes.iter().take(3).map(|process| {
-                format!("{} (pid {} on {})", process.role.as_str(), process.pid, process.host)
-            });
-            let names = names.collect::<Vec<_>>().join(", ");
-            let more = processes.len().saturating_sub(3);
-            let more = if more == 0 { String::new() } else { format!(", and {more} more") };
-            Problem::new(format!("the database is in use: {names}{more}")).help(format!(
+            let names: Vec<String> = processes.iter().map(name).collect();
+            Problem::new(format!("the database is in use: {}", listed(&names))).help(format!(
                 "stop all daemons and consoles; one that was killed on another host counts for {} after its \
                  last heartbeat (`supervisor.reaper_timeout`)",
                 span(lease)

@@ -20,7 +20,7 @@ pub enum Code {
     Usage = 2,
     /// The run waits for a person.
     Waiting = 3,
-    /// It was told to stop before the run had ended: SIGINT, as a shell tells it.
+    /// It was told to stop before the run had ended, or the copy was complete: SIGINT, as a shell tells it.
     Interrupted = 130,
     /// The database cannot be reached (EX_UNAVAILABLE).
     Unavailable = 69,
@@ -89,27 +89,46 @@ impl From<Problems> for Failure {
     }
 }
 
-/// The server that this command speaks to, and the name of its address's origin.
-static SERVER: OnceLock<(String, String)> = OnceLock::new();
+/// The server that this command speaks to.
+struct Server {
+    kind: &'static str,
+    place: String,
+    /// The name of its address's origin.
+    origin: String,
+}
 
-/// Keeps them for messages about a database that cannot be used.
+static SERVER: OnceLock<Server> = OnceLock::new();
+
+/// Keeps it for messages about a database that cannot be used.
 pub fn remember(database: &config::Database) {
-    if let Some(server) = database.url.server() {
+    if let Some((kind, place)) = database.url.server() {
+        let origin = database.origin.clone();
         // The first configuration of a process is its only one.
-        let _ = SERVER.set((server, database.origin.clone()));
+        let _ = SERVER.set(Server {
+            kind,
+            place,
+            origin,
+        });
     }
 }
 
 /// A remedy that names the server, and the place where its address is written.
 fn located(remedy: &str) -> String {
     match SERVER.get() {
-        Some((server, origin)) => match remedy.contains("the server is running") {
+        Some(Server {
+            kind,
+            place,
+            origin,
+        }) => match remedy.contains("the server is running") {
             true => remedy
-                .replace("the server is", &format!("the server at {server} is"))
+                .replace(
+                    "the server is running",
+                    &format!("a {kind} server is running at {place}"),
+                )
                 .replace("`database.url`", &format!("the URL (from {origin})")),
             false => remedy.replace(
                 "`database.url`",
-                &format!("the URL of {server} (from {origin})"),
+                &format!("the URL of {place} (from {origin})"),
             ),
         },
         None => remedy.to_owned(),

@@ -184,6 +184,8 @@ struct Table {
     /// Its next rows.
     read: Statement,
     write: Statement,
+    /// Writes one row, whose values go alone: the packet of a server may have room for each, and not for all.
+    write_one: Statement,
     count: Statement,
 }
 
@@ -206,7 +208,8 @@ impl Table {
             after(&keys),
             keys.join(", ")
         );
-        let (mut names, mut read, mut given, mut kinds) = (vec![], vec![], vec![], vec![]);
+        let (mut names, mut read, mut given, mut bound, mut kinds) =
+            (vec![], vec![], vec![], vec![], vec![]);
         let mut size = String::from("100");
         for ((column, kind), short) in columns.iter().zip(IN_BATCH) {
             names.push(format!("\"{column}\""));
@@ -215,6 +218,7 @@ impl Table {
                 Kind::Id | Kind::Text => format!("t.\"{column}\" AS {short}"),
             });
             given.push(format!("b.{short}"));
+            bound.push(format!(":{short}"));
             kinds.push(format!("{short} {}", kind.name()));
             if *kind == Kind::Text {
                 let text = format!(" + coalesce(octet_length(t.\"{column}\"), 0)");
@@ -233,6 +237,10 @@ impl Table {
             read: statement(format!("SELECT {read} {page}")),
             write: statement(format!(
                 "INSERT INTO {name} ({names}) SELECT {given} FROM {{rows:b({kinds})}}"
+            )),
+            write_one: statement(format!(
+                "INSERT INTO {name} ({names}) VALUES ({})",
+                bound.join(", ")
             )),
             count: statement(format!("SELECT {{big:count(*)}} AS n FROM {name}")),
             columns,
@@ -273,6 +281,15 @@ impl Values {
             Self::Ids(values) => Column::Ids(values.clone()),
             Self::Texts(values) => Column::Texts(values.iter().map(Option::as_deref).collect()),
             Self::Ints(values) => Column::Ints(values.clone()),
+        }
+    }
+
+    /// Its first value.
+    fn first(&self) -> Arg<'_> {
+        match self {
+            Self::Ids(values) => values.first().copied().flatten().into(),
+            Self::Texts(values) => values.first().and_then(Option::as_deref).into(),
+            Self::Ints(values) => values.first().copied().flatten().into(),
         }
     }
 
@@ -463,12 +480,15 @@ async fn table_copied(
         let columns = table.columns.iter().zip(IN_BATCH);
         let values = columns.map(|((_, kind), short)| Values::read(*kind, short, &rows));
         let mut values = values.collect::<Result<Vec<_>, _>>()?;
-        let columns = IN_BATCH.into_iter().zip(values.iter().map(Values::column));
-        let batch = Rows {
-            columns: columns.collect(),
-        };
-        let args = [("b", (&batch).into())];
-        to.write(&table.write, &args, rows.len()).await?;
+        let names = IN_BATCH.into_iter();
+        if n == 1 {
+            let args: Vec<_> = names.zip(values.iter().map(Values::first)).collect();
+            to.write(&table.write_one, &args, 1).await?;
+        } else {
+            let columns = names.zip(values.iter().map(Values::column)).collect();
+            let batch = Rows { columns };
+            to.write(&table.write, &[("b", (&batch).into())], n).await?;
+        }
         copied += rows.len() as u64;
         report(copied);
         let mut end = |place: &usize| {

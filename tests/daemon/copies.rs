@@ -94,6 +94,27 @@ on_every_database! {
     }
 }
 
+#[tokio::test]
+async fn a_copy_that_is_told_to_stop_says_what_there_is_of_it() {
+    let db = Db::sqlite();
+    let fixture = DaemonFixture::new(&db, Settings::default(), &[]).await;
+    // Nobody greets there.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = format!("mysql://u:p@{}/d", silent.local_addr().unwrap());
+    let mut copy = fixture.start_as(&[], &["copy", "--to", &to]);
+    let connected = tokio::time::timeout(PATIENCE, silent.accept()).await;
+    let _kept = connected.expect("it connects").unwrap();
+    copy.send(Signal::SIGINT);
+    let (status, _) = copy.ended(PATIENCE).await;
+    let said = copy.text();
+    assert_eq!(status.code(), Some(130), "{said}");
+    assert!(
+        said.contains("stopped before the copy was complete"),
+        "{said}"
+    );
+    assert!(said.contains("make the copy to a fresh database"), "{said}");
+}
+
 const FIRST: &str = "
 pipeline: First
 steps:
@@ -157,9 +178,12 @@ async fn a_copy_is_made_of_what_the_killed_have_left(db: Db, elsewhere: bool) {
             copied.status.success() || said.contains("the database is in use"),
             "{said}"
         );
-        copied.status.success().then_some(())
+        copied.status.success().then_some(copied.stdout)
     };
-    eventually(PATIENCE, "the copy is made", copied).await;
+    let told = eventually(PATIENCE, "the copy is made", copied).await;
+    let told = String::from_utf8(told).unwrap();
+    let silent = told.contains("silent for longer than 4.0s") && told.contains(" on elsewhere)");
+    assert_eq!(silent, elsewhere, "{told}");
 
     let mut after = DaemonFixture::new(&db, settings(), &[FIRST]).await;
     let mut daemon = after.start();

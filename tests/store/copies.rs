@@ -191,10 +191,14 @@ fn fill(conn: &Connection) {
         ))
         .unwrap_or_else(|error| panic!("{table}: {error}"));
     }
-    // Of these only one or two go at once.
+    // Of these only one or two go at once; and one goes alone, with two values that are as large as any may be, and
+    // twice as large where they are written as JSON.
     conn.execute_batch(
         "UPDATE ductwork_steps SET input = '\"' || hex(zeroblob(700000)) || '\"'
-          WHERE id IN (SELECT id FROM ductwork_steps LIMIT 5)",
+          WHERE id IN (SELECT id FROM ductwork_steps LIMIT 5);
+         UPDATE ductwork_steps SET input = '\"' || replace(hex(zeroblob(8388607)), '00', '\\\"') || '\"'
+          WHERE id = (SELECT max(id) FROM ductwork_steps WHERE status = 'completed');
+         UPDATE ductwork_steps SET output = input WHERE id = (SELECT max(id) FROM ductwork_steps WHERE status = 'completed');",
     )
     .unwrap();
 }
