@@ -289,7 +289,7 @@ fn a_database_that_cannot_be_reached_is_69() {
         let ended = Ended::of(output);
         ended.failed(69, "the database cannot be reached");
         assert!(!ended.stderr.contains("secret"), "{ended:?}");
-        let help = "check that the server at 127.0.0.1:1 is running, and that the URL (from DATABASE_URL) is right";
+        let help = "check that a PostgreSQL server is running at 127.0.0.1:1, and that the URL (from DATABASE_URL) is right";
         assert!(ended.stderr.contains(help), "{ended:?}");
     }
     let text = format!("default:\n  database: {{ url: \"{url}\" }}\n");

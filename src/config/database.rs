@@ -73,20 +73,19 @@ impl DatabaseUrl {
         &self.url
     }
 
-    /// Host and port of each server, as the address has them.
-    pub fn server(&self) -> Option<String> {
+    /// The kind of the server, with host and port of each as the address has them.
+    pub fn server(&self) -> Option<(&'static str, String)> {
         match &self.path {
             Some(_) => None,
             None if Address::is_of(&self.url) => {
                 let address = Address::parse(&self.url).ok()?;
                 let hosts = address.hosts.iter().map(ToString::to_string);
-                Some(
-                    address
-                        .socket
-                        .unwrap_or_else(|| hosts.collect::<Vec<_>>().join(",")),
-                )
+                let place = address
+                    .socket
+                    .unwrap_or_else(|| hosts.collect::<Vec<_>>().join(","));
+                Some(("MySQL or MariaDB", place))
             }
-            None => Some(Hosts::places(&self.url).join(",")),
+            None => Some(("PostgreSQL", Hosts::places(&self.url).join(","))),
         }
     }
 
@@ -435,7 +434,7 @@ mod tests {
             ("postgres:///x?host=h1,%2Frun%2Fpg&port=7", "h1:7,/run/pg:7"),
         ] {
             let url = DatabaseUrl::parse(url, Path::new("/")).unwrap();
-            assert_eq!(url.server().as_deref(), Some(server));
+            assert_eq!(url.server(), Some(("PostgreSQL", server.to_owned())));
         }
         let file = DatabaseUrl::parse("sqlite://a.db", Path::new("/")).unwrap();
         assert_eq!(file.server(), None);
@@ -586,6 +585,7 @@ mod tests {
             ("mysql://u:s3/cret@h/db", "percent-encoded"),
             ("mysql://u:s3?cret@h/db", "percent-encoded"),
             ("mysql://u:12/s3cret@h/db", "percent-encoded"),
+            ("mysql://u:s3 cret@h/db", "a blank"),
             ("ductwork.db", "not a URL"),
             ("host=h password=s3cret", "not a URL"),
             ("", "not a URL"),

@@ -162,8 +162,13 @@ pub fn stuck(facts: &Facts) -> Vec<Stuck> {
             waiting.pipeline
         );
         let why = ", and nobody recovers it";
-        let remedy = "start `ductworkd`: any process that is alive recovers it".to_owned();
-        facts.report("not_recovered", waiting, &what, why, remedy)
+        let recovers = |process: &Mover| process.role != Role::Console && facts.alive(process);
+        let is_somebody_alive = facts.processes.iter().any(recovers);
+        let remedy = match is_somebody_alive {
+            true => "`ductworkd health` tells of a session of the database that has locked it, if one has",
+            false => "start `ductworkd`: any process that is alive recovers it",
+        };
+        facts.report("not_recovered", waiting, &what, why, remedy.to_owned())
     }));
     let mut seen = std::collections::HashSet::new();
     stuck.retain(|stuck| seen.insert((stuck.cause, stuck.pipeline.clone())));
@@ -500,13 +505,22 @@ mod tests {
         let mut facts = facts(Vec::new());
         facts.tried = vec![(waiting(), Some("refused".to_owned())), (waiting(), None)];
         facts.expired = vec![waiting(), waiting()];
-        let stuck: Vec<String> = stuck(&facts).into_iter().map(|stuck| stuck.fact).collect();
+        let told: Vec<String> = stuck(&facts).into_iter().map(|stuck| stuck.fact).collect();
         assert_eq!(
-            stuck,
+            told,
             [
                 "a branch of P is given back again and again for 5m 10s: refused",
                 "what is held of P is under a lease that is over for 5m 10s, and nobody recovers it",
             ]
         );
+    }
+
+    #[test]
+    fn what_the_living_do_not_recover_is_no_reason_to_start_more_of_them() {
+        let mut facts = facts(vec![mover(Role::Supervisor)]);
+        facts.expired = vec![waiting()];
+        assert!(stuck(&facts)[0].remedy.contains("has locked it"));
+        facts.processes[0].age = facts.stale_after;
+        assert!(stuck(&facts)[0].remedy.starts_with("start `ductworkd`"));
     }
 }

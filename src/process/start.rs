@@ -208,11 +208,11 @@ pub fn start_until(
     run_local(async {
         let mut signals = signals(Signals::of_supervisor())?;
         let location = config.location()?;
-        tokio::select! {
+        let largest_payload = tokio::select! {
             biased;
             () = signals.stop_asked() => return Ok(ExitCode::SUCCESS),
             ready = prepare(&location, &config) => ready?,
-        }
+        };
         let config = Arc::new(config);
         let setup = Setup {
             config: Arc::clone(&config),
@@ -221,7 +221,7 @@ pub fn start_until(
             suspends: options.suspends,
             environment: options.environment.clone(),
             hooks: embedded.hooks.clone(),
-            reload: reloader(options, embedded),
+            reload: reloader(options, embedded, largest_payload),
         };
         let until = |handle: Handle| async move {
             let requests = handle.requests.clone();
@@ -234,11 +234,13 @@ pub fn start_until(
     })
 }
 
-/// Creates or upgrades the schema, if what steps may return can be written there.
-async fn prepare(location: &Location, config: &Config) -> Result<(), store::Error> {
+/// Creates or upgrades the schema, if what steps may return can be written there. Returns the most that they may, where
+/// the server sets a limit.
+async fn prepare(location: &Location, config: &Config) -> Result<Option<u64>, store::Error> {
     store::writable::allowed(location)?;
     let mut conn = location.connect(Purpose::Query).await?;
-    store::writable::takes(&mut conn, config.job_worker.largest_payload()).await?;
+    let payload = config.job_worker.largest_payload();
+    let largest = store::writable::largest_payload(&mut conn, payload).await?;
     let mut report = |waits: &str| tracing::warn!("{waits}");
     for migration in migrate::migrate_within(&mut conn, migrate::PATIENCE, &mut report).await? {
         tracing::info!(
@@ -248,7 +250,7 @@ async fn prepare(location: &Location, config: &Config) -> Result<(), store::Erro
         );
     }
     conn.close().await;
-    Ok(())
+    Ok(largest)
 }
 
 fn signals(installed: std::io::Result<Signals>) -> Result<Signals, Error> {
@@ -318,13 +320,20 @@ fn triggered_by(kinds: &[ChildKind], config: &Config, embedded: &Embedded) -> Ve
     }
 }
 
-fn reloader(options: &Options, embedded: Embedded) -> Reload {
+fn reloader(options: &Options, embedded: Embedded, largest_payload: Option<u64>) -> Reload {
     let (file, env) = (options.file.clone(), options.env.clone());
     Box::new(move |before| {
         // One that was found is looked for no more.
         let file = file.clone().or_else(|| before.file.clone());
         let config = Config::load_here(file, env.clone()).map_err(|p| p.to_string())?;
         config.complete().map_err(|p| p.to_string())?;
+        let payload = config.job_worker.largest_payload();
+        if let Some(most) = largest_payload.filter(|most| *most < payload) {
+            return Err(format!(
+                "error: `job_worker.max_payload` is {payload} bytes, and the server's max_allowed_packet allowed {most} \
+                 when the daemon was started: raise max_allowed_packet and restart the daemon"
+            ));
+        }
         let definitions = pipelines(&config, &embedded).map_err(|p| p.to_string())?;
         let served = Served::of(&config, &definitions);
         match served.names.is_empty() {
@@ -356,7 +365,7 @@ fn single(
         tokio::select! {
             biased;
             () = signals.stop_asked() => return Ok(ExitCode::SUCCESS),
-            ready = prepare(&location, &config) => ready?,
+            ready = prepare(&location, &config) => drop(ready?),
         }
         let child = Child {
             until_idle: options.until_idle.then(|| config.pipelines.names()),

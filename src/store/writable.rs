@@ -15,7 +15,7 @@ use crate::time;
 
 use super::backend::mysql::error::Failure;
 use super::backend::mysql::locks::{Lock, On, Session, Untold};
-use super::backend::mysql::session::packet_for;
+use super::backend::mysql::session::{largest_in, packet_for};
 use super::conn::{Conn, Location, Row};
 use super::dialect::Dialect;
 use super::error::{Error, Source};
@@ -286,20 +286,21 @@ pub async fn careless(conn: &mut Conn) -> Result<Option<String>, Error> {
     Ok(setting.transpose()?.flatten().map(fact))
 }
 
-/// Fails where the server takes no statement with the largest values that steps may return.
-pub async fn takes(conn: &mut Conn, payload: u64) -> Result<(), Error> {
-    let needed = packet_for(payload);
+/// The largest value that a step may return, where the server takes no statement of any length. Fails where that is less
+/// than `payload`.
+pub async fn largest_payload(conn: &mut Conn, payload: u64) -> Result<Option<u64>, Error> {
     let packet = match conn.dialect() {
         Dialect::Mysql => conn.fetch_optional(&PACKET, &[]).await?,
         Dialect::Postgres | Dialect::Sqlite => None,
     };
     let packet = packet.map(|row| row.get::<i64>("packet")).transpose()?;
     match packet.and_then(|packet| u64::try_from(packet).ok()) {
-        Some(packet) if packet < needed => Err(Error::Configured(format!(
-            "`job_worker.max_payload` is {payload} bytes, for which the server's max_allowed_packet has to be {needed}, and it \
-             is {packet}: raise max_allowed_packet, or lower `job_worker.max_payload`"
+        Some(packet) if largest_in(packet) < payload => Err(Error::Configured(format!(
+            "`job_worker.max_payload` is {payload} bytes, for which the server's max_allowed_packet has to be {}, and it \
+             is {packet}: raise max_allowed_packet, or lower `job_worker.max_payload`",
+            packet_for(payload)
         ))),
-        _ => Ok(()),
+        packet => Ok(packet.map(largest_in)),
     }
 }
 

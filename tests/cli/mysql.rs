@@ -244,7 +244,8 @@ fn a_server_that_cannot_be_reached_is_told_with_its_place() {
         .local_addr()
         .unwrap();
     let to = |place: &dyn std::fmt::Display| format!("mysql://{login}@{place}/ductwork");
-    let running = |place: &str| format!("check that the server at {place} is running");
+    let running =
+        |place: &str| format!("check that a MySQL or MariaDB server is running at {place}");
     for (url, says, place) in [
         (to(&closed), "Connection refused", closed.to_string()),
         (
@@ -260,12 +261,16 @@ fn a_server_that_cannot_be_reached_is_told_with_its_place() {
         ),
     ] {
         let remedy = if place.is_empty() {
-            "check that the server at ".to_owned()
+            "check that a MySQL or MariaDB server is running at ".to_owned()
         } else {
             running(&place)
         };
         refused(&url, 69, says, &remedy);
     }
+    let other = format!("postgres://postgres@{host}/ductwork");
+    let no_postgres = "what answers there is no PostgreSQL server";
+    let remedy = format!("check that a PostgreSQL server is running at {host}");
+    refused(&other, 69, no_postgres, &remedy);
     // It has a certificate of its own authority.
     let strict = format!("mysql://{login}@{host}/ductwork?ssl-mode=verify_identity");
     refused(&strict, 69, "UnknownIssuer", "let ssl-ca in the URL of");

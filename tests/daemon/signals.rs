@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use ductwork::model::RunStatus;
-use ductwork::store::cancel;
 use ductwork::store::statement::Statement;
+use ductwork::store::{Dialect, cancel};
 use nix::sys::signal::Signal;
 
 use crate::fixture::*;
@@ -163,6 +163,32 @@ on_every_database! {
         send(worker, Signal::SIGKILL);
         fixture.run_ended(run).await;
         assert_eq!(fixture.ended(PATIENCE).await, [RunStatus::Halted]);
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
+    async fn a_reload_allows_no_output_that_the_server_does_not_take(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITING]).await;
+        let (mut daemon, before) = under_way(&mut fixture).await;
+        let file = fixture.path("ductwork.yml");
+        let good = std::fs::read_to_string(&file).unwrap();
+        let wide = good.replace("max_crash: 1000\n    backoff", "max_crash: 1000\n    max_payload: 17MiB\n    backoff");
+        assert_ne!(wide, good);
+        std::fs::write(&file, wide).unwrap();
+        daemon.send(Signal::SIGHUP);
+        match fixture.conn.dialect() {
+            Dialect::Mysql => {
+                let said = daemon.says("not reloaded").await;
+                let told = "max_allowed_packet allowed 16777216 when the daemon was started";
+                assert!(said[0]["problems"].as_str().unwrap().contains(told), "{said:#?}");
+                assert!(before.iter().all(|pid| lives(*pid)));
+            }
+            Dialect::Postgres | Dialect::Sqlite => {
+                daemon.says("configuration reloaded").await;
+            }
+        }
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
         fixture.audited().await;
     }

@@ -21,8 +21,15 @@ const MYSQL_MIN: (u16, u16, u16) = (8, 0, 19);
 /// text are written as two characters each when rows go to the server as JSON. With less, a worker may have a result that
 /// it can never commit.
 pub const fn packet_for(value: u64) -> u64 {
-    value.saturating_mul(4)
+    value.saturating_mul(IN_PACKET)
 }
+
+/// The largest value for which this packet is enough.
+pub const fn largest_in(packet: u64) -> u64 {
+    packet / IN_PACKET
+}
+
+const IN_PACKET: u64 = 4;
 
 /// That of the largest value that a step may return unless it is configured otherwise.
 const PACKET_MIN: u64 = packet_for(16 << 20);

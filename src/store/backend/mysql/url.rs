@@ -94,6 +94,9 @@ impl Address {
     pub fn parse(url: &str) -> Result<Self, String> {
         let rest = scheme(url)
             .ok_or("the address of a MySQL server begins with mysql:// or mariadb://")?;
+        if rest.contains(|char: char| char.is_whitespace() || char.is_control()) {
+            return Err("it contains a blank: write it as %20".to_owned());
+        }
         if rest.contains('#') {
             return Err(
                 "a # has no meaning in the address of a MySQL server: write it as %23".to_owned(),

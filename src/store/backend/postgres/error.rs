@@ -12,8 +12,13 @@ impl DriverError for sqlx::Error {
     /// The server's own message, and what it was at when somebody was in its way: which table, as a
     /// rule. The driver adds a line of the server's source.
     fn describe(&self) -> String {
-        let Self::Database(error) = self else {
-            return self.to_string();
+        let error = match self {
+            Self::Database(error) => error,
+            // Every PostgreSQL answers this question with a letter.
+            Self::Protocol(text) if text.contains("SSLRequest") => {
+                return "what answers there is no PostgreSQL server".to_owned();
+            }
+            _ => return self.to_string(),
         };
         let server = error.try_downcast_ref::<PgDatabaseError>();
         let contended =
