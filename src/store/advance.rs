@@ -70,13 +70,14 @@ statements! {
                s.ordinal AS step_ordinal, s.node, {big:octet_length(s.output)} AS size,
                r.definition, t.id AS transition_id, t.retry_count, t.crash_count,
                a.id AS advancement_id, f.id AS begun_id,
-               (SELECT max(c.ordinal) + 1 FROM ductwork_branches c WHERE c.fan_out_id = f.id) AS made
+               (SELECT c.ordinal + 1 FROM ductwork_branches c WHERE c.fan_out_id = f.id
+                 ORDER BY c.fan_out_id DESC, c.ordinal DESC LIMIT 1) AS made
           FROM {rows:b(id id, token id)}
           JOIN ductwork_branches br ON {key:br.id;b.id} AND br.claim_token = b.token
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
           JOIN ductwork_runs r ON {key:r.id;br.run_id}
           JOIN ductwork_transitions t ON {key:t.from_step_id;br.step_id}
-          JOIN ductwork_advancements a ON {key:a.branch_id;br.id} AND a.completed_at IS NULL{narrow: AND a.open_branch = br.id}
+          JOIN ductwork_advancements a {found:ductwork_advancements_open} ON {key:a.branch_id;br.id} AND a.completed_at IS NULL{narrow: AND a.open_branch = br.id}
           LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.fired_at IS NULL
          ORDER BY br.id";
     LOCK_FENCED = "
@@ -95,7 +96,7 @@ statements! {
                AND e.attempt = (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = b.id)";
     /// An attempt that failed, or was given back: the branch may be claimed again.
     CLOSE_ADVANCEMENTS = "
-        UPDATE {into:ductwork_advancements;b(branch_id id, token id)}
+        UPDATE {into:ductwork_advancements;b(branch_id id, token id)} {found:ductwork_advancements_open}
            SET completed_at = {now}, result = :result, error_class = :class, error_message = :message
           {from:b(branch_id id, token id)}
          WHERE ductwork_advancements.branch_id = b.branch_id

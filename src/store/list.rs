@@ -10,9 +10,10 @@ use uuid::Uuid;
 use crate::model::*;
 
 use super::conn::{Conn, Row};
+use super::dialect::Dialect;
 use super::error::Error;
 use super::query::{self, Run, run_columns};
-use super::statement::{Arg, Rows, Statement, statements};
+use super::statement::{Arg, Args, Rows, Statement, statements};
 
 // A run whose deletion has begun is gone for whoever reads.
 //
@@ -25,7 +26,7 @@ use super::statement::{Arg, Rows, Statement, statements};
 statements! {
     RUNS = concat!("
         SELECT ", run_columns!(), "
-          FROM ductwork_runs r
+          FROM ductwork_runs r {found:PRIMARY}
          WHERE r.triggered_at >= {now} - :since
            AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
          ORDER BY r.id DESC LIMIT :n");
@@ -60,7 +61,7 @@ statements! {
             SELECT (SELECT min(r.pipeline) FROM ductwork_runs r {by:ductwork_runs_completed}
                      WHERE r.status = 'completed' AND r.pipeline > n.pipeline)
               FROM names n WHERE n.pipeline IS NOT NULL)
-        SELECT n.pipeline FROM names n WHERE n.pipeline IS NOT NULL";
+        SELECT n.pipeline AS name FROM names n WHERE n.pipeline IS NOT NULL", on Mysql [&NEXT_PIPELINE];
     PIPELINES_OF_STATUS = "
         WITH RECURSIVE names (pipeline) AS (
             SELECT min(r.pipeline) FROM ductwork_runs r {by:ductwork_runs_others}
@@ -69,7 +70,10 @@ statements! {
             SELECT (SELECT min(r.pipeline) FROM ductwork_runs r {by:ductwork_runs_others}
                      WHERE r.status <> 'completed' AND r.status = :status AND r.pipeline > n.pipeline)
               FROM names n WHERE n.pipeline IS NOT NULL)
-        SELECT n.pipeline FROM names n WHERE n.pipeline IS NOT NULL";
+        SELECT n.pipeline AS name FROM names n WHERE n.pipeline IS NOT NULL", on Mysql [&NEXT_PIPELINE];
+    NEXT_PIPELINE in Mysql = "
+        SELECT r.pipeline AS name FROM ductwork_runs r {by:ductwork_runs_others}
+         WHERE r.status = :status AND r.pipeline > :after ORDER BY r.status, r.pipeline LIMIT 1";
     /// From one reason to the next by the index, however many branches of a run have halted.
     HALT_REASONS = "
         WITH RECURSIVE reasons (run_id, halt_reason) AS (
@@ -82,7 +86,22 @@ statements! {
                                  AND br.halt_reason > n.halt_reason)
               FROM reasons n WHERE n.halt_reason IS NOT NULL)
         SELECT n.run_id, n.halt_reason FROM reasons n
-         WHERE n.halt_reason IS NOT NULL ORDER BY n.run_id, n.halt_reason";
+         WHERE n.halt_reason IS NOT NULL ORDER BY n.run_id, n.halt_reason", on Mysql [&KNOWN_HALT_REASONS];
+    /// Those that this program knows, and the last one by the index, which may be one of a newer version.
+    KNOWN_HALT_REASONS in Mysql = "
+        SELECT b.id AS run_id, w.reason AS halt_reason
+          FROM {rows:b(id id)} STRAIGHT_JOIN {rows:w(reason text)}
+         WHERE (SELECT 1 FROM ductwork_branches br {found:ductwork_branches_reasons}
+                 WHERE br.run_id = b.id AND br.halt_reason = w.reason LIMIT 1) = 1
+        UNION
+        SELECT x.run_id, x.halt_reason
+          FROM (SELECT b.id AS run_id,
+                       (SELECT br.halt_reason FROM ductwork_branches br {found:ductwork_branches_reasons}
+                         WHERE br.run_id = b.id
+                         ORDER BY br.run_id DESC, br.halt_reason DESC LIMIT 1) AS halt_reason
+                  FROM {rows:b(id id)}) x
+         WHERE x.halt_reason IS NOT NULL
+         ORDER BY run_id, halt_reason";
     SUCCESSORS = "
         SELECT n.revived_from AS run_id, n.id AS successor
           FROM {rows:b(id id)} JOIN ductwork_runs n ON {key:n.revived_from;b.id}";
@@ -226,14 +245,32 @@ impl List {
 
 /// The pipelines that have a run in this state.
 pub(super) async fn pipelines_of(conn: &mut Conn, status: RunStatus) -> Result<Vec<String>, Error> {
-    let rows = match status {
-        RunStatus::Completed => conn.fetch(&PIPELINES_COMPLETED, &[]).await?,
-        _ => {
-            let args = [("status", status.as_str().into())];
-            conn.fetch(&PIPELINES_OF_STATUS, &args).await?
-        }
+    let statement = match status {
+        RunStatus::Completed => &PIPELINES_COMPLETED,
+        _ => &PIPELINES_OF_STATUS,
     };
-    rows.iter().map(|row| row.get("pipeline")).collect()
+    names(conn, statement, &[("status", status.as_str().into())]).await
+}
+
+/// The names that an index has. On MySQL a question finds the one that follows `after`: in a question that finds all
+/// of them it would begin at the first row for each.
+pub(super) async fn names(
+    conn: &mut Conn,
+    statement: &Statement,
+    args: Args<'_>,
+) -> Result<Vec<String>, Error> {
+    let mut names: Vec<String> = Vec::new();
+    loop {
+        let after = names.last().map_or("", String::as_str);
+        let args = [args, &[("after", after.into())]].concat();
+        let found = conn.fetch(statement, &args).await?;
+        let found = found.iter().map(|row| row.get("name"));
+        let before = names.len();
+        names.extend(found.collect::<Result<Vec<_>, _>>()?);
+        if conn.dialect() != Dialect::Mysql || names.len() == before {
+            return Ok(names);
+        }
+    }
 }
 
 /// No run that was triggered within `since` has a lesser id.
@@ -295,7 +332,9 @@ pub(super) async fn reasons(
     runs: Vec<RunId>,
 ) -> Result<Vec<(RunId, String)>, Error> {
     let rows = Rows::new().ids("id", runs);
-    let found = conn.fetch(&HALT_REASONS, &[("b", (&rows).into())]).await?;
+    let known = Rows::new().texts("reason", HaltReason::ALL.iter().map(|it| it.as_str()));
+    let args = [("b", (&rows).into()), ("w", (&known).into())];
+    let found = conn.fetch(&HALT_REASONS, &args).await?;
     let reason = |row: &Row| Ok((RunId(row.get("run_id")?), row.get("halt_reason")?));
     found.iter().map(reason).collect()
 }

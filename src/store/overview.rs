@@ -10,10 +10,11 @@ use uuid::Uuid;
 use crate::model::*;
 
 use super::conn::Conn;
+use super::dialect::Dialect;
 use super::error::Error;
 use super::list;
 use super::query;
-use super::statement::statements;
+use super::statement::{Arg, statements};
 
 statements! {
     COUNT_COMPLETED = "
@@ -33,7 +34,7 @@ statements! {
               FROM ductwork_runs r {by:ductwork_runs_others}
              WHERE r.status <> 'completed' AND {key:r.status;'halted'} AND r.pipeline = :pipeline
                AND r.id >= :from ORDER BY r.status DESC, r.id DESC LIMIT :most) x";
-    /// From one pipeline to the next by the index, however many executions each has in the queue.
+    /// From one pipeline to the next by the index, however many executions each has in the queue. On MySQL, that of one.
     QUEUES = "
         WITH RECURSIVE names (pipeline) AS (
             SELECT min(pipeline) FROM ductwork_availabilities
@@ -49,28 +50,20 @@ statements! {
                     SELECT 1 FROM ductwork_availabilities a
                      WHERE a.pipeline = n.pipeline AND a.due_at > {now} LIMIT :most) x) AS later
           FROM names n WHERE n.pipeline IS NOT NULL",
-        on Mysql [&COUNTED_QUEUES];
-    /// The same without a table that names a column of what is around it: up to the place at which there are enough.
-    COUNTED_QUEUES in Mysql = "
-        WITH RECURSIVE names (pipeline) AS (
-            SELECT min(pipeline) FROM ductwork_availabilities
-            UNION ALL
-            SELECT (SELECT min(a.pipeline) FROM ductwork_availabilities a WHERE a.pipeline > n.pipeline)
-              FROM names n WHERE n.pipeline IS NOT NULL)
-        SELECT n.pipeline, {now} AS now,
-               (SELECT min(a.due_at) FROM ductwork_availabilities a WHERE a.pipeline = n.pipeline) AS first_due_at,
-               least(:most, (
-                    SELECT count(*) FROM ductwork_availabilities a
-                     WHERE a.pipeline = n.pipeline AND a.due_at <= {now} AND a.due_at <= coalesce(
-                           (SELECT x.due_at FROM ductwork_availabilities x WHERE x.pipeline = n.pipeline
-                             ORDER BY x.due_at LIMIT 1 OFFSET :most), {now}))) AS due,
-               least(:most, (
-                    SELECT count(*) FROM ductwork_availabilities a
-                     WHERE a.pipeline = n.pipeline AND a.due_at > {now} AND a.due_at <= coalesce(
-                           (SELECT x.due_at FROM ductwork_availabilities x
-                             WHERE x.pipeline = n.pipeline AND x.due_at > {now}
-                             ORDER BY x.due_at LIMIT 1 OFFSET :most), 9223372036854775807))) AS later
-          FROM names n WHERE n.pipeline IS NOT NULL";
+        on Mysql [&QUEUE];
+    NEXT_QUEUED in Mysql = "
+        SELECT a.pipeline AS name FROM ductwork_availabilities a {found:ductwork_availabilities_due}
+         WHERE a.pipeline > :after ORDER BY a.pipeline LIMIT 1";
+    QUEUE in Mysql = "
+        SELECT a.pipeline, {now} AS now, a.due_at AS first_due_at,
+               (SELECT count(*) FROM (
+                    SELECT 1 FROM ductwork_availabilities a {found:ductwork_availabilities_due}
+                     WHERE a.pipeline = :pipeline AND a.due_at <= {now} LIMIT :most) x) AS due,
+               (SELECT count(*) FROM (
+                    SELECT 1 FROM ductwork_availabilities a {found:ductwork_availabilities_due}
+                     WHERE a.pipeline = :pipeline AND a.due_at > {now} LIMIT :most) x) AS later
+          FROM ductwork_availabilities a {found:ductwork_availabilities_due}
+         WHERE a.pipeline = :pipeline ORDER BY a.pipeline, a.due_at LIMIT 1";
 }
 
 /// How many runs of a pipeline are in a state.
@@ -150,11 +143,24 @@ pub struct Queue {
     pub oldest: Option<Duration>,
 }
 
+/// The pipelines that have something in the queue, on MySQL.
+pub(super) async fn queued(conn: &mut Conn) -> Result<Vec<String>, Error> {
+    list::names(conn, &NEXT_QUEUED, &[]).await
+}
+
 /// The queues that have something in them.
 pub async fn queues(conn: &mut Conn, most: u64) -> Result<Vec<Queue>, Error> {
-    let rows = conn
-        .fetch(&QUEUES, &[("most", (most as i64).into())])
-        .await?;
+    let most = ("most", Arg::from(most as i64));
+    let mut rows = Vec::new();
+    match conn.dialect() {
+        Dialect::Postgres | Dialect::Sqlite => rows = conn.fetch(&QUEUES, &[most]).await?,
+        Dialect::Mysql => {
+            for pipeline in queued(conn).await? {
+                let args = [("pipeline", (&pipeline).into()), most.clone()];
+                rows.extend(conn.fetch_optional(&QUEUES, &args).await?);
+            }
+        }
+    }
     rows.iter()
         .map(|row| {
             let count = |name| Ok::<_, Error>(row.get::<i64>(name)?.unsigned_abs());

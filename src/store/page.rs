@@ -123,8 +123,8 @@ statements! {
     PAGE_HELD = "
         SELECT e.process_id, s.run_id, s.id, s.node, e.attempt, e.claimed_at
           FROM ductwork_processes p
-         CROSS JOIN ductwork_executions e
-         CROSS JOIN ductwork_steps s
+         {cross} ductwork_executions e {found:ductwork_executions_claimed}
+         {cross} ductwork_steps s
          WHERE {key:e.process_id;p.id} AND e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder = p.id}
            AND {key:s.id;e.step_id}
          LIMIT :n";

@@ -116,7 +116,7 @@ statements! {
            SET completed_at = {now}, result = :result, error_class = :class, error_message = :message
          WHERE {of:ductwork_advancements.id;b(id id)} AND process_id = :id AND completed_at IS NULL{narrow: AND holder = :id}";
     COUNT_CRASHES = "
-        UPDATE {into:ductwork_transitions;b(id id)} SET crash_count = crash_count + 1
+        UPDATE {into:ductwork_transitions;b(id id)} {found:ductwork_transitions_open} SET crash_count = crash_count + 1
           {from:b(id id)}
          WHERE {key:ductwork_transitions.branch_id;b.id}
            AND ductwork_transitions.completed_at IS NULL{narrow: AND ductwork_transitions.open_branch = b.id}";

@@ -7,7 +7,9 @@
 //! |---|---|
 //! | `{now}` | the time of the statement, in microseconds |
 //! | `{lock}`, `{share}`, `{skip_locked}` | the lock on the rows that a SELECT reads |
-//! | `{by:index}` | the index that a database without statistics has to use |
+//! | `{by:index}` | the index that a database has to use where it knows nothing of how many rows share a value, or takes all nulls for one value |
+//! | `{found:index}` | the same, on MySQL alone |
+//! | `{cross}` | the CROSS JOIN that reads what stands before it first, but on PostgreSQL, which chooses well |
 //! | `{rows:b(id id, node text, n int)}` | the rows of the parameter `:b` as a table |
 //! | `{rows:held}` | the same, of a batch that `batch` declares |
 //! | `{join:table alias}` | the JOIN of a batch with the table that it is looked up in: where rows are locked as they are read, in the batch's order |

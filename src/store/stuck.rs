@@ -9,20 +9,22 @@ use crate::machine::stuck::{Facts, GRACE, Mover, Waiting};
 use crate::model::*;
 
 use super::conn::{Conn, Row};
+use super::dialect::Dialect;
 use super::error::Error;
 use super::micros;
+use super::overview;
 use super::pause;
 use super::process::has_known_role;
 use super::query;
-use super::statement::statements;
+use super::statement::{Rows, statements};
 
 statements! {
     STUCK_PROCESSES = "
         SELECT p.id, p.role, p.pipeline, p.host, p.pid, p.version, p.quiet, p.trouble, p.troubled_at,
                {now} - p.last_heartbeat_at AS age, coalesce(p.worked_at, p.started_at) AS moved_at,
-               (SELECT count(*) FROM ductwork_executions e
+               (SELECT count(*) FROM ductwork_executions e {found:ductwork_executions_claimed}
                  WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder = p.id})
-               + (SELECT count(*) FROM ductwork_advancements a
+               + (SELECT count(*) FROM ductwork_advancements a {found:ductwork_advancements_claimed}
                    WHERE a.process_id = p.id AND a.completed_at IS NULL{narrow: AND a.holder = p.id}) AS holds
           FROM ductwork_processes p ORDER BY p.started_at, p.id";
     /// From one pipeline to the next by the index, however many executions each has in the queue.
@@ -37,6 +39,18 @@ statements! {
                          WHERE a.pipeline = names.pipeline
                          ORDER BY a.pipeline, a.due_at, a.execution_id LIMIT 1) AS execution_id
                   FROM names WHERE names.pipeline IS NOT NULL) h
+          JOIN ductwork_availabilities a ON a.execution_id = h.execution_id
+          JOIN ductwork_executions e ON e.id = a.execution_id
+          JOIN ductwork_steps s ON s.id = e.step_id
+         WHERE a.due_at < {now} - :grace
+         ORDER BY a.due_at LIMIT 20", on Mysql [&STUCK_DUE_OF];
+    /// Of these pipelines.
+    STUCK_DUE_OF in Mysql = "
+        SELECT a.pipeline, s.run_id, a.due_at AS since
+          FROM (SELECT (SELECT a.execution_id FROM ductwork_availabilities a {found:ductwork_availabilities_due}
+                         WHERE a.pipeline = b.pipeline
+                         ORDER BY a.pipeline, a.due_at, a.execution_id LIMIT 1) AS execution_id
+                  FROM {rows:b(pipeline text)}) h
           JOIN ductwork_availabilities a ON a.execution_id = h.execution_id
           JOIN ductwork_executions e ON e.id = a.execution_id
           JOIN ductwork_steps s ON s.id = e.step_id
@@ -91,7 +105,13 @@ pub async fn facts(conn: &mut Conn, stale_after: Duration) -> Result<Facts, Erro
             pauses: pause::pauses(conn).await?,
             ..Facts::default()
         };
-        for row in conn.fetch(&STUCK_DUE, &grace).await? {
+        let queued = match conn.dialect() {
+            Dialect::Mysql => overview::queued(conn).await?,
+            Dialect::Postgres | Dialect::Sqlite => Vec::new(),
+        };
+        let queued = Rows::new().texts("pipeline", queued.iter().map(String::as_str));
+        let due = [grace[0].clone(), ("b", (&queued).into())];
+        for row in conn.fetch(&STUCK_DUE, &due).await? {
             facts.due.push(waiting(&row)?);
         }
         let ready = conn.fetch_optional(&STUCK_READY, &grace).await?;

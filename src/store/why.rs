@@ -40,7 +40,7 @@ macro_rules! leaf_joins {
           JOIN ductwork_steps s ON {key:s.id;b.step_id}
           LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.completed_at IS NULL
           LEFT JOIN ductwork_availabilities a ON {key:a.execution_id;e.id}
-          LEFT JOIN ductwork_advancements ad ON {key:ad.branch_id;b.id} AND ad.completed_at IS NULL{narrow: AND ad.open_branch = b.id}
+          LEFT JOIN ductwork_advancements ad {found:ductwork_advancements_open} ON {key:ad.branch_id;b.id} AND ad.completed_at IS NULL{narrow: AND ad.open_branch = b.id}
           LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;b.id}"
     };
 }
@@ -74,16 +74,16 @@ statements! {
         SELECT x.branch_id AS id FROM (
             SELECT s.branch_id
               FROM ductwork_processes p
-             CROSS JOIN ductwork_executions e
-             CROSS JOIN ductwork_steps s
+             {cross} ductwork_executions e {found:ductwork_executions_claimed}
+             {cross} ductwork_steps s
              WHERE {key:e.process_id;p.id} AND e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder = p.id}
                AND {key:s.id;e.step_id} AND s.run_id = :run LIMIT 100) x
         UNION
         SELECT x.branch_id FROM (
             SELECT a.branch_id
               FROM ductwork_processes p
-             CROSS JOIN ductwork_advancements a
-             CROSS JOIN ductwork_branches b
+             {cross} ductwork_advancements a {found:ductwork_advancements_claimed}
+             {cross} ductwork_branches b
              WHERE {key:a.process_id;p.id} AND a.completed_at IS NULL{narrow: AND a.holder = p.id}
                AND {key:b.id;a.branch_id} AND b.run_id = :run LIMIT 100) x
         UNION
@@ -96,8 +96,8 @@ statements! {
             SELECT s.branch_id FROM (
                 SELECT a.execution_id FROM ductwork_availabilities a
                  WHERE a.pipeline = :pipeline ORDER BY a.due_at, a.execution_id LIMIT :heads) heads
-             CROSS JOIN ductwork_executions e
-             CROSS JOIN ductwork_steps s
+             {cross} ductwork_executions e
+             {cross} ductwork_steps s
              WHERE {key:e.id;heads.execution_id} AND {key:s.id;e.step_id} AND s.run_id = :run LIMIT 100) x";
     ROOT_BARRIERS = "
         SELECT f.node, f.width, f.arrived

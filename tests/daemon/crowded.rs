@@ -5,6 +5,7 @@ use nix::sys::signal::Signal;
 use ductwork::store::{Conn, Location, Purpose, migrate};
 
 use crate::fixture::*;
+use crate::mariadb::Mariadb;
 use crate::on_every_server;
 use crate::server::Server;
 
@@ -18,12 +19,22 @@ flow: [{ start: A }]
 struct Disk(tempfile::TempDir);
 
 impl Disk {
-    fn mount() -> Self {
+    fn mount(size: &str) -> Self {
         let disk = Self(tempfile::tempdir().unwrap());
         let (kind, at) = (Some("tmpfs"), disk.0.path());
         let none = nix::mount::MsFlags::empty();
-        nix::mount::mount(kind, at, kind, none, Some("size=8m")).expect("root can mount");
+        let size = format!("size={size}");
+        nix::mount::mount(kind, at, kind, none, Some(size.as_str())).expect("root can mount");
         disk
+    }
+
+    /// Leaves no room on it; returns the file that has taken it.
+    fn fill(&self) -> std::path::PathBuf {
+        let filler = self.0.path().join("filler");
+        let mut file = std::fs::File::create(&filler).unwrap();
+        let full = std::io::copy(&mut std::io::repeat(0), &mut file).unwrap_err();
+        assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+        filler
     }
 }
 
@@ -53,7 +64,7 @@ async fn told_that_nobody_can_write(
 
 #[tokio::test]
 async fn health_and_why_tell_that_the_disk_is_full() {
-    let disk = Disk::mount();
+    let disk = Disk::mount("8m");
     let file = disk.0.path().join("d.db");
     let location = Location::sqlite(&file);
     let mut conn = location.connect(Purpose::Engine).await.unwrap();
@@ -61,9 +72,7 @@ async fn health_and_why_tell_that_the_disk_is_full() {
     let url = format!("sqlite://{}", file.display());
     let mut fixture = DaemonFixture::at(&url, conn, Settings::default(), &[STEADY]).await;
     let run = fixture.trigger("Steady", "1", 1).await[0].to_string();
-    let filler = std::fs::File::create(disk.0.path().join("filler")).unwrap();
-    let full = std::io::copy(&mut std::io::repeat(0), &mut &filler).unwrap_err();
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    disk.fill();
     told_that_nobody_can_write(&mut fixture, &run, &[], "is full, so that nobody can write").await;
     let trigger = fixture.run(&[], &["trigger", "Steady", "1"]);
     let said = String::from_utf8_lossy(&trigger.stderr);
@@ -77,7 +86,7 @@ async fn health_and_why_tell_that_the_disk_is_full() {
 /// Long before a lease is over: everybody has just beaten.
 #[tokio::test]
 async fn a_disk_that_fills_up_under_a_daemon_is_told_at_once() {
-    let disk = Disk::mount();
+    let disk = Disk::mount("8m");
     let file = disk.0.path().join("d.db");
     let location = Location::sqlite(&file);
     let mut conn = location.connect(Purpose::Engine).await.unwrap();
@@ -94,18 +103,86 @@ async fn a_disk_that_fills_up_under_a_daemon_is_told_at_once() {
     // Its branch waits, and does not end meanwhile.
     let hour = std::time::Duration::from_secs(3600);
     let run = fixture.trigger_in(hour, "Steady", "1", 1).await[0].to_string();
-    let filler = disk.0.path().join("filler");
-    let mut file = std::fs::File::create(&filler).unwrap();
-    let full = std::io::copy(&mut std::io::repeat(0), &mut file).unwrap_err();
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    let filler = disk.fill();
     told_that_nobody_can_write(&mut fixture, &run, &[], "is full, so that nobody can write").await;
     std::fs::remove_file(&filler).unwrap();
-    drop(file);
     eventually(PATIENCE, "health is content", async || {
         fixture.run(&[], &["health"]).status.success().then_some(())
     })
     .await;
     daemon.stop().await;
+}
+
+const WIDE: &str = "
+pipeline: Wide
+steps:
+  Split: { command: [cat] }
+  Each: { command: [sh, -c, 'printf \\\"; head -c 20000 /dev/zero | tr \\\\0 x; printf \\\"'] }
+  Again: { command: [cat] }
+flow: [{ start: Split }, { expand: Each }, { chain: Again }]
+";
+
+/// Its tables have no room, and no more have those of a session, which a full disk may damage.
+#[tokio::test]
+async fn a_disk_of_mariadbs_that_fills_up_costs_no_retry() {
+    let disk = Disk::mount("640m");
+    let server = Mariadb::start_in(disk.0.path());
+    let conn = conn(&server.url).await;
+    let settings = Settings {
+        max_retry: 0,
+        max_crash: 0,
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::at(&server.url, conn, settings, &[WIDE]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let elements: Vec<u32> = (0..1_000).collect();
+    let run = fixture.trigger("Wide", &format!("{elements:?}"), 1).await[0];
+    eventually(PATIENCE, "some are done", async || {
+        let executions = fixture.executions().await;
+        (executions
+            .iter()
+            .filter(|it| it.result() == "success")
+            .count()
+            > 50)
+            .then_some(())
+    })
+    .await;
+    // The files that the server writes over and over have their room before; without it the server ends.
+    for log in ["data/ib_logfile0", "data/ibtmp1", "data/ibdata1"] {
+        let file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(server.file(log))
+            .unwrap();
+        let size = file.metadata().unwrap().len() as i64;
+        nix::fcntl::fallocate(&file, nix::fcntl::FallocateFlags::empty(), 0, size).unwrap();
+    }
+    let filler = disk.fill();
+    let full = "No space left on device";
+    eventually(PATIENCE, "the log tells of it", async || {
+        daemon.text().contains(full).then_some(())
+    })
+    .await;
+    let health = eventually(PATIENCE, "`health` tells of it", async || {
+        let health = fixture.run(&[], &["health"]);
+        (!health.status.success()).then(|| String::from_utf8(health.stderr).unwrap())
+    })
+    .await;
+    assert!(
+        health.contains(full) || health.contains("is full"),
+        "{health}"
+    );
+    std::fs::remove_file(&filler).unwrap();
+    fixture.run_ended(run).await;
+    let executions = fixture.succeeded_once_each().await;
+    assert_eq!(executions.len(), 2_001);
+    assert!(
+        executions
+            .iter()
+            .all(|it| (it.attempt, it.crash_count) == (1, 0))
+    );
+    daemon.stop().await;
+    fixture.audited().await;
 }
 
 on_every_server! {

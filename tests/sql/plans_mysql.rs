@@ -15,10 +15,6 @@ use crate::{BATCHES, NOT_THE_ENGINE, may_scan, of};
 const HERE: &[(&str, &str)] = &[
     ("BEATABLE", "a row per process"),
     ("BEAT_HEARD", "the same"),
-    (
-        "COUNT_ENDED_RUNS",
-        "all that is about to be deleted, which is most of it here",
-    ),
     ("FIND_TOKENS", "by key, in a table that is empty here"),
     ("PAGE_PROCESSES", "the same"),
 ];

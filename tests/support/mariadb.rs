@@ -23,7 +23,12 @@ pub struct Mariadb {
 impl Mariadb {
     /// Makes and starts it.
     pub fn start() -> Self {
-        let dir = tempfile::tempdir().expect("a temporary directory");
+        Self::start_in(&std::env::temp_dir())
+    }
+
+    /// The same, on the disk of this directory.
+    pub fn start_in(parent: &Path) -> Self {
+        let dir = tempfile::tempdir_in(parent).expect("a temporary directory");
         let url = url(&mariadb(&["start", path(dir.path())]));
         Self { dir, url }
     }

@@ -50,7 +50,8 @@ pub(super) fn standard(
         "big" => write!(to, "CAST({argument} AS bigint)"),
         "materialized" => to.write_str("AS MATERIALIZED"),
         // An index of the rows that are open says so itself.
-        "narrow" => Ok(()),
+        "narrow" | "found" => Ok(()),
+        "cross" => to.write_str("CROSS JOIN"),
         "ended" => write!(
             to,
             "coalesce({argument}.completed_at, {argument}.halted_at, {argument}.cancelled_at)"

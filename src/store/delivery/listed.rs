@@ -11,6 +11,7 @@ use crate::model::*;
 use super::{WEBHOOK, attempts};
 use crate::store::conn::{Conn, Row};
 use crate::store::error::Error;
+use crate::store::list;
 use crate::store::statement::{Arg, Statement, statements};
 
 macro_rules! columns {
@@ -74,7 +75,10 @@ statements! {
                      WHERE {key:d.pipeline;:pipeline} AND d.endpoint > n.endpoint
                      ORDER BY d.pipeline, d.endpoint LIMIT 1)
               FROM names n WHERE n.endpoint IS NOT NULL)
-        SELECT n.endpoint FROM names n WHERE n.endpoint IS NOT NULL";
+        SELECT n.endpoint AS name FROM names n WHERE n.endpoint IS NOT NULL", on Mysql [&NEXT_ENDPOINT];
+    NEXT_ENDPOINT in Mysql = "
+        SELECT d.endpoint AS name FROM ductwork_deliveries d {found:ductwork_deliveries_pipeline}
+         WHERE d.pipeline = :pipeline AND d.endpoint > :after ORDER BY d.pipeline, d.endpoint LIMIT 1";
 }
 
 /// The states of a delivery.
@@ -277,9 +281,12 @@ pub async fn latest(conn: &mut Conn, filter: &Filter) -> Result<Vec<Listed>, Err
 
 /// The endpoints to which there are messages about runs of a pipeline.
 async fn endpoints_of(conn: &mut Conn, pipeline: &str) -> Result<Vec<String>, Error> {
-    let args = [("pipeline", pipeline.into())];
-    let rows = conn.fetch(&ENDPOINTS_OF_PIPELINE, &args).await?;
-    rows.iter().map(|row| row.get("endpoint")).collect()
+    list::names(
+        conn,
+        &ENDPOINTS_OF_PIPELINE,
+        &[("pipeline", pipeline.into())],
+    )
+    .await
 }
 
 /// A list that is put together, source by source.

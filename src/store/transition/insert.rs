@@ -79,8 +79,9 @@ statements! {
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
         SELECT b.execution_id, b.pipeline,
                coalesce({now} + b.due_in,
-                        (SELECT CASE WHEN min(a.due_at) < {now} THEN min(a.due_at) - 1 END
-                           FROM ductwork_availabilities a WHERE a.pipeline = b.pipeline),
+                        (SELECT CASE WHEN a.due_at < {now} THEN a.due_at - 1 END
+                           FROM ductwork_availabilities a {found:ductwork_availabilities_due}
+                          WHERE a.pipeline = b.pipeline ORDER BY a.pipeline, a.due_at LIMIT 1),
                         {now})
           FROM {rows:b(execution_id id, pipeline text, due_in int)}";
 }

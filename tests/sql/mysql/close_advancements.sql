@@ -1,4 +1,4 @@
-UPDATE (SELECT UNHEX(j.c0) AS branch_id, UNHEX(j.c1) AS token FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]', c1 char(32) PATH '$[1]')) AS j) AS b STRAIGHT_JOIN ductwork_advancements
+UPDATE (SELECT UNHEX(j.c0) AS branch_id, UNHEX(j.c1) AS token FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]', c1 char(32) PATH '$[1]')) AS j) AS b STRAIGHT_JOIN ductwork_advancements FORCE INDEX (ductwork_advancements_open)
    SET completed_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), result = ?, error_class = ?, error_message = ?
  WHERE ductwork_advancements.branch_id = b.branch_id
    AND ductwork_advancements.claim_token = b.token

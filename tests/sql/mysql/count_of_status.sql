@@ -1,4 +1,4 @@
 SELECT count(*) AS n FROM (
-    SELECT 1 FROM ductwork_runs r 
+    SELECT 1 FROM ductwork_runs r FORCE INDEX (ductwork_runs_others)
      WHERE r.status <> 'completed' AND r.status = ? AND r.pipeline = ?
        AND r.id >= ? LIMIT ?) x

@@ -1,9 +1,2 @@
-WITH RECURSIVE names (endpoint) AS (
-    SELECT (SELECT d.endpoint FROM ductwork_deliveries d
-             WHERE d.pipeline = ? ORDER BY d.pipeline, d.endpoint LIMIT 1)
-    UNION ALL
-    SELECT (SELECT d.endpoint FROM ductwork_deliveries d
-             WHERE d.pipeline = ? AND d.endpoint > n.endpoint
-             ORDER BY d.pipeline, d.endpoint LIMIT 1)
-      FROM names n WHERE n.endpoint IS NOT NULL)
-SELECT n.endpoint FROM names n WHERE n.endpoint IS NOT NULL
+SELECT d.endpoint AS name FROM ductwork_deliveries d FORCE INDEX (ductwork_deliveries_pipeline)
+ WHERE d.pipeline = ? AND d.endpoint > ? ORDER BY d.pipeline, d.endpoint LIMIT 1;

@@ -1,11 +1,13 @@
-WITH RECURSIVE reasons (run_id, halt_reason) AS (
-    SELECT b.id, (SELECT min(br.halt_reason) FROM ductwork_branches br
-                   WHERE br.run_id = b.id AND br.halt_reason IS NOT NULL)
-      FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b
-    UNION ALL
-    SELECT n.run_id, (SELECT min(br.halt_reason) FROM ductwork_branches br
-                       WHERE br.run_id = n.run_id AND br.halt_reason IS NOT NULL
-                         AND br.halt_reason > n.halt_reason)
-      FROM reasons n WHERE n.halt_reason IS NOT NULL)
-SELECT n.run_id, n.halt_reason FROM reasons n
- WHERE n.halt_reason IS NOT NULL ORDER BY n.run_id, n.halt_reason
+SELECT b.id AS run_id, w.reason AS halt_reason
+  FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN (SELECT j.c0 AS reason FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin PATH '$[0]')) AS j) AS w
+ WHERE (SELECT 1 FROM ductwork_branches br FORCE INDEX (ductwork_branches_reasons)
+         WHERE br.run_id = b.id AND br.halt_reason = w.reason LIMIT 1) = 1
+UNION
+SELECT x.run_id, x.halt_reason
+  FROM (SELECT b.id AS run_id,
+               (SELECT br.halt_reason FROM ductwork_branches br FORCE INDEX (ductwork_branches_reasons)
+                 WHERE br.run_id = b.id
+                 ORDER BY br.run_id DESC, br.halt_reason DESC LIMIT 1) AS halt_reason
+          FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b) x
+ WHERE x.halt_reason IS NOT NULL
+ ORDER BY run_id, halt_reason;

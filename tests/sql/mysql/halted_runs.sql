@@ -2,7 +2,7 @@ SELECT x.id, x.halted_at, b.halt_reason, s.node, e.error_class, substr(e.error_m
   FROM (SELECT r.id, r.halted_at, (SELECT h.id FROM ductwork_branches h
                  WHERE h.run_id = r.id AND h.halt_reason IS NOT NULL
                  ORDER BY h.id LIMIT 1) AS branch_id
-          FROM ductwork_runs r 
+          FROM ductwork_runs r FORCE INDEX (ductwork_runs_others)
          WHERE r.status <> 'completed' AND r.status = 'halted' AND r.pipeline = ?
            AND r.pruning_at IS NULL
          ORDER BY r.status DESC, r.id DESC LIMIT ?) x

@@ -1,16 +1,16 @@
 SELECT x.branch_id AS id FROM (
     SELECT s.branch_id
       FROM ductwork_processes p
-     CROSS JOIN ductwork_executions e
-     CROSS JOIN ductwork_steps s
+     STRAIGHT_JOIN ductwork_executions e FORCE INDEX (ductwork_executions_claimed)
+     STRAIGHT_JOIN ductwork_steps s
      WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL AND e.holder = p.id
        AND s.id = e.step_id AND s.run_id = ? LIMIT 100) x
 UNION
 SELECT x.branch_id FROM (
     SELECT a.branch_id
       FROM ductwork_processes p
-     CROSS JOIN ductwork_advancements a
-     CROSS JOIN ductwork_branches b
+     STRAIGHT_JOIN ductwork_advancements a FORCE INDEX (ductwork_advancements_claimed)
+     STRAIGHT_JOIN ductwork_branches b
      WHERE a.process_id = p.id AND a.completed_at IS NULL AND a.holder = p.id
        AND b.id = a.branch_id AND b.run_id = ? LIMIT 100) x
 UNION
@@ -23,6 +23,6 @@ SELECT x.branch_id FROM (
     SELECT s.branch_id FROM (
         SELECT a.execution_id FROM ductwork_availabilities a
          WHERE a.pipeline = ? ORDER BY a.due_at, a.execution_id LIMIT ?) heads
-     CROSS JOIN ductwork_executions e
-     CROSS JOIN ductwork_steps s
+     STRAIGHT_JOIN ductwork_executions e
+     STRAIGHT_JOIN ductwork_steps s
      WHERE e.id = heads.execution_id AND s.id = e.step_id AND s.run_id = ? LIMIT 100) x

@@ -1,8 +1,2 @@
-WITH RECURSIVE names (pipeline) AS (
-    SELECT min(r.pipeline) FROM ductwork_runs r 
-     WHERE r.status = 'completed'
-    UNION ALL
-    SELECT (SELECT min(r.pipeline) FROM ductwork_runs r 
-             WHERE r.status = 'completed' AND r.pipeline > n.pipeline)
-      FROM names n WHERE n.pipeline IS NOT NULL)
-SELECT n.pipeline FROM names n WHERE n.pipeline IS NOT NULL
+SELECT r.pipeline AS name FROM ductwork_runs r FORCE INDEX (ductwork_runs_others)
+ WHERE r.status = ? AND r.pipeline > ? ORDER BY r.status, r.pipeline LIMIT 1;

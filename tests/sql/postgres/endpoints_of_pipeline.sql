@@ -6,4 +6,4 @@ WITH RECURSIVE names (endpoint) AS (
              WHERE d.pipeline = ANY (ARRAY[$1]) AND d.endpoint > n.endpoint
              ORDER BY d.pipeline, d.endpoint LIMIT 1)
       FROM names n WHERE n.endpoint IS NOT NULL)
-SELECT n.endpoint FROM names n WHERE n.endpoint IS NOT NULL
+SELECT n.endpoint AS name FROM names n WHERE n.endpoint IS NOT NULL

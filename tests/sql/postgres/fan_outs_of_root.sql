@@ -1,5 +1,6 @@
 SELECT f.id, f.node, f.via, f.width, f.arrived, f.halted, f.created_at, f.fired_at, f.branch_id,
- (SELECT max(c.ordinal) + 1 FROM ductwork_branches c WHERE c.fan_out_id = f.id) AS made
+ (SELECT c.ordinal + 1 FROM ductwork_branches c WHERE c.fan_out_id = f.id
+   ORDER BY c.fan_out_id DESC, c.ordinal DESC LIMIT 1) AS made
   FROM ductwork_branches b
   JOIN ductwork_fan_outs f ON f.branch_id = ANY (ARRAY[b.id])
  WHERE b.run_id = $1 AND b.fan_out_id IS NULL

@@ -2,12 +2,13 @@ SELECT br.id, br.run_id, br.pipeline, br.fan_out_id, br.ordinal, br.step_id,
        s.ordinal AS step_ordinal, s.node, CAST(octet_length(s.output) AS bigint) AS size,
        r.definition, t.id AS transition_id, t.retry_count, t.crash_count,
        a.id AS advancement_id, f.id AS begun_id,
-       (SELECT max(c.ordinal) + 1 FROM ductwork_branches c WHERE c.fan_out_id = f.id) AS made
+       (SELECT c.ordinal + 1 FROM ductwork_branches c WHERE c.fan_out_id = f.id
+         ORDER BY c.fan_out_id DESC, c.ordinal DESC LIMIT 1) AS made
   FROM unnest($1::uuid[], $2::uuid[]) AS b(id, token)
   JOIN ductwork_branches br ON br.id = ANY (ARRAY[b.id]) AND br.claim_token = b.token
   JOIN ductwork_steps s ON s.id = ANY (ARRAY[br.step_id])
   JOIN ductwork_runs r ON r.id = ANY (ARRAY[br.run_id])
   JOIN ductwork_transitions t ON t.from_step_id = ANY (ARRAY[br.step_id])
-  JOIN ductwork_advancements a ON a.branch_id = ANY (ARRAY[br.id]) AND a.completed_at IS NULL
+  JOIN ductwork_advancements a  ON a.branch_id = ANY (ARRAY[br.id]) AND a.completed_at IS NULL
   LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.fired_at IS NULL
  ORDER BY br.id

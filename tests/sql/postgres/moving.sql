@@ -1,7 +1,7 @@
 SELECT x.branch_id AS id FROM (
     SELECT s.branch_id
       FROM ductwork_processes p
-     CROSS JOIN ductwork_executions e
+     CROSS JOIN ductwork_executions e 
      CROSS JOIN ductwork_steps s
      WHERE e.process_id = ANY (ARRAY[p.id]) AND e.completed_at IS NULL AND e.process_id IS NOT NULL
        AND s.id = ANY (ARRAY[e.step_id]) AND s.run_id = $1 LIMIT 100) x
@@ -9,7 +9,7 @@ UNION
 SELECT x.branch_id FROM (
     SELECT a.branch_id
       FROM ductwork_processes p
-     CROSS JOIN ductwork_advancements a
+     CROSS JOIN ductwork_advancements a 
      CROSS JOIN ductwork_branches b
      WHERE a.process_id = ANY (ARRAY[p.id]) AND a.completed_at IS NULL
        AND b.id = ANY (ARRAY[a.branch_id]) AND b.run_id = $1 LIMIT 100) x

@@ -5,4 +5,4 @@ WITH RECURSIVE names (pipeline) AS (
     SELECT (SELECT min(r.pipeline) FROM ductwork_runs r 
              WHERE r.status <> 'completed' AND r.status = $1 AND r.pipeline > n.pipeline)
       FROM names n WHERE n.pipeline IS NOT NULL)
-SELECT n.pipeline FROM names n WHERE n.pipeline IS NOT NULL
+SELECT n.pipeline AS name FROM names n WHERE n.pipeline IS NOT NULL

@@ -11,7 +11,7 @@ SELECT b.status, b.ready_at, b.claimed_for_advancing_at, s.node, e.attempt, e.pr
   JOIN ductwork_steps s ON s.id = b.step_id
   LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL
   LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
-  LEFT JOIN ductwork_advancements ad ON ad.branch_id = b.id AND ad.completed_at IS NULL
+  LEFT JOIN ductwork_advancements ad  ON ad.branch_id = b.id AND ad.completed_at IS NULL
   LEFT JOIN ductwork_deadlines d ON d.branch_id = b.id
  WHERE b.run_id = ?1 AND b.status IN ('in_progress', 'advancing', 'dampened')
  ORDER BY CASE WHEN e.process_id IS NOT NULL THEN 0 WHEN ad.process_id IS NOT NULL THEN 1

@@ -78,6 +78,16 @@ impl Failure {
         matches!(self.code(), 1290 | 1792 | 1836)
     }
 
+    /// True where a disk of the server has no room.
+    fn is_full(&self) -> bool {
+        let is_told = |error: &ServerError| error.message.contains("No space left on device");
+        match self.code() {
+            20 | 1021 | 1114 => true,
+            3 | 1004 | 1005 | 1026 | 1030 => self.server().is_some_and(is_told),
+            _ => false,
+        }
+    }
+
     /// True where the server has no such table.
     pub fn is_unknown_table(&self) -> bool {
         matches!(self.code(), 1109 | 1146)
@@ -188,6 +198,9 @@ impl DriverError for Failure {
                  ssl-mode=disabled in `database.url`"
             }
             Self::Driver(Driver::Driver(UnknownAuthPlugin { .. })) => of_answer(1045),
+            _ if self.is_full() => {
+                "make room on the disk of the server: that of its tables, and that of its tmpdir"
+            }
             _ => of_answer(self.code()),
         }
     }
@@ -291,10 +304,15 @@ fn of_code(code: u16, state: &str) -> Blame {
         // Too large a packet; out of range; cut; no text of its charset; null; too long.
         1048 | 1118 | 1139 | 1153 | 1162 | 1260 | 1264 | 1265 | 1292 | 1300 | 1301 | 1366
         | 1367 | 1406 | 1411 | 3140 | 3141 | 3854 | 4038 | 4037 => Blame::Value,
+        // A file's error that a storage engine reports by its own number; a table that is damaged, which is one of the
+        // session's own where the disk was full: another session has another.
+        1..=999 | 1034 | 1035 | 1194 | 1195 => Blame::Connection,
         // Somebody's trigger.
         1643..=1645 => Blame::Value,
         // Memory, files, the disk; temporary space.
-        1021
+        1004
+        | 1005
+        | 1021
         | 1023..=1026
         | 1030
         | 1037
@@ -302,8 +320,6 @@ fn of_code(code: u16, state: &str) -> Blame {
         | 1041
         | 1114
         | 1135
-        | 1194
-        | 1195
         | 1197
         | 1206
         | 1296
@@ -361,13 +377,27 @@ mod tests {
                 Blame::Value,
                 &[1062, 3819, 4025, 1153, 1264, 1301, 1366, 1406],
             ),
-            (Blame::Environment, &[1021, 1114, 1030, 1142]),
+            (Blame::Connection, &[3, 28, 126, 145, 1034, 1194]),
+            (Blame::Environment, &[1005, 1021, 1114, 1030, 1142]),
             (Blame::Program, &[1064, 1146, 1054, 1210, 1267]),
         ] {
             for code in codes {
                 assert_eq!(of(*code, "").blame(), blame, "{code}");
             }
         }
+    }
+
+    #[test]
+    fn a_disk_without_room_is_told_with_the_remedy() {
+        let full = "Can't create table `d`.`ductwork_held` (errno: 28 \"No space left on device\")";
+        assert!(of(1005, full).remedy().starts_with("make room"));
+        assert!(
+            of(1114, "The table 'x' is full")
+                .remedy()
+                .starts_with("make room")
+        );
+        let other = "Can't create table `d`.`x` (errno: 150 \"Foreign key constraint is incorrectly formed\")";
+        assert!(!of(1005, other).remedy().starts_with("make room"));
     }
 
     #[test]
