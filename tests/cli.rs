@@ -1178,7 +1178,7 @@ fn a_run_can_be_looked_at_and_cancelled_but_not_revived() {
         .failed(1, "only halted runs are revived");
     place
         .run(["resume", &id])
-        .failed(1, "is running: it does not wait for a person");
+        .failed(1, "it has been answered, or asks nothing; it is running");
     place
         .run(["resume", &id, "{"])
         .failed(2, "the value is not one JSON value");

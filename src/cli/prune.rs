@@ -32,7 +32,7 @@ pub struct Prune {
     /// At most this many
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Say how many would be deleted, and delete nothing
+    /// Say how many would be deleted, and delete nothing; a run stays until the run that revived it goes
     #[arg(long)]
     dry_run: bool,
     /// Do not ask

@@ -64,11 +64,11 @@ impl Resume {
                 }
                 resume::Resume::NotDampened(status) => {
                     let problem = Problem::new(format!(
-                        "the run {run} is {}: it does not wait for a person",
+                        "nobody has to answer the run {run}: it has been answered, or asks nothing; it is {}",
                         word(status)
                     ));
                     return Err(Failure::failed(
-                        problem.help(format!("`ductworkd why {run}` says what it waits for")),
+                        problem.help(format!("`ductworkd why {run}` says what it is at")),
                     ));
                 }
                 resume::Resume::Ambiguous(steps) => {

@@ -58,7 +58,7 @@ impl DatabaseUrl {
             {
                 refuse(
                     format!("databases of the kind `{scheme}` are not supported by this version"),
-                    "it speaks `sqlite://`, `postgres://` and `mysql://`",
+                    "it speaks `sqlite://`, `postgres://`, `mysql://` and `mariadb://`",
                 )
             }
             _ => refuse(
@@ -156,7 +156,8 @@ pub fn cover_passwords(line: &str) -> String {
             .unwrap_or(tail.len());
         let (url, after) = tail.split_at(end);
         match (url.find(':'), url.rfind('@')) {
-            (Some(colon), Some(last)) if colon < last => {
+            // The form of an address, as a help shows it, has no password.
+            (Some(colon), Some(last)) if colon < last && &url[colon + 1..last] != "PASSWORD" => {
                 out.push_str(&url[..=colon]);
                 out.extend(url[colon + 1..last].chars().map(|_| '*'));
                 out.push_str(&url[last..]);
@@ -638,6 +639,10 @@ mod tests {
             (
                 "url: \"postgres://u:p@ss@h/db\"",
                 "url: \"postgres://u:****@h/db\"",
+            ),
+            (
+                "write `mysql://USER:PASSWORD@HOST`",
+                "write `mysql://USER:PASSWORD@HOST`",
             ),
             ("a://u:p@h b://v:qq@i", "a://u:*@h b://v:**@i"),
             ("url: sqlite://x.db", "url: sqlite://x.db"),

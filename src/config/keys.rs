@@ -222,7 +222,7 @@ pub static KEYS: &[Key] = &[
     key("supervisor.polling_timeout", POLL, Scope::One, "1",
         "longest the supervisor sleeps before it looks at its children and at the database"),
     key("supervisor.reaper_timeout", Kind::Duration { min_ms: 1_000, max_ms: DAY_MS, or: None }, Scope::One, "30",
-        "how long a silent process keeps its work; each beats six times in it"),
+        "how long a silent process keeps its work, the same on every host; each beats six times in it"),
     key("supervisor.shutdown_timeout", SHUTDOWN, Scope::One, "30",
         "how long children may drain before they are killed"),
     key("console.listen", Kind::Listen, Scope::One, "none",

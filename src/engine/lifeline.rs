@@ -449,7 +449,12 @@ impl Lifeline {
                 self.forget();
                 return Ok(false);
             }
-            beaten => beaten?,
+            // Somebody's trigger, or a limit of the server, may refuse those of everybody.
+            Err(error) => {
+                self.forget();
+                return Err(error);
+            }
+            Ok(beaten) => beaten,
         };
         let Beaten { heard, elsewhere } = beaten;
         let waited = std::mem::take(&mut self.kept_waiting);
@@ -496,7 +501,8 @@ impl Lifeline {
     /// RACE: somebody keeps everybody from writing. For as long as we cannot write, nobody else's
     /// silence is a sign of death, and whoever is first to write afterwards may be we, with a sweep.
     /// So the second witness begins anew whenever a beat could not be written. Raced by
-    /// `a_lock_that_outlasts_two_leases_costs_nobody_anything_and_its_holder_is_named`.
+    /// `a_lock_that_outlasts_two_leases_costs_nobody_anything_and_its_holder_is_named` and
+    /// `heartbeats_that_the_database_refuses_are_nobodys_death`.
     fn forget(&mut self) {
         if let Some((sweeper, _)) = &mut self.sweeper {
             sweeper.forget();

@@ -222,7 +222,13 @@ impl Sweeper {
             self.look_after_the_clock(conn, waker, now).await?;
         }
         let stale_after = self.policy.lease();
-        for row in rows.iter().filter(|row| row.age >= stale_after) {
+        rows.retain(|row| row.age >= stale_after);
+        let stale: Vec<ProcessId> = rows.iter().map(|row| row.id).collect();
+        if !stale.is_empty() {
+            let under_lease = process::under_lease(conn, &stale).await?;
+            rows.retain(|row| !under_lease.contains(&row.id));
+        }
+        for row in &rows {
             let death = Death::Witnessed {
                 beat_seq: row.beat_seq,
                 stale_after,

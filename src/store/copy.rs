@@ -35,6 +35,11 @@ statements! {
     MARK = "
         INSERT INTO ductwork_migrations (version, name, applied_at, needs)
         VALUES (:version, 'a copy that is not complete', {now}, :version)";
+    /// Before there is a schema: the column that tells what a program needs comes with it.
+    MARK_FRESH = "
+        INSERT INTO ductwork_migrations (version, name, applied_at)
+        VALUES (:version, 'a copy that is not complete', {now})";
+    MARK_NEEDED = "UPDATE ductwork_migrations SET needs = :version WHERE version = :version";
     UNMARK = "DELETE FROM ductwork_migrations WHERE version = :version";
 }
 
@@ -179,14 +184,21 @@ struct Table {
     columns: Vec<(&'static str, Kind)>,
     /// The places of the key's columns among them.
     key: Vec<usize>,
-    /// The sizes of its next rows.
-    sizes: Statement,
-    /// Its next rows.
-    read: Statement,
+    /// The beginning: a key may be less than all that there are, as that of a row with nobody's id.
+    first: Page,
+    /// Behind a row.
+    next: Page,
     write: Statement,
     /// Writes one row, whose values go alone: the packet of a server may have room for each, and not for all.
     write_one: Statement,
     count: Statement,
+}
+
+/// Some rows of a table.
+struct Page {
+    /// Their sizes.
+    sizes: Statement,
+    read: Statement,
 }
 
 static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
@@ -203,11 +215,7 @@ static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
 impl Table {
     fn of(name: &'static str, key: &str, columns: Vec<(&'static str, Kind)>) -> Self {
         let keys: Vec<String> = key.split(", ").map(|key| format!("t.\"{key}\"")).collect();
-        let page = format!(
-            "FROM {name} t WHERE {} ORDER BY {} LIMIT :n",
-            after(&keys),
-            keys.join(", ")
-        );
+        let rest = format!("ORDER BY {} LIMIT :n", keys.join(", "));
         let (mut names, mut read, mut given, mut bound, mut kinds) =
             (vec![], vec![], vec![], vec![], vec![]);
         let mut size = String::from("100");
@@ -229,12 +237,18 @@ impl Table {
         let (given, kinds) = (given.join(", "), kinds.join(", "));
         // Once in the life of a process.
         let statement = |text: String| Statement::new(name, text.leak());
+        let page = |behind: &str| Page {
+            sizes: statement(format!(
+                "SELECT {{big:{size}}} AS size FROM {name} t {behind} {rest}"
+            )),
+            read: statement(format!("SELECT {read} FROM {name} t {behind} {rest}")),
+        };
         let place = |key| columns.iter().position(|(column, _)| *column == key);
         Self {
             name,
             key: key.split(", ").filter_map(place).collect(),
-            sizes: statement(format!("SELECT {{big:{size}}} AS size {page}")),
-            read: statement(format!("SELECT {read} {page}")),
+            first: page(""),
+            next: page(&format!("WHERE {}", after(&keys))),
             write: statement(format!(
                 "INSERT INTO {name} ({names}) SELECT {given} FROM {{rows:b({kinds})}}"
             )),
@@ -315,15 +329,6 @@ enum Key {
 }
 
 impl Key {
-    /// Before all that there are.
-    fn first(kind: Kind) -> Self {
-        match kind {
-            Kind::Id => Self::Id(Uuid::nil()),
-            Kind::Text => Self::Text(String::new()),
-            Kind::Int => Self::Int(i64::MIN),
-        }
-    }
-
     fn arg(&self) -> Arg<'_> {
         match self {
             Self::Id(id) => (*id).into(),
@@ -372,7 +377,6 @@ pub async fn copy(
             return Ok(refused);
         }
         has_begun = true;
-        begin(to).await?;
         all_copied(from, to, report).await
     });
     let copied = copied.await?;
@@ -392,7 +396,8 @@ pub async fn copy(
     Ok(copied)
 }
 
-/// The reason why `from` is not copied to `to`, which gets the schema, if there is one.
+/// The reason why `from` is not copied to `to`, if there is one. Otherwise `to` has the schema, and the mark that keeps every
+/// program away from what is not complete.
 async fn refused(
     from: &mut Conn,
     to: &mut Conn,
@@ -406,24 +411,36 @@ async fn refused(
     if !processes.is_empty() {
         return Ok(Some(Copied::InUse(processes)));
     }
-    migrate::migrate(to).await?;
-    for table in TABLES.iter() {
-        if count(to, table).await? > 0 {
-            return Ok(Some(Copied::NotEmpty(table.name)));
+    // Of an unfinished copy as well.
+    migrate::newer(to).await?;
+    let begun = match migrate::applied(to).await?.is_empty() {
+        true => begin_fresh(to).await,
+        false => {
+            migrate::migrate(to).await?;
+            for table in TABLES.iter() {
+                if count(to, table).await? > 0 {
+                    return Ok(Some(Copied::NotEmpty(table.name)));
+                }
+            }
+            to.execute(&MARK, &[("version", UNFINISHED.into())])
+                .await
+                .map(drop)
         }
-    }
-    Ok(None)
-}
-
-/// Keeps every program away from what is not complete.
-async fn begin(to: &mut Conn) -> Result<(), Error> {
-    match to.execute(&MARK, &[("version", UNFINISHED.into())]).await {
+    };
+    match begun {
         Err(Error::Constraint { .. }) => {
             let text = "another `ductworkd copy` to this database is at work";
             Err(Error::Schema(text.to_owned()))
         }
-        marked => marked.map(drop),
+        begun => begun.map(|()| None),
     }
+}
+
+/// Makes the schema, behind the mark: a copy that is killed on the way leaves nothing with which a program works.
+async fn begin_fresh(to: &mut Conn) -> Result<(), Error> {
+    let version = [("version", UNFINISHED.into())];
+    migrate::migrate_marked(to, &MARK_FRESH, &version).await?;
+    to.execute(&MARK_NEEDED, &version).await.map(drop)
 }
 
 async fn all_copied(
@@ -436,6 +453,13 @@ async fn all_copied(
     for table in TABLES.iter() {
         let mut report = |rows| report(before + rows);
         let rows = table_copied(table, from, to, &mut report).await?;
+        let all = count(from, table).await?;
+        if rows != all {
+            return Err(Error::Corrupt(format!(
+                "{all} rows of {} are there, and {rows} were copied",
+                table.name
+            )));
+        }
         before += rows;
         copied.insert(table.name, rows);
     }
@@ -457,14 +481,17 @@ async fn table_copied(
     to: &mut Conn,
     report: &mut dyn FnMut(u64),
 ) -> Result<u64, Error> {
-    let kinds = table.key.iter().map(|place| table.columns[*place].1);
-    let mut last: Vec<Key> = kinds.map(Key::first).collect();
+    let mut last: Vec<Key> = Vec::new();
     let mut copied = 0;
     loop {
+        let page = match last.is_empty() {
+            true => &table.first,
+            false => &table.next,
+        };
         let after = AFTER.iter().zip(&last);
         let mut args: Vec<_> = after.map(|(name, key)| (*name, key.arg())).collect();
         args.push(("n", ROWS.into()));
-        let sizes = from.fetch(&table.sizes, &args).await?;
+        let sizes = from.fetch(&page.sizes, &args).await?;
         let weight = |row: &Row| {
             let size: i64 = row.get("size")?;
             Ok::<_, Error>(WEIGHT.saturating_mul(size as usize))
@@ -476,7 +503,7 @@ async fn table_copied(
         }
         args.pop();
         args.push(("n", n.into()));
-        let rows = from.fetch(&table.read, &args).await?;
+        let rows = from.fetch(&page.read, &args).await?;
         let columns = table.columns.iter().zip(IN_BATCH);
         let values = columns.map(|((_, kind), short)| Values::read(*kind, short, &rows));
         let mut values = values.collect::<Result<Vec<_>, _>>()?;

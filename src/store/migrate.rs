@@ -12,7 +12,7 @@ use super::conn::Conn;
 use super::copy::UNFINISHED;
 use super::dialect::Dialect;
 use super::error::Error;
-use super::statement::statements;
+use super::statement::{Args, Statement, statements};
 use super::turn::Turn;
 use super::writable;
 use crate::failpoint::failpoint;
@@ -199,11 +199,35 @@ pub async fn migrate_within(
     report: &mut dyn FnMut(&str),
 ) -> Result<Vec<&'static Migration>, Error> {
     newer(conn).await?;
+    prepare(conn).await?;
+    add_missing(conn, patience, report).await
+}
+
+/// The same for a database that is fresh, of which every program is to keep away from the beginning: `mark` says so.
+pub(super) async fn migrate_marked(
+    conn: &mut Conn,
+    mark: &Statement,
+    args: Args<'_>,
+) -> Result<(), Error> {
+    prepare(conn).await?;
+    conn.execute(mark, args).await?;
+    add_missing(conn, PATIENCE, &mut |_| {}).await.map(drop)
+}
+
+/// The table of migrations, where all that is needed for them is allowed.
+async fn prepare(conn: &mut Conn) -> Result<(), Error> {
     if conn.fetch(&APPLIED, &[]).await.is_err() && !conn.dialect().backend().undoes_schema() {
         writable::check(conn).await?;
         check_rights(conn).await?;
     }
-    create_record(conn).await?;
+    create_record(conn).await
+}
+
+async fn add_missing(
+    conn: &mut Conn,
+    patience: Duration,
+    report: &mut dyn FnMut(&str),
+) -> Result<Vec<&'static Migration>, Error> {
     let began = Instant::now();
     let mut done = Vec::new();
     let mut turn = Turn::new();

@@ -75,6 +75,17 @@ statements! {
     /// SQLite nobody locks a row.
     BEATABLE = "
         SELECT id FROM ductwork_processes WHERE {any:id;b(id id)} {skip_locked}";
+    /// A lease is as long as the configuration of its holder says, which may be another than ours. A heartbeat that
+    /// is later than the clock was written before the clock was set back, and so were the leases.
+    UNDER_LEASE = "
+        SELECT p.id FROM ductwork_processes p
+         WHERE {any:p.id;b(id id)} AND p.last_heartbeat_at <= {now}
+           AND (EXISTS (SELECT 1 FROM ductwork_executions e {found:ductwork_executions_claimed}
+                         WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder = p.id}
+                           AND e.lease_until > {now})
+                OR EXISTS (SELECT 1 FROM ductwork_advancements a {found:ductwork_advancements_claimed}
+                            WHERE a.process_id = p.id AND a.completed_at IS NULL{narrow: AND a.holder = p.id}
+                              AND a.lease_until > {now}))";
     /// RACE: the process that is believed dead beats, or claims, between our look and this
     /// write (H1). Both raise `beat_seq`, so the row no longer matches and nothing happens.
     /// A heartbeat that is later than the clock says nothing of its age: the clock was set back
@@ -504,6 +515,17 @@ pub async fn kept_from_beating(
         silent.retain(|id| *id != free);
     }
     Ok(silent)
+}
+
+/// Those of these processes that hold something under a lease that is not over. A claim or a heartbeat after this look raises
+/// their `beat_seq`.
+pub async fn under_lease(conn: &mut Conn, silent: &[ProcessId]) -> Result<Vec<ProcessId>, Error> {
+    let rows = Rows::new().ids("id", silent.iter().map(|id| id.0));
+    let found = conn.fetch(&UNDER_LEASE, &[("b", (&rows).into())]).await?;
+    found
+        .iter()
+        .map(|row| row.get("id").map(ProcessId))
+        .collect()
 }
 
 /// True unless a newer version wrote it.

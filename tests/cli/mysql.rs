@@ -425,6 +425,25 @@ fn a_user_without_enough_rights_makes_nothing_and_is_told_which_are_lacking() {
 }
 
 /// A table that knows no transactions is no table of ours, whoever made it.
+/// Without PROCESS it knows of no transaction of others, and of its own sessions no more than how long each has been at
+/// a statement.
+#[test]
+fn a_user_with_the_rights_that_the_guide_gives_sees_every_drill() {
+    let server = url();
+    let [_, _, database] = parts(&server);
+    let user = User::with("ALL PRIVILEGES", database);
+    ask(
+        &server,
+        &format!(
+            "GRANT ALL PRIVILEGES ON `ductwork\\_%`.* TO '{}'@'%'",
+            user.name
+        ),
+    );
+    let ended = run(&user.url, &["drill"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.contains("8 of 8 drills"), "{}", ended.stdout);
+}
+
 #[test]
 fn tables_of_another_engine_are_refused() {
     let database = Database::new();

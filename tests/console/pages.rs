@@ -408,6 +408,13 @@ flow: [{ start: Query }, { expand: Each }, { collapse: Sum }]
         let failed = failed.split("<h2 id=\"steps\">").nth(1).unwrap();
         has(failed, &["the steps at which its branches have halted", ">Each</a>", "exit status 4"]);
         let elements = links(&body).into_iter().find(|link| link.ends_with("#failed") || link.contains("/fan-outs/") && !link.contains('?')).unwrap();
+        eventually(PATIENCE, "all of its elements are made", async || {
+            let last = page(&console, &format!("{elements}?element=2100"));
+            // The one that has halted is on each of these pages.
+            let steps = links(&last).into_iter().filter(|link| link.contains("/steps/"));
+            (steps.count() > 1).then_some(())
+        })
+        .await;
         let began = Instant::now();
         for path in ["/", &path, &elements, &format!("{elements}?from=2000")] {
             page(&console, path);

@@ -86,7 +86,8 @@ async fn read(conn: &mut Conn, wide: RunId) {
     for since in [None, Some(hour)] {
         overview::counts(conn, since, 100).await.unwrap();
     }
-    assert_eq!(overview::queues(conn, 100).await.unwrap().len(), 3);
+    // A run of ours may still be in another.
+    assert!(overview::queues(conn, 100).await.unwrap().len() >= 3);
     stuck::facts(conn, hour).await.unwrap();
     for pipeline in [None, Some("Old"), Some("Fails")] {
         halted::by_kind(conn, pipeline).await.unwrap();

@@ -141,6 +141,86 @@ on_every_database! {
         fixture.audited().await;
     }
 
+    /// A host beats a sixth as often as its leases last, which is more seldom than another host's leases allow.
+    async fn a_lease_is_as_long_as_its_holder_says(db: Db) {
+        let slow = Settings { reaper_timeout: "30s", max_retry: 0, ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, slow, &[WAITING]).await;
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        fixture.trigger("Waiting", "1", 1).await;
+        fixture.said("starts", 1).await;
+        let quick = Settings { reaper_timeout: "2s", ..Settings::default() };
+        let other = DaemonFixture::new(&db, quick, &[BUSY]).await;
+        let mut judge = other.start();
+        judge.ready().await;
+        // One that holds nothing, such as the advancer, loses nothing.
+        daemon.says("was declared dead").await;
+        eventually(PATIENCE, "its worker is silent for longer than the other's lease", async || {
+            let processes = fixture.processes().await;
+            let worker = processes.iter().find(|it| it.pipeline.as_deref() == Some("Waiting")).unwrap();
+            (worker.age > Duration::from_secs(3)).then_some(())
+        })
+        .await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.completed(PATIENCE).await;
+        let executions = fixture.succeeded_once_each().await;
+        assert_eq!((executions.len(), executions[0].attempt), (1, 1));
+        judge.stop().await;
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
+    /// Somebody's trigger, or a limit of the server: the connections live, and all that reads is answered.
+    async fn heartbeats_that_the_database_refuses_are_nobodys_death(db: Db) {
+        const LEASE: Duration = Duration::from_secs(2);
+        let settings = Settings { reaper_timeout: "2s", max_retry: 0, max_crash: 0, ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[WAITING]).await;
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        fixture.trigger("Waiting", "1", 3).await;
+        fixture.said("starts", 3).await;
+        let worker = daemon.child("worker Waiting", None).await;
+        let (refuse, allow) = match fixture.conn.dialect() {
+            Dialect::Postgres => (
+                "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+                 CREATE TRIGGER refuse BEFORE UPDATE ON ductwork_processes FOR EACH ROW EXECUTE FUNCTION refuse()",
+                "DROP TRIGGER refuse ON ductwork_processes",
+            ),
+            Dialect::Sqlite => (
+                "CREATE TRIGGER refuse BEFORE UPDATE ON ductwork_processes BEGIN SELECT RAISE(ABORT, 'no'); END",
+                "DROP TRIGGER refuse",
+            ),
+            Dialect::Mysql => (
+                "CREATE TRIGGER refuse BEFORE UPDATE ON ductwork_processes FOR EACH ROW SIGNAL SQLSTATE '45000'",
+                "DROP TRIGGER refuse",
+            ),
+        };
+        fixture.conn.script("refuse", refuse).await.unwrap();
+        let all = async |fixture: &mut DaemonFixture, so: &dyn Fn(Duration) -> bool| {
+            let processes = fixture.processes().await;
+            processes.iter().all(|process| so(process.age)).then_some(())
+        };
+        eventually(PATIENCE, "nobody has beaten for three leases", async || {
+            all(&mut fixture, &|age| age > 3 * LEASE).await
+        })
+        .await;
+        fixture.conn.script("allow", allow).await.unwrap();
+        eventually(PATIENCE, "everybody beats again", async || all(&mut fixture, &|age| age < LEASE / 2).await).await;
+        let beaten = Instant::now();
+        eventually(PATIENCE, "everybody has beaten for a lease", async || {
+            all(&mut fixture, &|age| age < LEASE).await.filter(|()| beaten.elapsed() > LEASE)
+        })
+        .await;
+        assert_eq!(daemon.child("worker Waiting", None).await, worker);
+        assert!(daemon.logged("was declared dead").is_empty(), "{}", daemon.text());
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.completed(PATIENCE).await;
+        let executions = fixture.succeeded_once_each().await;
+        assert!(executions.iter().all(|it| (it.attempt, it.crash_count) == (1, 0)), "{executions:#?}");
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
     /// The worker and its supervisor stop for longer than a lease while a step goes on; it ends
     /// before they wake up. Their knowledge is old then.
     async fn the_commit_of_a_worker_that_was_frozen_past_its_lease_is_refused(db: Db) {

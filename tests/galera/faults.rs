@@ -341,6 +341,8 @@ async fn a_node_that_is_not_to_be_worked_with_is_left_by_all_connections_of_a_pr
                 "SET GLOBAL wsrep_desync = OFF",
             ),
             ("SET GLOBAL read_only = ON", "SET GLOBAL read_only = OFF"),
+            // The others would hear of nothing.
+            ("SET GLOBAL wsrep_on = OFF", "SET GLOBAL wsrep_on = ON"),
         ] {
             let location = cluster.location(2);
             let engine = location.connect(Purpose::Engine).await.unwrap();

@@ -17,6 +17,7 @@ const HERE: &[(&str, &str)] = &[
     ("BEAT_HEARD", "the same"),
     ("FIND_TOKENS", "by key, in a table that is empty here"),
     ("PAGE_PROCESSES", "the same"),
+    ("UNDER_LEASE", "a row per process"),
 ];
 
 /// A text of a test, for a connection of ours.

@@ -191,6 +191,12 @@ fn fill(conn: &Connection) {
         ))
         .unwrap_or_else(|error| panic!("{table}: {error}"));
     }
+    // Of a process that nobody is: the totals of those that have gone.
+    conn.execute_batch(
+        "UPDATE ductwork_metrics SET process_id = zeroblob(16)
+          WHERE process_id = (SELECT max(process_id) FROM ductwork_metrics)",
+    )
+    .unwrap();
     // Of these only one or two go at once; and one goes alone, with two values that are as large as any may be, and
     // twice as large where they are written as JSON.
     conn.execute_batch(
@@ -289,5 +295,18 @@ on_every_database! {
         file(&source).execute_batch("ALTER TABLE elsewhere RENAME TO ductwork_tokens").unwrap();
         let error = copy::copy(&mut open(&source.location).await, &mut to, &|_| true, &mut |_| {}).await.unwrap_err();
         assert!(error.to_string().contains("to a fresh database"), "{error}");
+    }
+
+    async fn a_copy_that_ends_while_it_makes_the_schema_leaves_its_mark(db: Db) {
+        let source = Db::sqlite();
+        source.conn().await.close().await;
+        let (mut from, mut to) = (open(&source.location).await, open(&db.location).await);
+        // Somebody's own: a migration fails by it, or all that is copied into it.
+        to.script("IN THE WAY", "CREATE TABLE ductwork_tokens (x int)").await.unwrap();
+        copy::copy(&mut from, &mut to, &|_| true, &mut |_| {}).await.unwrap_err();
+        for refused in [migrate::newer(&mut to).await.err(), migrate::migrate(&mut to).await.err()] {
+            let error = refused.expect("the mark").to_string();
+            assert!(error.contains("a copy that is not complete"), "{error}");
+        }
     }
 }

@@ -99,9 +99,19 @@ impl Reader {
         let help = "write the program and its arguments: `[python3, step.py]`";
         match &tree.value {
             Value::Text(program) if program.contains(char::is_whitespace) => {
-                let words: Vec<&str> = program.split_whitespace().take(8).collect();
                 let message = "a command is not a line for a shell";
-                let help = format!("write it as a list: `[{}]`", words.join(", "));
+                // Words in quotes, and all else that a shell reads, are its own to take apart.
+                let is_plain =
+                    |char: char| char.is_alphanumeric() || char == ' ' || "-_./=:+@".contains(char);
+                let help = match program.chars().all(is_plain) {
+                    true => {
+                        let words: Vec<&str> = program.split_whitespace().take(8).collect();
+                        format!("write it as a list: `[{}]`", words.join(", "))
+                    }
+                    false => "write it as a list: `[sh, -c, '…']` with the line between the quotes, or each argument \
+                              as an element of its own"
+                        .to_owned(),
+                };
                 self.report(tree.place, message, help);
                 None
             }

@@ -159,9 +159,12 @@ impl Mysql {
             ))
         })?;
         self.server.check()?;
-        self.in_cluster = session::is_in_cluster(&self.told(session::READ_BACK).await?);
+        let told = self.told(session::READ_BACK).await?;
+        self.in_cluster = session::is_in_cluster(&told);
         if self.in_cluster {
             session::check_node(&self.told(session::CLUSTER).await?)?;
+        } else if session::may_be_in_cluster(&told) {
+            session::check_alone(&self.told(session::CLUSTER).await?)?;
         }
         for setting in session::settings(self.server, purpose, patience, self.in_cluster) {
             self.send(&setting).await?;
@@ -579,6 +582,9 @@ async fn handshake(
     host: Option<&Host>,
     patience: Patience,
 ) -> Result<Conn, Error> {
+    if let Some(unread) = address.tls.unread() {
+        return Err(refused(Failure::File(unread)));
+    }
     let failed = match Conn::new(options(address, host, patience, None)).await {
         Ok(conn) => return Ok(conn),
         Err(error) => error,

@@ -17,6 +17,8 @@ pub enum Failure {
     /// A server that answers, and that is not to be worked with now: a node that its cluster has
     /// left behind, or one that takes no writes.
     Node(String),
+    /// A file that the address names and nobody can read.
+    File(String),
     /// A right that the user lacks, and the server does not name.
     Right(String),
     /// A write that did not write as many rows as it had to.
@@ -107,10 +109,13 @@ impl DriverError for Failure {
     /// The server's own message. That of a duplicate repeats the value, which is nobody's business.
     fn describe(&self) -> String {
         match self {
-            Self::Driver(Driver::Server(error)) => match (error.code, key(&error.message)) {
-                (1062 | 1586, Some(key)) => format!("there is such a row already, says {key}"),
-                _ => error.message.clone(),
-            },
+            Self::Driver(Driver::Server(error)) => {
+                match (error.code, key(error.code, &error.message)) {
+                    (1062 | 1586, Some(key)) => format!("there is such a row already, says {key}"),
+                    (1062 | 1586, None) => "there is such a row already".to_owned(),
+                    _ => error.message.clone(),
+                }
+            }
             Self::Driver(Driver::Io(IoError::Io(error))) => error.to_string(),
             Self::Driver(Driver::Io(IoError::Tls(error))) => error.to_string(),
             // MySQL names any of its ways to a user that it does not know.
@@ -119,7 +124,7 @@ impl DriverError for Failure {
             ),
             Self::Driver(Driver::Driver(error)) => error.to_string(),
             Self::Driver(error) => error.to_string(),
-            Self::Node(text) | Self::Right(text) => text.clone(),
+            Self::Node(text) | Self::File(text) | Self::Right(text) => text.clone(),
             Self::Count { wanted, written } => {
                 format!("it was to write {wanted} rows, and wrote {written}")
             }
@@ -141,9 +146,10 @@ impl DriverError for Failure {
             {
                 Blame::Value
             }
-            Self::Driver(Driver::Io(_) | Driver::Other(_)) | Self::Node(_) | Self::Right(_) => {
-                Blame::Connection
-            }
+            Self::Driver(Driver::Io(_) | Driver::Other(_))
+            | Self::Node(_)
+            | Self::File(_)
+            | Self::Right(_) => Blame::Connection,
             Self::Driver(Driver::Driver(error)) => match error {
                 mysql_async::DriverError::PacketTooLarge => Blame::Value,
                 // Too many parameters, or of another number than the statement's: the program's.
@@ -164,9 +170,10 @@ impl DriverError for Failure {
     fn constraint(&self) -> Option<String> {
         let error = self.server()?;
         match error.code {
-            1062 | 1586 | 3819 | 4025 => {
-                Some(key(&error.message).unwrap_or_else(|| error.message.clone()))
-            }
+            1062 | 1586 | 3819 | 4025 => Some(
+                key(error.code, &error.message)
+                    .unwrap_or_else(|| "which the server does not name".to_owned()),
+            ),
             _ => None,
         }
     }
@@ -177,6 +184,7 @@ impl DriverError for Failure {
                 "turn its read_only off, or, where it is a replica, name another server in `database.url`"
             }
             Self::Right(_) => of_answer(1044),
+            Self::File(_) => "put the file there, or correct its path in `database.url`",
             Self::Node(_) => {
                 "wait until the node has joined its cluster again, or name another node in `database.url`"
             }
@@ -194,6 +202,12 @@ impl DriverError for Failure {
                  ssl-mode=disabled in `database.url`"
             }
             Self::Driver(Driver::Driver(UnknownAuthPlugin { .. })) => of_answer(1045),
+            // The same number is that of other settings.
+            Self::Driver(Driver::Server(error))
+                if error.code == 1290 && !error.message.contains("read") =>
+            {
+                of_answer(u16::MAX)
+            }
             _ if self.is_full() => {
                 "make room on the disk of the server: that of its tables, and that of its tmpdir"
             }
@@ -206,6 +220,7 @@ impl DriverError for Failure {
             self,
             Self::Driver(Driver::Server(_) | Driver::Driver(UnknownAuthPlugin { .. }))
                 | Self::Node(_)
+                | Self::File(_)
                 | Self::Right(_)
                 | Self::Count { .. }
         )
@@ -252,12 +267,12 @@ fn of_answer(code: u16) -> &'static str {
 }
 
 /// The index or the constraint that a message names, without the name of its table.
-fn key(message: &str) -> Option<String> {
-    // "Duplicate entry '…' for key 'table.name'", where the entry may have any text in it.
-    let name = match message.rsplit_once(" for key '") {
-        Some((_, rest)) => rest.strip_suffix('\'')?,
+fn key(code: u16, message: &str) -> Option<String> {
+    let name = match code {
+        // "Duplicate entry '…' for key 'table.name'", where the entry may have any text in it.
+        1062 | 1586 => message.rsplit_once(" for key '")?.1.strip_suffix('\'')?,
         // "CONSTRAINT `name` failed for `database`.`table`"; "Check constraint 'name' is violated."
-        None => message.split(['`', '\'']).nth(1)?,
+        _ => message.split(['`', '\'']).nth(1)?,
     };
     let name = name.rsplit('.').next().unwrap_or(name);
     Some(name.to_owned())
@@ -325,6 +340,7 @@ fn of_code(code: u16, state: &str) -> Blame {
         | 1206
         | 1296
         | 1297
+        | 1461
         | 1534
         | 1598
         | 1665
@@ -379,7 +395,7 @@ mod tests {
                 &[1062, 3819, 4025, 1153, 1264, 1301, 1366, 1406],
             ),
             (Blame::Connection, &[3, 28, 126, 145, 1034, 1194]),
-            (Blame::Environment, &[1005, 1021, 1114, 1030, 1142]),
+            (Blame::Environment, &[1005, 1021, 1114, 1030, 1142, 1461]),
             (Blame::Program, &[1064, 1054, 1210, 1267]),
         ] {
             for code in codes {
@@ -444,6 +460,9 @@ mod tests {
         }
         let failure = of(1062, "Duplicate entry 'secret' for key 'k'");
         assert_eq!(failure.describe(), "there is such a row already, says k");
+        let failure = of(1062, "Doppelter Eintrag 'secret' für Schlüssel 'k'");
+        let told = format!("{} {:?}", failure.describe(), failure.constraint());
+        assert!(!told.contains("secret"), "{told}");
         assert_eq!(of(1064, "near 'x'").constraint(), None);
     }
 }

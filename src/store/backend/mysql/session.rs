@@ -141,7 +141,7 @@ pub fn settings(
     let mut sent = vec![
         format!("SET NAMES utf8mb4 COLLATE {collation}"),
         format!(
-            "SET SESSION sql_mode = '{SQL_MODE}', autocommit = 1, completion_type = 'NO_CHAIN', \
+            "SET SESSION sql_mode = '{SQL_MODE}', lc_messages = 'en_US', autocommit = 1, completion_type = 'NO_CHAIN', \
              group_concat_max_len = 4294967295, foreign_key_checks = 1, unique_checks = 1, \
              default_storage_engine = 'InnoDB', sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1, \
              net_read_timeout = {silence}, net_write_timeout = {silence}"
@@ -212,7 +212,7 @@ pub const READ_BACK: &str = "
         ('tx_isolation', 'transaction_isolation', 'sql_mode', 'character_set_client', 'character_set_results',
          'collation_connection', 'innodb_lock_wait_timeout', 'max_allowed_packet', 'binlog_format', 'log_bin',
          'autocommit', 'idle_transaction_timeout', 'read_only', 'innodb_page_size', 'enforce_storage_engine',
-         'wsrep_on', 'wsrep_desync')";
+         'wsrep_on', 'wsrep_provider', 'wsrep_desync')";
 
 /// The state of a node.
 pub const CLUSTER: &str = "
@@ -229,6 +229,22 @@ fn get<'a>(told: &'a Told, name: &str) -> &'a str {
 /// True of a node of a cluster.
 pub fn is_in_cluster(told: &Told) -> bool {
     get(told, "wsrep_on") == "ON"
+}
+
+/// True of a server that would be a node of a cluster, if its `wsrep_on` said so.
+pub fn may_be_in_cluster(told: &Told) -> bool {
+    !matches!(get(told, "wsrep_provider"), "" | "none") && !is_in_cluster(told)
+}
+
+/// Refuses a node whose `wsrep_on` was turned off while it is in its cluster: no other node hears of what is written there,
+/// and the cluster's work is done there once more. A server that was started without has no cluster.
+pub fn check_alone(status: &Told) -> Result<(), Error> {
+    match get(status, "wsrep_cluster_status") {
+        "Primary" => Err(unavailable(
+            "the node is in a cluster, and its wsrep_on is off: no other node hears of what is written there".to_owned(),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn unavailable(text: String) -> Error {
@@ -308,7 +324,8 @@ pub fn check(told: &Told, server: Server, patience: Patience) -> Result<(), Erro
     if packet < PACKET_MIN {
         return Err(Error::Configured(format!(
             "the server has max_allowed_packet={packet}, with which two of the largest values that steps may return do not \
-             go to it together: set it to {PACKET_MIN} (64M) or more"
+             go to it together: set it to {PACKET_MIN} (64M) or more, in its configuration, or until its next start by SET \
+             GLOBAL max_allowed_packet = {PACKET_MIN}"
         )));
     }
     let page: u64 = get(told, "innodb_page_size").parse().unwrap_or(0);
@@ -522,6 +539,17 @@ mod tests {
             let error = node(ready, cluster, state).expect_err(state);
             assert!(error.is_unavailable(), "{state}: {error}");
         }
+    }
+
+    #[test]
+    fn a_node_that_tells_its_cluster_nothing_is_unavailable() {
+        let told = |name: &str, value: &str| Told::from([(name.to_owned(), value.to_owned())]);
+        for (provider, may) in [("", false), ("none", false), ("/usr/lib/galera.so", true)] {
+            assert_eq!(may_be_in_cluster(&told("wsrep_provider", provider)), may);
+        }
+        let refused = check_alone(&told("wsrep_cluster_status", "Primary"));
+        assert!(refused.is_err_and(|error| error.is_unavailable()));
+        assert!(check_alone(&told("wsrep_cluster_status", "Disconnected")).is_ok());
     }
 
     #[test]

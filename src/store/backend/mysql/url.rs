@@ -18,6 +18,9 @@ const NAME_MAX: usize = 64;
 /// The demand on a user and a password with characters that end it.
 pub const ENCODED: &str = "has to be percent-encoded";
 
+/// Keys that name a file.
+const FILES: [&str; 3] = ["ssl-ca", "ssl-cert", "ssl-key"];
+
 /// The keys behind the question mark.
 const KEYS: [&str; 5] = ["socket", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key"];
 
@@ -66,6 +69,20 @@ pub struct Tls {
     pub authorities: Option<PathBuf>,
     /// The files with the client's own certificate and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+impl Tls {
+    /// The first of its files that cannot be read, and why.
+    pub fn unread(&self) -> Option<String> {
+        let identity = self.identity.iter();
+        let identity =
+            identity.flat_map(|(certificate, key)| [("ssl-cert", certificate), ("ssl-key", key)]);
+        let named = self.authorities.iter().map(|file| ("ssl-ca", file));
+        named.chain(identity).find_map(|(key, file)| {
+            let error = std::fs::File::open(file).err()?;
+            Some(format!("the file of {key}, {}: {error}", file.display()))
+        })
+    }
 }
 
 /// The modes of TLS.
@@ -305,7 +322,7 @@ impl<'a> Given<'a> {
     }
 
     fn tls(&self, by_socket: bool, hosts: &[Host]) -> Result<Tls, String> {
-        let files = ["ssl-ca", "ssl-cert", "ssl-key"].map(|key| self.get(key));
+        let files = FILES.map(|key| self.get(key));
         let mode = match self.get("ssl-mode").map(str::to_lowercase).as_deref() {
             None if by_socket => Mode::Disabled,
             // With a certificate authority somebody wants to be sure.
@@ -331,10 +348,17 @@ impl<'a> Given<'a> {
         if by_socket && mode != Mode::Disabled {
             return Err("a socket takes no ssl-mode: what passes it stays on this host".to_owned());
         }
-        let named = ["ssl-ca", "ssl-cert", "ssl-key"].into_iter().zip(files);
+        let named = FILES.into_iter().zip(files);
         let named = named.filter_map(|(key, file)| file.map(|_| key)).next();
         if let (Mode::Disabled, Some(key)) = (mode, named) {
             return Err(format!("its key {key} has no meaning without TLS"));
+        }
+        for (key, file) in FILES.into_iter().zip(files) {
+            if let Some(file) = file.filter(|file| !file.starts_with('/')) {
+                return Err(format!(
+                    "the file of {key}, {file}, is no absolute path: it begins with /"
+                ));
+            }
         }
         let [authorities, certificate, key] = files.map(|file| file.map(PathBuf::from));
         if mode == Mode::Required && authorities.is_some() {
@@ -518,6 +542,10 @@ mod tests {
             (
                 "mysql://u@h/d?ssl-mode=disabled&ssl-ca=/x",
                 "its key ssl-ca has no meaning without TLS",
+            ),
+            (
+                "mysql://u@h/d?ssl-ca=tls/ca.pem",
+                "the file of ssl-ca, tls/ca.pem, is no absolute path: it begins with /",
             ),
             (
                 "mysql://u@h/d?ssl-mode=required&ssl-ca=/x",
