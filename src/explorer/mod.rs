@@ -142,7 +142,6 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("RECORD", "a migration: `tests/store/schema.rs`"),
     ("MARK", "a copy: `tests/store/copies.rs`"),
     ("MARK_FRESH", "the same"),
-    ("MARK_NEEDED", "the same"),
     ("UNMARK", "the same"),
     (
         "FORGET_ACTIONS",

@@ -39,7 +39,6 @@ statements! {
     MARK_FRESH = "
         INSERT INTO ductwork_migrations (version, name, applied_at)
         VALUES (:version, 'a copy that is not complete', {now})";
-    MARK_NEEDED = "UPDATE ductwork_migrations SET needs = :version WHERE version = :version";
     UNMARK = "DELETE FROM ductwork_migrations WHERE version = :version";
 }
 
@@ -440,7 +439,12 @@ async fn refused(
 async fn begin_fresh(to: &mut Conn) -> Result<(), Error> {
     let version = [("version", UNFINISHED.into())];
     migrate::migrate_marked(to, &MARK_FRESH, &version).await?;
-    to.execute(&MARK_NEEDED, &version).await.map(drop)
+    // Now with the column.
+    to.transaction(async |to| {
+        to.execute(&UNMARK, &version).await?;
+        to.execute(&MARK, &version).await.map(drop)
+    })
+    .await
 }
 
 async fn all_copied(

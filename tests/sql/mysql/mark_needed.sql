@@ -1,1 +1,0 @@
-UPDATE ductwork_migrations SET needs = ? WHERE version = ?
