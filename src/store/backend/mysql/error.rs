@@ -206,7 +206,7 @@ impl DriverError for Failure {
             Self::Driver(Driver::Server(error))
                 if error.code == 1290 && !error.message.contains("read") =>
             {
-                of_answer(u16::MAX)
+                SAYS
             }
             _ if self.is_full() => {
                 "make room on the disk of the server: that of its tables, and that of its tmpdir"
@@ -245,6 +245,9 @@ fn is_of_trigger(error: &ServerError) -> bool {
 const TLS: &str = "let ssl-ca in `database.url` name the authority that signed the server's certificate, and \
                    the host be one that it is for";
 
+/// The remedy where there is no better one than the server's own words.
+const SAYS: &str = "the server answers, and says what is in the way";
+
 fn of_answer(code: u16) -> &'static str {
     match code {
         0 => UNREACHED,
@@ -262,7 +265,7 @@ fn of_answer(code: u16) -> &'static str {
             "the node is not part of its cluster's majority: see to it, or name another node in `database.url`"
         }
         1153 => "raise max_allowed_packet of the server",
-        _ => "the server answers, and says what is in the way",
+        _ => SAYS,
     }
 }
 
