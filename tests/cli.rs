@@ -295,7 +295,8 @@ fn a_database_that_cannot_be_reached_is_69() {
     let text = format!("default:\n  database: {{ url: \"{url}\" }}\n");
     place.write("ductwork.yml", &text);
     let ended = place.run(["runs"]);
-    let origin = "127.0.0.1:1 is running, and that the URL (from `database.url` of ductwork.yml)";
+    let origin =
+        "is running at 127.0.0.1:1, and that the URL (from `database.url` of ductwork.yml)";
     assert!(ended.stderr.contains(origin), "{ended:?}");
 }
 

@@ -226,7 +226,8 @@ async fn a_wrong_server_is_told_in_one_clear_line() {
         ),
         (
             to(&host, "?ssl-mode=verify_ca&ssl-ca=/nowhere/ca.pem"),
-            "the database cannot be reached: No such file or directory (os error 2)".to_owned(),
+            "the database cannot be used: the file of ssl-ca, /nowhere/ca.pem: No such file or directory (os error 2)"
+                .to_owned(),
         ),
         (
             to(&host, &format!("?ssl-mode=required&ssl-cert={directory}/tls/client.pem&ssl-key={empty}")),
