@@ -14,6 +14,7 @@ use crate::definition::{self, Definition};
 use crate::model::{ProcessId, Role};
 use crate::problem::{Position, Problem, Problems};
 use crate::step::registry::Registry;
+use crate::store::patience::Patience;
 use crate::store::{self, Location, Purpose, migrate};
 
 use super::child::Child;
@@ -236,11 +237,29 @@ pub fn start_until(
 
 /// Creates or upgrades the schema, if what steps may return can be written there. Returns the most that they may, where
 /// the server sets a limit.
+///
+/// A connection may go silent while it is asked for these few facts, and a migration may take as long as it takes. So
+/// the facts are waited for no longer than an answer of the engine's, and what waits longer is a start that failed, to
+/// be made again. Proven by `a_start_whose_connection_goes_silent_ends_and_says_so`.
 async fn prepare(location: &Location, config: &Config) -> Result<Option<u64>, store::Error> {
     store::writable::allowed(location)?;
+    let look = async {
+        let mut conn = location.connect(Purpose::Query).await?;
+        let payload = config.job_worker.largest_payload();
+        let largest = store::writable::largest_payload(&mut conn, payload).await?;
+        let is_current = migrate::is_current(&mut conn).await?;
+        conn.close().await;
+        Ok::<_, store::Error>((largest, is_current))
+    };
+    let within = Patience::of(Purpose::Engine, config.supervisor.reaper_timeout).answer;
+    let (largest, is_current) = match tokio::time::timeout(within, look).await {
+        Ok(looked) => looked?,
+        Err(_) => return Err(store::Error::too_late(within)),
+    };
+    if is_current {
+        return Ok(largest);
+    }
     let mut conn = location.connect(Purpose::Query).await?;
-    let payload = config.job_worker.largest_payload();
-    let largest = store::writable::largest_payload(&mut conn, payload).await?;
     let mut report = |waits: &str| tracing::warn!("{waits}");
     for migration in migrate::migrate_within(&mut conn, migrate::PATIENCE, &mut report).await? {
         tracing::info!(

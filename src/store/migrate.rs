@@ -439,12 +439,23 @@ async fn create_record(conn: &mut Conn) -> Result<(), Error> {
     }
 }
 
-/// Fails unless this program can work with the schema.
-pub async fn check(conn: &mut Conn) -> Result<(), Error> {
+/// False where migrations are missing.
+///
+/// Fails when a newer program has changed what this one relies on.
+pub async fn is_current(conn: &mut Conn) -> Result<bool, Error> {
+    Ok(missing(conn).await? == 0)
+}
+
+async fn missing(conn: &mut Conn) -> Result<usize, Error> {
     newer(conn).await?;
     let applied = applied(conn).await?;
     let missing = MIGRATIONS.iter().filter(|m| !applied.contains(&m.version));
-    match missing.count() {
+    Ok(missing.count())
+}
+
+/// Fails unless this program can work with the schema.
+pub async fn check(conn: &mut Conn) -> Result<(), Error> {
+    match missing(conn).await? {
         0 => Ok(()),
         n => Err(Error::Schema(format!(
             "the database lacks {n} of {} migrations; run `ductworkd migrate`",

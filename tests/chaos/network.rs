@@ -69,6 +69,13 @@ impl Network {
         })
     }
 
+    /// True when its interface has its address.
+    pub fn is_up(&self) -> bool {
+        let local = format!("/proc/self/task/{}/net/fib_trie", self.thread);
+        let local = std::fs::read_to_string(local).unwrap_or_default();
+        local.contains("127.0.0.1")
+    }
+
     /// How often something was sent again because nobody acknowledged it; to be asked later.
     pub fn sent_again(&self) -> impl Fn() -> usize + Send + 'static {
         let snmp = PathBuf::from(format!("/proc/self/task/{}/net/snmp", self.thread));

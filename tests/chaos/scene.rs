@@ -53,6 +53,26 @@ impl Host {
             wrapper,
         }
     }
+
+    /// Its processes, its network and the last words of its log, for whoever has to find out what happened.
+    pub fn told(&self) -> String {
+        let processes = self.daemon.processes().into_iter().map(|it| {
+            let wchan = std::fs::read_to_string(format!("/proc/{}/wchan", it.pid));
+            let wchan = wchan.unwrap_or_default();
+            format!(
+                "\n  {} of {} {} {} in {wchan}",
+                it.pid, it.parent, it.state, it.kind
+            )
+        });
+        let processes: String = processes.collect();
+        let network = self.proxy.as_ref().and_then(|it| it.network.as_ref());
+        let up = network.map(|network| network.is_up());
+        let text = std::fs::read_to_string(&self.daemon.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let from = lines.len().saturating_sub(5);
+        let last = lines[from..].join("\n  ");
+        format!("network up: {up:?}{processes}\n  {last}")
+    }
 }
 
 fn started(fixture: &DaemonFixture, wrapper: &[String]) -> (Daemon, LogReader) {

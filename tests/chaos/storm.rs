@@ -306,6 +306,10 @@ impl Drop for Report {
             let blow = blow.expect("what was done was planned");
             eprintln!("{blow}: {at:.2} to {until:.2}, {}", fault.target);
         }
+        for (number, host) in self.scene.hosts.iter().enumerate() {
+            eprintln!("host {number}: {}", host.told());
+        }
+        eprintln!("{} starts found no database", self.scene.vain_starts);
         if let Some(nodes) = &self.scene.nodes {
             nodes.give_up();
         }

@@ -32,18 +32,23 @@ pub struct Line {
 /// By the client's port.
 type Lines = Arc<Mutex<BTreeMap<u16, Line>>>;
 
+/// The words at which the next client to say them is lost.
+type Trap = Arc<Mutex<Option<&'static [u8]>>>;
+
 /// A relay to a server, on a thread of its own, until the test ends.
 pub struct Relay {
     /// Where it listens.
     pub port: u16,
     lines: Lines,
+    trap: Trap,
 }
 
 impl Relay {
     /// One to this server.
     pub fn to(server: SocketAddr) -> Self {
         let lines = Lines::default();
-        let known = Arc::clone(&lines);
+        let trap = Trap::default();
+        let (known, set) = (Arc::clone(&lines), Arc::clone(&trap));
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         listener.set_nonblocking(true).expect("a socket");
         let port = listener.local_addr().expect("a port").port();
@@ -55,16 +60,22 @@ impl Relay {
                 let listener = TcpListener::from_std(listener).expect("a socket");
                 while let Ok((client, from)) = listener.accept().await {
                     known.lock().unwrap().insert(from.port(), Line::default());
-                    tokio::spawn(connection(client, server, from.port(), Arc::clone(&known)));
+                    let (known, set) = (Arc::clone(&known), Arc::clone(&set));
+                    tokio::spawn(connection(client, server, from.port(), known, set));
                 }
             });
         });
-        Self { port, lines }
+        Self { port, lines, trap }
     }
 
     /// All connections so far.
     pub fn lines(&self) -> BTreeMap<u16, Line> {
         self.lines.lock().unwrap().clone()
+    }
+
+    /// The next connection whose client says this is silent from these words on, for good.
+    pub fn silence_at(&self, words: &'static [u8]) {
+        *self.trap.lock().unwrap() = Some(words);
     }
 
     /// From now on these are silent, for good.
@@ -75,7 +86,7 @@ impl Relay {
     }
 }
 
-async fn connection(client: TcpStream, server: SocketAddr, port: u16, lines: Lines) {
+async fn connection(client: TcpStream, server: SocketAddr, port: u16, lines: Lines, trap: Trap) {
     let Ok(server) = TcpStream::connect(server).await else {
         return;
     };
@@ -83,8 +94,8 @@ async fn connection(client: TcpStream, server: SocketAddr, port: u16, lines: Lin
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     tokio::join!(
-        pump(from_client, to_server, port, &lines, true),
-        pump(from_server, to_client, port, &lines, false),
+        pump(from_client, to_server, port, &lines, Some(&trap)),
+        pump(from_server, to_client, port, &lines, None),
     );
 }
 
@@ -93,7 +104,7 @@ async fn pump(
     mut to: impl AsyncWrite + Unpin,
     port: u16,
     lines: &Lines,
-    of_client: bool,
+    of_client: Option<&Trap>,
 ) {
     let mut buffer = vec![0; 16 * 1024];
     loop {
@@ -102,6 +113,11 @@ async fn pump(
         let silent = {
             let mut lines = lines.lock().unwrap();
             let line = lines.entry(port).or_default();
+            if let Some(trap) = of_client {
+                let mut trap = trap.lock().unwrap();
+                line.silent |= trap.take_if(|words| says(bytes, words)).is_some();
+            }
+            let of_client = of_client.is_some();
             line.listens |= of_client && (says(bytes, LISTEN) || says(bytes, BEAT));
             line.closed |= of_client && read == 0;
             line.lost += if line.silent { read } else { 0 };

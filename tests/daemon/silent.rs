@@ -107,6 +107,32 @@ async fn work_goes_on(db: Db) {
     fixture.audited().await;
 }
 
+async fn a_start_ends(db: Db) {
+    let settings = Settings {
+        reaper_timeout: "3s",
+        ..Settings::default()
+    };
+    let (server, relay) = relay(&db.url);
+    let through = format!("127.0.0.1:{}", relay.port);
+    let through = db.url.replace(&server, &through);
+    let conn = db.conn().await;
+    let fixture = DaemonFixture::at(&through, conn, settings, &[WORK]).await;
+    relay.silence_at(b"ductwork_migrations");
+    let mut daemon = fixture.start();
+    let (status, took) = daemon.ended(PATIENCE).await;
+    assert_eq!(status.code(), Some(69), "{status} after {took:?}");
+    assert!(
+        daemon.text().contains("no answer within 10 s"),
+        "{}",
+        daemon.text()
+    );
+    let lost = relay.lines().values().any(|line| line.lost > 0);
+    assert!(lost, "nothing was lost: the test is empty");
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    daemon.stop().await;
+}
+
 /// The server of a URL, and a relay to it.
 fn relay(url: &str) -> (String, Relay) {
     let server = url.rsplit_once('@').map_or(url, |(_, rest)| rest);
@@ -186,6 +212,10 @@ async fn mariadb_was_told(db: Db) {
 on_servers! {
     async fn work_goes_on_after_any_connection_of_a_daemon_has_gone_silent(db: Db) {
         work_goes_on(db).await;
+    }
+
+    async fn a_start_whose_connection_goes_silent_ends_and_says_so(db: Db) {
+        a_start_ends(db).await;
     }
 }
 
