@@ -120,6 +120,10 @@ const SCANS: &[(&str, &str)] = &[
     ),
     ("MARK_PROCESSES", "a row per process"),
     ("METRICS", "a row per process"),
+    (
+        "MAY_BE_STUCK",
+        "stops at the first row of the queue; a row per process",
+    ),
     ("MOVING", "a row per process"),
     ("PAGE_DEFINITIONS", "a row per version of a pipeline"),
     ("PAGE_HELD", "a row per process"),

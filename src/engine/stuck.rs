@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::machine::stuck::{self, Stuck};
 use crate::model::ProcessId;
-use crate::store::stuck::facts;
-use crate::store::{Conn, Error};
+use crate::store::{Conn, Error, stuck as store};
 use crate::telemetry::events;
 use crate::telemetry::growing::Growing;
 
@@ -44,9 +43,14 @@ impl Reports {
             return Ok(());
         }
         *looked = now;
-        let mut facts = facts(conn, stale_after).await?;
-        facts.spare(locked);
-        let stuck = stuck::stuck(&facts);
+        let stuck = match store::may_be(conn).await? {
+            true => {
+                let mut facts = store::facts(conn, stale_after).await?;
+                facts.spare(locked);
+                stuck::stuck(&facts)
+            }
+            false => Vec::new(),
+        };
         for stuck in self.due(stuck, now) {
             events::stuck(&stuck);
         }

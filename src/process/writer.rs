@@ -158,6 +158,7 @@ mod tests {
             age: Duration::ZERO,
             quiet: false,
             paused: false,
+            postponed: false,
             counters: Counters::default(),
         }
     }

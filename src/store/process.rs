@@ -69,7 +69,8 @@ statements! {
         SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.boot_id, p.pid_namespace, p.pid,
                p.pid_started_at, p.version, p.started_at, p.last_heartbeat_at, p.beat_seq,
                {now} AS seen_at, p.claimed, p.succeeded, p.errored, p.crashed,
-               p.advanced, p.stale, p.statements, p.quiet, p.paused
+               p.advanced, p.stale, p.statements, p.quiet, p.paused,
+               (SELECT count(*) FROM (SELECT b.id FROM ductwork_branches b WHERE b.ready_at > {now} LIMIT 1) w) AS postponed
           FROM ductwork_processes p ORDER BY p.started_at, p.id";
     /// A row that somebody has locked cannot be beaten: its silence says nothing of its process. On
     /// SQLite nobody locks a row.
@@ -269,6 +270,8 @@ pub struct ProcessRow {
     pub quiet: bool,
     /// It claims nothing, because its pipeline is paused.
     pub paused: bool,
+    /// When this was read, a branch waited for a later time: the same in the rows of all processes.
+    pub postponed: bool,
 }
 
 /// A process's counters since its start.
@@ -499,6 +502,7 @@ pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
                 },
                 quiet: row.get::<i64>("quiet")? != 0,
                 paused: pause::is_told(row)?,
+                postponed: row.get::<i64>("postponed")? != 0,
             })
         })
         .collect()

@@ -19,6 +19,18 @@ use super::query;
 use super::statement::{Rows, statements};
 
 statements! {
+    /// By the first rows of the indexes that the others read.
+    MAY_BE_STUCK = "
+        SELECT 1 AS found
+         WHERE EXISTS (SELECT 1 FROM ductwork_availabilities)
+            OR EXISTS (SELECT 1 FROM ductwork_branches WHERE ready_at IS NOT NULL)
+            OR EXISTS (SELECT 1 FROM ductwork_transitions t
+                        WHERE t.completed_at IS NULL{narrow: AND t.open_branch IS NOT NULL})
+            OR EXISTS (SELECT 1 FROM ductwork_executions e
+                        WHERE e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder IS NOT NULL})
+            OR EXISTS (SELECT 1 FROM ductwork_advancements a
+                        WHERE a.completed_at IS NULL{narrow: AND a.holder IS NOT NULL})
+            OR EXISTS (SELECT 1 FROM ductwork_processes WHERE trouble IS NOT NULL)";
     STUCK_PROCESSES = "
         SELECT p.id, p.role, p.pipeline, p.host, p.pid, p.version, p.quiet, p.trouble, p.troubled_at,
                {now} - p.last_heartbeat_at AS age, coalesce(p.worked_at, p.started_at) AS moved_at,
@@ -92,6 +104,11 @@ statements! {
           JOIN ductwork_branches br ON br.id = a.branch_id
          WHERE a.completed_at IS NULL{narrow: AND a.holder IS NOT NULL} AND a.lease_until < {now} - :grace
          LIMIT 100";
+}
+
+/// False where nothing waits, nothing is held and no process is in trouble: then nothing is stuck.
+pub async fn may_be(conn: &mut Conn) -> Result<bool, Error> {
+    Ok(conn.fetch_optional(&MAY_BE_STUCK, &[]).await?.is_some())
 }
 
 /// The facts about waiting work, and about those who could move it.

@@ -1,0 +1,10 @@
+SELECT 1 AS found
+ WHERE EXISTS (SELECT 1 FROM ductwork_availabilities)
+    OR EXISTS (SELECT 1 FROM ductwork_branches WHERE ready_at IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM ductwork_transitions t
+                WHERE t.completed_at IS NULL)
+    OR EXISTS (SELECT 1 FROM ductwork_executions e
+                WHERE e.completed_at IS NULL AND e.process_id IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM ductwork_advancements a
+                WHERE a.completed_at IS NULL)
+    OR EXISTS (SELECT 1 FROM ductwork_processes WHERE trouble IS NOT NULL)
