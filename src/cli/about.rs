@@ -36,7 +36,8 @@ enum Of {
 /// Prints a completion script.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
-  ductworkd completions bash > ~/.local/share/bash-completion/completions/ductworkd
+  ductworkd completions bash \\
+    > ~/.local/share/bash-completion/completions/ductworkd
   ductworkd completions zsh > ~/.zfunc/_ductworkd
 ")]
 pub struct Completions {

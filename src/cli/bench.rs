@@ -17,7 +17,7 @@ use super::start::{block_signals, log};
   ductworkd bench latency idle
   ductworkd bench chain5 --runs 10000 --slots 50 --json
   ductworkd bench fanout --width 100000
-  ductworkd bench backlog --backlog 1000000      # takes a while, and some gigabytes
+  ductworkd bench backlog --backlog 1000000   # a while, and gigabytes
   ductworkd bench audit retention --history 1000000
 
 It works in schemas (PostgreSQL), databases (MySQL, MariaDB) or files (SQLite) of its own beside the configured

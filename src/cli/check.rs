@@ -26,7 +26,7 @@ use super::setup::CliContext;
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
   ductworkd check
-  ductworkd check -e production --json | jq '.problems[] | {file, line, message}'
+  ductworkd check -e production --json | jq '.problems[] | {file, message}'
 ")]
 pub struct Check {}
 

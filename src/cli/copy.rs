@@ -27,7 +27,7 @@ use super::setup::{self, CliContext};
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
   ductworkd copy --to postgres://ductwork@db.example/ductwork
-  DUCTWORK_COPY_TO=postgres://… ductworkd copy         # a password stays out of the list of processes
+  DUCTWORK_COPY_TO=postgres://… ductworkd copy   # no password in `ps`
 
 Stop all daemons before, and let nobody trigger runs meanwhile. The other database has to be empty; it gets the
 schema, and every row with its id and its times. The database that is copied stays as it is. Until the copy is

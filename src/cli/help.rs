@@ -77,7 +77,30 @@ fn of_verb(verb: Command) -> Command {
         true => arg.hide(true),
         false => arg,
     });
+    let examples = verb
+        .get_before_long_help()
+        .map(|it| joined(&it.to_string()));
+    let verb = match examples {
+        Some(examples) => verb.before_long_help(examples),
+        None => verb,
+    };
     verb.mut_subcommands(of_verb).help_template(OF_A_VERB)
+}
+
+/// Each paragraph of prose as one line, which is broken where the terminal ends. Examples are indented, and
+/// stay as they are.
+fn joined(text: &str) -> String {
+    let mut joined = String::with_capacity(text.len());
+    let mut prose = false;
+    for line in text.lines() {
+        let continues = !line.is_empty() && !line.starts_with(' ');
+        if !joined.is_empty() {
+            joined.push(if prose && continues { ' ' } else { '\n' });
+        }
+        joined.push_str(line);
+        prose = continues;
+    }
+    joined
 }
 
 fn of_program(command: &Command) -> String {
@@ -124,6 +147,24 @@ mod tests {
         for line in of_program(&Cli::command()).lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
+    }
+
+    #[test]
+    fn an_example_fits_a_terminal_and_prose_is_broken_nowhere_but_at_its_end() {
+        let mut verbs = vec![command()];
+        while let Some(verb) = verbs.pop() {
+            verbs.extend(verb.get_subcommands().cloned());
+            let Some(examples) = verb.get_before_long_help().map(ToString::to_string) else {
+                continue;
+            };
+            for line in examples.lines().filter(|line| line.starts_with(' ')) {
+                assert!(line.chars().count() <= 80, "{}: {line}", verb.get_name());
+            }
+            assert_eq!(joined(&examples), examples, "{}", verb.get_name());
+        }
+        let text = "Examples:\n  one\n  two\n\nThis goes\non.\n\nThis is\nanother.";
+        let broken = "Examples:\n  one\n  two\n\nThis goes on.\n\nThis is another.";
+        assert_eq!(joined(text), broken);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::setup::{self, CliContext};
 #[command(before_long_help = "Examples:
   ductworkd prune --older-than 30d --dry-run
   ductworkd prune --older-than 30d   # says how many, and asks first
-  ductworkd prune                    # the same, of what the daemon would delete by itself
+  ductworkd prune                    # what the daemon would delete by itself
 
 Only runs that have ended are deleted, with all that belongs to them. `retention:` in the
 configuration makes the daemon do so by itself, and is the age here as well where --older-than

@@ -27,7 +27,8 @@ use super::setup::{self, CliContext};
 #[command(before_long_help = "Examples:
   ductworkd revive 5d91c07e
   ductworkd revive 5d91c07e --latest   # after the pipeline's file was changed
-  ductworkd runs --status halted --json | jq -r '.[].id' | xargs -n1 ductworkd revive
+  ductworkd runs --status halted --json | jq -r '.[].id' | \\
+    xargs -n1 ductworkd revive
 
 The new run begins where the other halted: no completed step runs again, unless the run halted for its output. \
 The new run keeps the definition that the other was started with; with --latest it goes on with that of the \

@@ -16,6 +16,9 @@ use super::trigger::check_key;
 #[command(before_long_help = "Examples:
   ductworkd run Hello '\"world\"'
   cat input.json | ductworkd run Import - > output.json
+
+Until that run has ended, this is a daemon like any other: its workers also take work of other runs and of other
+pipelines that waits in the database.
 ")]
 pub struct Run {
     /// The pipeline's name

@@ -41,7 +41,7 @@ enum Verb {
     #[command(before_long_help = "Examples:
   ductworkd token create prometheus                     # it reads
   ductworkd token create shop --scope operate --pipeline Order --expires 90d
-  ductworkd token create support --no-payloads          # it sees how runs fare, and no values
+  ductworkd token create support --no-payloads   # no inputs, no outputs
   curl -H \"Authorization: Bearer $TOKEN\" http://127.0.0.1:9410/api/v1/runs
 ")]
     Create(Create),
