@@ -5,8 +5,8 @@
 //! with connections of their own, and make the calls that the engine makes; the order of these
 //! calls is the drill's, so the race happens every time. Never: touches real runs, kills a process.
 
-mod actor;
 mod races;
+mod stage;
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ use crate::store::bench::measure;
 use crate::store::report::{DrillFigures, Drilled, milliseconds};
 use crate::store::sandbox::Sandbox;
 
-use actor::Stage;
+use stage::Stage;
 
 /// A race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

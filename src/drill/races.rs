@@ -12,7 +12,7 @@ use crate::store::process::Death;
 use crate::store::query::RunDetail;
 use crate::store::{self, fault_injection};
 
-use super::actor::{Actor, PIPELINE, Stage, attempts};
+use super::stage::{PIPELINE, Player, Stage, attempts};
 use super::{Drill, Error};
 
 /// How long a race may take to come about.
@@ -49,14 +49,14 @@ pub(super) async fn play(drill: Drill, stage: &Stage) -> Result<String, Error> {
 }
 
 async fn lease_race(stage: &Stage) -> Result<String, Error> {
-    let mut zombie = stage.actor("worker-1").await?;
-    let mut other = stage.actor("worker-2").await?;
-    let mut reaper = stage.actor("reaper").await?;
+    let mut zombie = stage.player("worker-1").await?;
+    let mut other = stage.player("worker-2").await?;
+    let mut reaper = stage.player("reaper").await?;
     let run = reaper.trigger(&chain()?).await?;
     let claimed = zombie.claim_one().await?;
     stage.did(zombie.name, "stands still");
-    let seen = reaper.look_at(zombie.process).await?;
-    let dead = (zombie.name, zombie.process);
+    let seen = reaper.look_at(zombie.actor.process).await?;
+    let dead = (zombie.name, zombie.actor.process);
     must(
         reaper.recover(dead, witnessed(seen)).await?,
         "the silent worker was not declared dead",
@@ -94,10 +94,10 @@ async fn lease_race(stage: &Stage) -> Result<String, Error> {
 }
 
 async fn zombie_advancer(stage: &Stage) -> Result<String, Error> {
-    let mut worker = stage.actor("worker").await?;
-    let mut zombie = stage.actor("advancer-1").await?;
-    let mut other = stage.actor("advancer-2").await?;
-    let mut reaper = stage.actor("reaper").await?;
+    let mut worker = stage.player("worker").await?;
+    let mut zombie = stage.player("advancer-1").await?;
+    let mut other = stage.player("advancer-2").await?;
+    let mut reaper = stage.player("reaper").await?;
     let run = worker.trigger(&split()?).await?;
     let claimed = worker.claim_one().await?;
     let result = [worker.finish(claimed, "\"A\"").await?];
@@ -105,8 +105,8 @@ async fn zombie_advancer(stage: &Stage) -> Result<String, Error> {
     let held = zombie.claim_branches().await?;
     must(held.len() == 1, "there was not one branch to advance")?;
     stage.did(zombie.name, "stands still");
-    let seen = reaper.look_at(zombie.process).await?;
-    let dead = (zombie.name, zombie.process);
+    let seen = reaper.look_at(zombie.actor.process).await?;
+    let dead = (zombie.name, zombie.actor.process);
     must(
         reaper.recover(dead, witnessed(seen)).await?,
         "the silent advancer was not declared dead",
@@ -160,9 +160,9 @@ impl Outside {
 
 async fn crash(stage: &Stage, effect: Effect) -> Result<String, Error> {
     let mut outside = Outside::default();
-    let mut doomed = stage.actor("worker-1").await?;
-    let mut other = stage.actor("worker-2").await?;
-    let mut supervisor = stage.actor("supervisor").await?;
+    let mut doomed = stage.player("worker-1").await?;
+    let mut other = stage.player("worker-2").await?;
+    let mut supervisor = stage.player("supervisor").await?;
     let run = supervisor.trigger(&chain()?).await?;
     let claimed = doomed.claim_one().await?;
     if effect == Effect::After {
@@ -200,15 +200,15 @@ async fn crash(stage: &Stage, effect: Effect) -> Result<String, Error> {
 }
 
 async fn double_reaper(stage: &Stage) -> Result<String, Error> {
-    let mut doomed = stage.actor("worker-1").await?;
-    let mut other = stage.actor("worker-2").await?;
-    let mut first = stage.actor("reaper-1").await?;
-    let mut second = stage.actor("reaper-2").await?;
+    let mut doomed = stage.player("worker-1").await?;
+    let mut other = stage.player("worker-2").await?;
+    let mut first = stage.player("reaper-1").await?;
+    let mut second = stage.player("reaper-2").await?;
     let run = first.trigger(&chain()?).await?;
     doomed.claim_one().await?;
-    let seen = first.look_at(doomed.process).await?;
+    let seen = first.look_at(doomed.actor.process).await?;
     must(
-        second.look_at(doomed.process).await? == seen,
+        second.look_at(doomed.actor.process).await? == seen,
         "the worker has beaten",
     )?;
     let dead = doomed.die();
@@ -237,7 +237,7 @@ async fn double_reaper(stage: &Stage) -> Result<String, Error> {
 }
 
 async fn lost_acknowledgement(stage: &Stage) -> Result<String, Error> {
-    let mut worker = stage.actor("worker").await?;
+    let mut worker = stage.player("worker").await?;
     let run = worker.trigger(&chain()?).await?;
     let claimed = worker.claim_one().await?;
     let result = [worker.finish(claimed, "\"A\"").await?];
@@ -264,8 +264,8 @@ async fn lost_acknowledgement(stage: &Stage) -> Result<String, Error> {
 }
 
 async fn fan_in_race(stage: &Stage) -> Result<String, Error> {
-    let mut first = stage.actor("worker-1").await?;
-    let mut second = stage.actor("worker-2").await?;
+    let mut first = stage.player("worker-1").await?;
+    let mut second = stage.player("worker-2").await?;
     let run = first.trigger(&split()?).await?;
     let claimed = first.claim_one().await?;
     let result = [first.finish(claimed, "\"A\"").await?];
@@ -277,8 +277,8 @@ async fn fan_in_race(stage: &Stage) -> Result<String, Error> {
     let left = [first.finish(left, &one).await?];
     let right = [second.finish(right, &two).await?];
     let sessions = [
-        fault_injection::session(&mut first.conn).await?,
-        fault_injection::session(&mut second.conn).await?,
+        fault_injection::session(&mut first.actor.conn).await?,
+        fault_injection::session(&mut second.actor.conn).await?,
     ];
     let mut holder = stage.connect().await?;
     let mut watcher = stage.connect().await?;
@@ -343,12 +343,12 @@ async fn both_wait(conn: &mut store::Conn, sessions: [Option<i64>; 2]) -> Result
 }
 
 async fn database_away(stage: &Stage) -> Result<String, Error> {
-    let mut worker = stage.actor("worker").await?;
+    let mut worker = stage.player("worker").await?;
     let run = worker.trigger(&chain()?).await?;
     let claimed = worker.claim_one().await?;
     let result = [worker.finish(claimed, "\"A\"").await?];
     let mut other = stage.connect().await?;
-    let outcome = match fault_injection::session(&mut worker.conn).await? {
+    let outcome = match fault_injection::session(&mut worker.actor.conn).await? {
         Some(session) => {
             fault_injection::cut(&mut other, session).await?;
             match worker.commit_unseen(&result).await {
@@ -409,8 +409,8 @@ fn split() -> Result<Definition, Error> {
 }
 
 /// The run is complete, every step of it has one success, and nothing has spent a retry.
-async fn completed_once_each(actor: &mut Actor<'_>, run: RunId) -> Result<RunDetail, Error> {
-    let detail = actor.read(run).await?;
+async fn completed_once_each(player: &mut Player<'_>, run: RunId) -> Result<RunDetail, Error> {
+    let detail = player.read(run).await?;
     must(
         detail.run.status == RunStatus::Completed,
         "the run is not complete",

@@ -4,6 +4,7 @@
 //! process. Never: knows signals or forks (`process` does), writes SQL (`store` does), decides
 //! what an outcome costs or where a branch goes (`machine` does).
 
+pub mod actor;
 pub mod advancer;
 pub mod advancer_state;
 pub mod counting;

@@ -138,7 +138,7 @@ impl Writer {
                 Err(error) => self.reconnect(error).await,
             }
             // The answer may have been lost, and not the claim.
-            match claim::held(&mut self.driver.conn, self.driver.process).await {
+            match claim::held(&mut self.driver.actor.conn, self.driver.actor.process).await {
                 Ok(held) if held.whole.is_empty() => {}
                 Ok(held) => return held.whole,
                 Err(error) => self.reconnect(error).await,
@@ -171,7 +171,13 @@ impl Writer {
                 Err(error) => self.reconnect(error).await,
             }
             let landed = loop {
-                match commit::landed(&mut self.driver.conn, &finished, self.driver.process).await {
+                match commit::landed(
+                    &mut self.driver.actor.conn,
+                    &finished,
+                    self.driver.actor.process,
+                )
+                .await
+                {
                     Ok(landed) => break landed.contains(&execution),
                     Err(error) => self.reconnect(error).await,
                 }

@@ -336,7 +336,7 @@ async fn after_a_fence_at_one_node_nothing_is_claimed_at_another() {
     with(|cluster| async move {
         let (mut before, after) = (at(&cluster, 0).await, at(&cluster, 1).await);
         fill(&mut before, ROUNDS as usize).await;
-        let (process, mut after) = (before.process, after.conn);
+        let (process, mut after) = (before.process, after.actor.conn);
         let mut known: HashSet<ExecutionId> = HashSet::new();
         lost_races();
         let began = Instant::now();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use ductwork::definition::{Definition, Pipeline};
+use ductwork::engine::actor::limits;
 use ductwork::machine::bulk::{Filter, Kind, Selection};
 use ductwork::model::*;
 use ductwork::store::action::{self, Actor, Again, Of};
@@ -18,7 +19,7 @@ use sqlx::{Connection, Executor};
 use uuid::Uuid;
 
 use crate::actions::ana;
-use crate::driver::{Did, Driver, limits, together};
+use crate::driver::{Did, Driver, together};
 use crate::on_every_database;
 use crate::support::Db;
 

@@ -105,7 +105,7 @@ on_every_database! {
         let me = Claimant::new(driver.process);
         let mut taken = 0;
         for fit in [2, 2, 1, 2] {
-            let conn = &mut driver.conn;
+            let conn = &mut driver.actor.conn;
             let claimed = claim::claim_behind(conn, Cursor::FIRST, me, "P", 9, LEASE, &LeftOut::default()).await;
             let (Claim::Taken(claimed), Rest { excess, .. }) = claimed.unwrap() else {
                 panic!("it lives")
@@ -117,7 +117,7 @@ on_every_database! {
             taken += fit;
             assert_eq!(excess.len(), inputs.len() - taken);
             // Until they are put back, they are held as well. Held executions are read again where they are small.
-            let held = claim::held(conn, driver.process).await.unwrap();
+            let held = claim::held(conn, driver.actor.process).await.unwrap();
             assert_eq!(held.whole.len(), 1);
             assert_eq!(held.whole.len() + held.large.len(), inputs.len());
             let back: &[ExecutionId] = &excess;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
+use ductwork::engine::actor::limits;
 use ductwork::model::*;
 use ductwork::store::advance::{self, BranchClaim};
 use ductwork::store::claim::{self, Claim};
@@ -16,7 +17,7 @@ use ductwork::store::{Dialect, Error};
 use serde_json::json;
 
 use crate::driver::audit;
-use crate::driver::{ADVANCER_MAX_CRASH, Did, Driver, LEASE, input, limits, register, together};
+use crate::driver::{ADVANCER_MAX_CRASH, Did, Driver, LEASE, input, register, together};
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -84,7 +85,7 @@ on_every_database! {
             if what == "a branch" {
                 assert_eq!(driver.claim_branches(1).await.len(), 1);
             }
-            process::deregister(&mut driver.conn, driver.process).await.unwrap();
+            process::deregister(&mut driver.actor.conn, driver.actor.process).await.unwrap();
             driver.audit().await;
             let recovered = driver.recover(driver.process).await;
             assert_eq!(recovered.removed, what != "nothing", "{what}");
@@ -134,7 +135,7 @@ on_every_database! {
             assert_eq!(driver.conn.execute(strays, &[("step", step.into())]).await.unwrap(), 1);
             let refused = commit::commit(&mut driver.conn, &finished, committer).await;
             assert!(matches!(refused, Err(Error::Corrupt(_))), "{}: {refused:?}", strays.name);
-            let held = claim::held(&mut driver.conn, driver.process).await.unwrap().whole;
+            let held = claim::held(&mut driver.actor.conn, driver.actor.process).await.unwrap().whole;
             assert_eq!(held.len(), 2);
             driver.conn.execute(comes_back, &[("step", step.into())]).await.unwrap();
         }
@@ -144,7 +145,7 @@ on_every_database! {
 
         for taken in [&TAKEN, &CLOSED] {
             assert_eq!(driver.conn.execute(taken, &[]).await.unwrap(), 1);
-            let refused = claim::claim(&mut driver.conn, Claimant::new(driver.process), "P", 9, LEASE).await;
+            let refused = driver.actor.claim("P", 9).await;
             assert!(matches!(refused, Err(Error::Corrupt(_))), "{}: {refused:?}", taken.name);
         }
         let due = claim::next_due(&mut driver.conn, "P", &LeftOut::default()).await.unwrap();
@@ -162,10 +163,10 @@ on_every_database! {
         driver.trigger(&one(), "1").await;
         let run = driver.trigger(&one(), "1").await;
         driver.conn.execute(&GARBLED, &[("run", run.0.into())]).await.unwrap();
-        let refused = claim::claim(&mut driver.conn, Claimant::new(driver.process), "P", 9, LEASE).await;
+        let refused = driver.actor.claim("P", 9).await;
         assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
         driver.conn.execute(&MENDED, &[]).await.unwrap();
-        let held = claim::held(&mut driver.conn, driver.process).await.unwrap().whole;
+        let held = claim::held(&mut driver.actor.conn, driver.actor.process).await.unwrap().whole;
         assert!(held.is_empty(), "{held:?}");
         assert_eq!(driver.claim("P", 9).await.len(), 2);
     }
@@ -191,7 +192,7 @@ on_every_database! {
                     assert_eq!(claimed.len(), 7);
                     taken.extend(claimed.into_iter().map(|claimed| claimed.execution_id));
                 }
-                let held = claim::held(&mut driver.conn, driver.process).await.unwrap().whole;
+                let held = claim::held(&mut driver.actor.conn, driver.actor.process).await.unwrap().whole;
                 assert_eq!(held.len(), taken.len());
                 taken
             }
@@ -312,7 +313,7 @@ on_every_database! {
         let finished = [driver.finished(claimed[0].clone(), Did::Returned(json!(1))).await];
         driver.commit(&finished).await;
         let asked = [ids[0], ids[1], theirs.execution_id];
-        let put_back = claim::put_back(&mut driver.conn, Claimant::new(driver.process), "P", &asked, Duration::ZERO).await;
+        let put_back = claim::put_back(&mut driver.actor.conn, Claimant::new(driver.actor.process), "P", &asked, Duration::ZERO).await;
         assert_eq!(put_back.unwrap(), 1);
         driver.audit().await;
         let again = other.claim("P", 9).await;
@@ -429,11 +430,11 @@ on_every_database! {
         let mut other = Driver::new(&db).await;
         dead.trigger(&one(), "1").await;
         assert!(other.recover(dead.process).await.removed);
-        let claim = claim::claim(&mut dead.conn, Claimant::new(dead.process), "P", 1, LEASE).await.unwrap();
+        let claim = dead.actor.claim("P", 1).await.unwrap();
         assert!(matches!(claim, Claim::Dead), "{claim:?}");
-        let claim = advance::claim(&mut dead.conn, Claimant::new(dead.process), None, 1, LEASE, &LeftOut::default()).await.unwrap();
+        let claim = dead.actor.claim_branches(1).await.unwrap();
         assert!(matches!(claim, BranchClaim::Dead), "{claim:?}");
-        let beat = process::beat(&mut dead.conn, dead.process, Counters::default(), false).await;
+        let beat = process::beat(&mut dead.actor.conn, dead.actor.process, Counters::default(), false).await;
         assert_eq!(beat.unwrap().heard, Heard::Dead);
         assert_eq!(other.claim("P", 9).await.len(), 1);
     }
@@ -543,7 +544,7 @@ on_every_database! {
             let branches = driver.claim_branches(9).await;
             let released = advance::GiveBack::Released;
             // An advancer that lost its connection finds what it holds by asking.
-            let held = advance::held(&mut driver.conn, driver.process).await.unwrap();
+            let held = advance::held(&mut driver.actor.conn, driver.actor.process).await.unwrap();
             assert_eq!(held, branches);
             advance::give_back(&mut driver.conn, &held, released, &at_once).await.unwrap();
             driver.audit().await;
@@ -640,7 +641,7 @@ on_every_database! {
         let seen = process::processes(&mut reaper).await.unwrap()[0].beat_seq;
         let witnessed = Death::Witnessed { beat_seq: seen, stale_after: Duration::ZERO };
         let counters = Counters { claimed: 1, ..Counters::default() };
-        let heard = process::beat(&mut driver.conn, driver.process, counters, false).await;
+        let heard = process::beat(&mut driver.actor.conn, driver.actor.process, counters, false).await;
         assert_eq!(heard.unwrap().heard, Heard::Claim);
         let recovered =
             process::recover(&mut reaper, driver.process, witnessed, &limits, &definitions).await;
@@ -738,7 +739,7 @@ on_every_database! {
         let done = ductwork::store::cancel::cancel(&mut other, cancelled).await.unwrap();
         let held = vec![driver.process];
         assert_eq!(done, ductwork::store::cancel::Cancel::Done { held });
-        let held = process::hold_on(&mut driver.conn, driver.process, LEASE).await.unwrap();
+        let held = process::hold_on(&mut driver.actor.conn, driver.actor.process, LEASE).await.unwrap();
         let kept = claimed.iter().find(|claimed| claimed.run_id != cancelled).unwrap();
         assert_eq!(held.executions, [kept.execution_id]);
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ductwork::definition::Pipeline;
+use ductwork::engine::actor::limits;
 use ductwork::model::RunId;
 use ductwork::store::advance::{self, GiveBack};
 use ductwork::store::definition::LeftOut;
@@ -12,7 +13,7 @@ use ductwork::store::trigger::{self, NewRun};
 use ductwork::store::{Conn, claim, clock};
 use serde_json::json;
 
-use crate::driver::{Did, Driver, LEASE, limits};
+use crate::driver::{Did, Driver, LEASE};
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -154,7 +155,7 @@ on_every_database! {
         let mut recover = async |beat_seq| {
             let death = Death::Witnessed { beat_seq, stale_after: LEASE };
             let limits = |_: &_, _: &str| limits(0, 2);
-            process::recover(&mut driver.conn, dead, death, &limits, &driver.definitions).await.unwrap()
+            process::recover(&mut driver.actor.conn, dead, death, &limits, &driver.actor.definitions).await.unwrap()
         };
         // It has beaten since it was looked at.
         assert_eq!(recover(row.beat_seq - 1).await, Recovered::default());

@@ -109,7 +109,7 @@ async fn rows_written_per_step_by_transition_on_sqlite() {
         rows, 6,
         "execution, step, branch, transition, advancement, barrier"
     );
-    driver.conn.close().await;
+    driver.actor.conn.close().await;
 }
 
 /// Of batches of every width a trigger and a commit take one trip each, and a claim takes no more than `claim`.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use ductwork::engine::actor::limits;
 use ductwork::store::departed::{self, Departed};
 use ductwork::store::process::{self, Death};
 use ductwork::store::prune;
 
-use crate::driver::{Driver, limits, register};
+use crate::driver::{Driver, register};
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -22,7 +23,7 @@ on_every_database! {
         for how in ["killed by SIGKILL", "seen a second time"] {
             let death = Death::Proven { how };
             let budgets = |_: &_, _: &str| limits(1, 1);
-            process::recover(&mut driver.conn, killed, death, &budgets, &driver.definitions)
+            process::recover(&mut driver.actor.conn, killed, death, &budgets, &driver.actor.definitions)
                 .await
                 .unwrap();
         }

@@ -1,21 +1,19 @@
 //! A tiny engine: claims, runs a pure function, commits, advances, until nothing is left.
 
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use ductwork::definition::{Backoff, Definition};
-use ductwork::machine::advance::AdvanceLimits;
-use ductwork::machine::outcome::{Ending, StepLimits};
+use ductwork::definition::Definition;
+use ductwork::engine::actor::{self, Actor};
+use ductwork::machine::outcome::Ending;
 use ductwork::model::*;
 use ductwork::store::advance::{self, BranchClaim, ClaimedBranch};
 use ductwork::store::audit;
-use ductwork::store::claim::{self, Claim, Claimed};
-use ductwork::store::commit::{self, Committed, Committer, Ended, Finished};
-use ductwork::store::definition::Definitions;
-use ductwork::store::process::{self, Claimant, Death, NewProcess, Recovered};
+use ductwork::store::claim::{Claim, Claimed};
+use ductwork::store::commit::{Committed, Ended, Finished};
+use ductwork::store::process::{self, Death, NewProcess, Recovered};
 use ductwork::store::prune;
 use ductwork::store::statement::Statement;
-use ductwork::store::trigger::{self, NewRun};
 use ductwork::store::{Conn, Row};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -24,6 +22,9 @@ use crate::support::Db;
 
 /// Long enough that no test waits for it.
 pub const LEASE: Duration = Duration::from_secs(600);
+
+/// Where all processes of a test are.
+const HOST: &str = "here";
 
 /// A step's output for an input.
 pub enum Did {
@@ -41,16 +42,9 @@ pub enum Did {
     Released,
 }
 
-/// A process of a test: an advancer and a worker in one.
+/// A process of a test, to whom no call may fail.
 pub struct Driver {
-    pub conn: Conn,
-    pub process: ProcessId,
-    pub definitions: Definitions,
-    pub limits: StepLimits,
-    pub max_fan_out: Option<u64>,
-    pub max_payload: usize,
-    /// So many steps that follow are leased at birth.
-    pub room: usize,
+    pub actor: Actor,
     /// The invariants are asked after each transaction.
     pub audited: bool,
 }
@@ -58,55 +52,42 @@ pub struct Driver {
 /// The deaths of advancers that halt a branch.
 pub const ADVANCER_MAX_CRASH: u32 = 3;
 
-/// Budgets without waits.
-pub fn limits(max_retry: u32, max_crash: u32) -> StepLimits {
-    StepLimits {
-        max_retry,
-        max_crash,
-        backoff: Backoff {
-            initial: Duration::ZERO,
-            factor: 1.0,
-            max: Duration::ZERO,
-            jitter: 0.0,
-        },
+impl Deref for Driver {
+    type Target = Actor;
+
+    fn deref(&self) -> &Actor {
+        &self.actor
+    }
+}
+
+impl DerefMut for Driver {
+    fn deref_mut(&mut self) -> &mut Actor {
+        &mut self.actor
     }
 }
 
 impl Driver {
     /// A registered process with a connection of its own.
     pub async fn new(db: &Db) -> Self {
-        let mut conn = db.conn().await;
-        let process = register(&mut conn).await;
+        let actor = Actor::register(db.conn().await, HOST, LEASE).await;
+        let mut actor = actor.expect("a row");
+        actor.advance_limits.max_retry = 2;
+        actor.advance_limits.max_crash = ADVANCER_MAX_CRASH;
         Self {
-            conn,
-            process,
-            definitions: Definitions::default(),
-            limits: limits(0, 1),
-            max_fan_out: None,
-            max_payload: 16 << 20,
-            room: 0,
+            actor,
             audited: true,
         }
     }
 
     /// Starts one run.
     pub async fn trigger(&mut self, definition: &Definition, input: &str) -> RunId {
-        let runs = [NewRun { key: None, input }];
-        let triggered = trigger::trigger(&mut self.conn, definition, &runs, Duration::ZERO).await;
-        triggered.expect("a trigger")[0].run_id
+        let run = self.actor.trigger(definition, input).await;
+        run.expect("a trigger")
     }
 
     /// Takes due executions.
     pub async fn claim(&mut self, pipeline: &str, n: usize) -> Vec<Claimed> {
-        match claim::claim(
-            &mut self.conn,
-            Claimant::new(self.process),
-            pipeline,
-            n,
-            LEASE,
-        )
-        .await
-        {
+        match self.actor.claim(pipeline, n).await {
             Ok(Claim::Taken(taken)) => taken,
             Ok(Claim::Dead) => panic!("the process was declared dead"),
             Ok(Claim::Paused) => panic!("the pipeline is paused"),
@@ -116,16 +97,7 @@ impl Driver {
 
     /// Takes ready branches.
     pub async fn claim_branches(&mut self, n: usize) -> Vec<ClaimedBranch> {
-        match advance::claim(
-            &mut self.conn,
-            Claimant::new(self.process),
-            None,
-            n,
-            LEASE,
-            &self.definitions.left_out(),
-        )
-        .await
-        {
+        match self.actor.claim_branches(n).await {
             Ok(BranchClaim::Taken(taken)) => taken,
             Ok(BranchClaim::Dead) => panic!("the process was declared dead"),
             Err(error) => panic!("{error:?}"),
@@ -145,8 +117,6 @@ impl Driver {
 
     /// The result to commit for an execution that did this.
     pub async fn finished(&mut self, claimed: Claimed, did: Did) -> Finished {
-        let definition = self.definitions.load(&mut self.conn, &claimed.definition);
-        let definition = definition.await.expect("the run's definition");
         let failed = |ending| Ended::without_value(ending, "Said", "no");
         let ended = match did {
             Did::Returned(value) => {
@@ -160,22 +130,13 @@ impl Driver {
                 delay: Duration::ZERO,
             }),
         };
-        Finished::new(Arc::new(claimed), definition, ended, &self.limits, 0.5)
+        let finished = self.actor.finish(claimed, ended).await;
+        finished.expect("the run's definition")
     }
 
     /// Commits results.
     pub async fn commit(&mut self, finished: &[Finished]) -> Committed {
-        let Some(first) = finished.first() else {
-            return Committed::default();
-        };
-        let pipeline = first.definition.pipeline.clone();
-        let committer = Committer {
-            claimant: Claimant::new(self.process),
-            pipeline: &pipeline,
-            lease: LEASE,
-            room: self.room,
-        };
-        let committed = commit::commit(&mut self.conn, finished, committer).await;
+        let committed = self.actor.commit(finished).await;
         let committed = committed.unwrap_or_else(|error| panic!("{error:?}"));
         self.audit().await;
         committed
@@ -183,15 +144,7 @@ impl Driver {
 
     /// Advances claimed branches.
     pub async fn advance(&mut self, claimed: &[ClaimedBranch]) -> advance::Advanced {
-        let (max_fan_out, max_payload) = (self.max_fan_out, self.max_payload);
-        let limits = move |_: &str| AdvanceLimits {
-            max_retry: 2,
-            max_crash: ADVANCER_MAX_CRASH,
-            max_fan_out,
-            max_payload,
-        };
-        let (conn, definitions) = (&mut self.conn, &self.definitions);
-        let advanced = advance::advance(conn, claimed, &limits, definitions).await;
+        let advanced = self.actor.advance(claimed).await;
         let advanced = advanced.unwrap_or_else(|error| panic!("{error:?}"));
         self.audit().await;
         advanced
@@ -199,15 +152,8 @@ impl Driver {
 
     /// Declares a process dead, with proof.
     pub async fn recover(&mut self, process: ProcessId) -> Recovered {
-        let limits = self.limits;
-        let limits = move |_: &Definition, _: &str| limits;
-        let recovered = process::recover(
-            &mut self.conn,
-            process,
-            Death::Proven { how: "killed" },
-            &limits,
-            &self.definitions,
-        );
+        let death = Death::Proven { how: "killed" };
+        let recovered = self.actor.recover(process, death);
         let recovered = recovered.await.unwrap_or_else(|error| panic!("{error:?}"));
         self.audit().await;
         recovered
@@ -318,17 +264,7 @@ pub async fn register(conn: &mut Conn) -> ProcessId {
 
 /// A worker of a pipeline, to be registered.
 pub fn process_of(pipeline: Option<&str>) -> NewProcess {
-    NewProcess {
-        id: ProcessId::new(),
-        supervisor: None,
-        role: Role::Worker,
-        pipeline: pipeline.map(str::to_owned),
-        host: "here".to_owned(),
-        boot_id: "boot".to_owned(),
-        pid_namespace: "ns".to_owned(),
-        pid: std::process::id(),
-        pid_started_at: 1,
-    }
+    actor::process_of(HOST, pipeline)
 }
 
 /// The input of a step.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
+use ductwork::engine::actor::limits;
 use ductwork::model::*;
 use ductwork::store::cancel::{Cancel, cancel};
 use ductwork::store::claim::{self, Claim};
@@ -15,7 +16,7 @@ use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
 use serde_json::json;
 
-use crate::driver::{Did, Driver, LEASE, limits, together};
+use crate::driver::{Did, Driver, LEASE, together};
 use crate::flows::{flows, ink};
 use crate::on_every_database;
 use crate::support::Db;

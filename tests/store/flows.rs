@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use ductwork::definition::{Definition, Path, Pipeline};
+use ductwork::engine::actor::limits;
 use ductwork::model::*;
 use ductwork::store::audit;
 use ductwork::store::claim::Claimed;
 use ductwork::store::statement::Statement;
 use serde_json::{Value, json};
 
-use crate::driver::{Did, Driver, input, limits, together};
+use crate::driver::{Did, Driver, input, together};
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -294,16 +295,16 @@ on_every_database! {
     async fn what_cannot_be_advanced_halts_and_says_why(db: Db) {
         let mut driver = Driver::new(&db).await;
         let expand = p().start("Many").expand("B").collapse("C").build().unwrap();
-        driver.max_fan_out = Some(2);
+        driver.advance_limits.max_fan_out = Some(2);
         let run = driver.trigger(&expand, "\"x\"").await;
         driver.work("P", |claimed| Did::Returned(ink(claimed))).await;
         assert_eq!(driver.run(run).await, (RunStatus::Halted, None));
         assert_eq!(driver.halt_reasons(run).await, ["max_fanout_exceeded"]);
-        driver.max_fan_out = None;
+        driver.advance_limits.max_fan_out = None;
         let run = driver.trigger(&expand, "\"x\"").await;
         driver.work("P", |_| Did::Returned(json!("no array"))).await;
         assert_eq!(driver.halt_reasons(run).await, ["transition_invalid"]);
-        driver.max_payload = 10;
+        driver.advance_limits.max_payload = 10;
         let run = driver.trigger(&expand, "\"x\"").await;
         driver.work("P", |claimed| Did::Returned(ink(claimed))).await;
         assert_eq!(driver.run(run).await, (RunStatus::Halted, None));

@@ -6,13 +6,12 @@
 use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
+use ductwork::engine::actor::limits;
 use ductwork::model::*;
 use ductwork::store::Error;
-use ductwork::store::advance;
 use ductwork::store::cancel::{Cancel, cancel};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::commit;
-use ductwork::store::definition::LeftOut;
 use ductwork::store::fault_injection;
 use ductwork::store::process::{self, Claimant};
 use ductwork::store::resume::{self, Resume, resume};
@@ -20,7 +19,7 @@ use ductwork::store::revive::revive;
 use ductwork::store::statement::Statement;
 use serde_json::json;
 
-use crate::driver::{Did, Driver, LEASE, limits};
+use crate::driver::{Did, Driver};
 use crate::flows::ink;
 use crate::on_every_database;
 use crate::support::Db;
@@ -189,7 +188,7 @@ on_every_database! {
         let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
         driver.commit(&finished).await;
         by_hand(&mut driver, &CROSSED_BY_HAND, run).await;
-        let refused = advance::claim(&mut driver.conn, Claimant::new(driver.process), None, 9, LEASE, &LeftOut::default()).await;
+        let refused = driver.actor.claim_branches(9).await;
         assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
     }
 
@@ -224,7 +223,7 @@ on_every_database! {
     async fn a_barrier_that_has_not_fired_is_not_reopened(db: Db) {
         let mut driver = driver(&db).await;
         let run = driver.trigger(&divided(), "\"x\"").await;
-        driver.max_payload = 0;
+        driver.advance_limits.max_payload = 0;
         driver.work("P", |claimed| Did::Returned(ink(claimed))).await;
         assert_eq!(driver.halt_reasons(run).await, ["payload_too_large"]);
         by_hand(&mut driver, &GONE_BACK_BY_HAND, run).await;
@@ -237,9 +236,9 @@ on_every_database! {
         let mut other = driver(&db).await;
         holder.trigger(&one(), "1").await;
         let held = [holder.claim("P", 1).await[0].execution_id];
-        let back = claim::put_back(&mut other.conn, Claimant::new(other.process), "P", &held, Duration::ZERO).await;
+        let back = claim::put_back(&mut other.actor.conn, Claimant::new(other.actor.process), "P", &held, Duration::ZERO).await;
         assert_eq!(back.unwrap(), 0);
-        let back = claim::put_back(&mut holder.conn, Claimant::new(holder.process), "P", &held, Duration::ZERO).await;
+        let back = claim::put_back(&mut holder.actor.conn, Claimant::new(holder.actor.process), "P", &held, Duration::ZERO).await;
         assert_eq!(back.unwrap(), 1);
     }
 
@@ -250,9 +249,9 @@ on_every_database! {
         let claimed = holder.claim("P", 1).await.remove(0);
         let finished = [holder.finished(claimed, Did::Returned(json!(1))).await];
         holder.commit(&finished).await;
-        let conn = &mut holder.conn;
+        let conn = &mut holder.actor.conn;
         assert!(commit::landed(conn, &finished, other.process).await.unwrap().is_empty());
-        assert_eq!(commit::landed(conn, &finished, holder.process).await.unwrap().len(), 1);
+        assert_eq!(commit::landed(conn, &finished, holder.actor.process).await.unwrap().len(), 1);
     }
 
     async fn a_worker_claims_of_its_own_pipeline_alone(db: Db) {
@@ -297,7 +296,7 @@ on_every_database! {
         assert_eq!(orphans(&mut lives).await, [gone.process]);
         assert_eq!(lives.recover(gone.process).await.branches, 1);
         assert_eq!(orphans(&mut lives).await, [], "what is closed is nobody's");
-        let claimed = claim::claim(&mut lives.conn, Claimant::new(lives.process), "P", 9, LEASE).await;
+        let claimed = lives.actor.claim("P", 9).await;
         assert!(matches!(claimed, Ok(Claim::Taken(taken)) if taken.is_empty()));
         lives.work("P", |_| Did::Returned(json!(1))).await;
         assert_eq!(lives.run(run).await.0, RunStatus::Halted);

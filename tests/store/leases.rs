@@ -45,7 +45,7 @@ on_every_database! {
         let own = driver.claim("P", 1).await.remove(0);
         let before = leases(&mut driver.conn).await;
         assert_eq!(before.len(), 3);
-        let held = process::hold_on(&mut driver.conn, driver.process, LEASE * 3).await.unwrap();
+        let held = process::hold_on(&mut driver.actor.conn, driver.actor.process, LEASE * 3).await.unwrap();
         assert_eq!(held.executions, [own.execution_id]);
         assert_eq!((held.executions_extended, held.advancements_extended), (1, 0));
         let after = leases(&mut driver.conn).await;
@@ -124,7 +124,7 @@ on_servers! {
         at_work(&mut living).await;
         let mut foreign = db.connect().await;
         lock_others(&mut foreign, dead.process).await;
-        let held = process::hold_on(&mut dead.conn, dead.process, LEASE).await.unwrap();
+        let held = process::hold_on(&mut dead.actor.conn, dead.actor.process, LEASE).await.unwrap();
         let counts = (held.executions.len(), held.executions_extended, held.advancements_extended);
         assert_eq!(counts, (2, 2, 2));
         let recovered = living.recover(dead.process).await;

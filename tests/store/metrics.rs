@@ -1,12 +1,13 @@
 //! The rows of what processes count: their sum never falls, and nothing counts twice.
 
+use ductwork::engine::actor::limits;
 use ductwork::metrics::{Counts, HEARTBEATS, METRICS, Reading, STEP_DURATION};
 use ductwork::model::ProcessId;
 use ductwork::store::process::{self, Death};
 use ductwork::store::{Conn, metrics, pause};
 use std::time::Duration;
 
-use crate::driver::{Driver, limits, register};
+use crate::driver::{Driver, register};
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -34,9 +35,15 @@ async fn dead(driver: &mut Driver, times: u64) -> ProcessId {
     );
     let budgets = |_: &_, _: &str| limits(1, 1);
     let death = Death::Proven { how: "killed" };
-    process::recover(&mut driver.conn, dead, death, &budgets, &driver.definitions)
-        .await
-        .unwrap();
+    process::recover(
+        &mut driver.actor.conn,
+        dead,
+        death,
+        &budgets,
+        &driver.actor.definitions,
+    )
+    .await
+    .unwrap();
     dead
 }
 
@@ -96,7 +103,7 @@ on_every_database! {
         assert_eq!(told(&mut driver.conn).await, expected);
         let budgets = |_: &_, _: &str| limits(1, 1);
         let death = Death::Proven { how: "killed" };
-        process::recover(&mut driver.conn, dying, death, &budgets, &driver.definitions).await.unwrap();
+        process::recover(&mut driver.actor.conn, dying, death, &budgets, &driver.actor.definitions).await.unwrap();
         assert_eq!(told(&mut driver.conn).await, []);
     }
 

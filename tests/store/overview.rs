@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ductwork::definition::Pipeline;
+use ductwork::engine::actor::limits;
 use ductwork::model::RunStatus;
 use ductwork::store::cursor::Cursor;
 use ductwork::store::event::{self, Behind, Since};
@@ -15,7 +16,7 @@ use ductwork::store::trigger::{self, NewRun};
 use ductwork::store::{cancel, fan_out, halted, overview, page, query, timeline};
 use serde_json::json;
 
-use crate::driver::{Did, Driver, limits};
+use crate::driver::{Did, Driver};
 use crate::on_every_database;
 use crate::support::Db;
 

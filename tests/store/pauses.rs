@@ -45,7 +45,7 @@ fn chain() -> Definition {
 /// A worker of a pipeline.
 async fn worker(db: &Db, pipeline: &str) -> Driver {
     let mut driver = Driver::new(db).await;
-    process::deregister(&mut driver.conn, driver.process)
+    process::deregister(&mut driver.actor.conn, driver.actor.process)
         .await
         .unwrap();
     let process = process_of(Some(pipeline));
@@ -84,7 +84,7 @@ on_every_database! {
         for worker in [&mut p, &mut other] {
             assert!(is_paused(worker).await);
             let counters = Counters::default();
-            let heard = process::beat(&mut worker.conn, worker.process, counters, false).await;
+            let heard = process::beat(&mut worker.actor.conn, worker.actor.process, counters, false).await;
             assert_eq!(heard.unwrap().heard, Heard::Pause);
         }
         // Around what it could not read as well.
@@ -118,7 +118,7 @@ on_every_database! {
             panic!("it claims again");
         };
         assert_eq!(taken.len(), 2);
-        let heard = process::beat(&mut other.conn, other.process, Counters::default(), false).await;
+        let heard = process::beat(&mut other.actor.conn, other.actor.process, Counters::default(), false).await;
         assert_eq!(heard.unwrap().heard, Heard::Claim);
         next.audit().await;
     }

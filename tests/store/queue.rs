@@ -51,7 +51,7 @@ async fn the_statistics_are_old(db: Db) {
     for _ in 0..10 {
         assert_eq!(driver.claim("P", 7).await.len(), 7);
     }
-    let held = claim::held(&mut driver.conn, driver.process)
+    let held = claim::held(&mut driver.actor.conn, driver.actor.process)
         .await
         .unwrap()
         .whole;
@@ -105,7 +105,7 @@ async fn an_old_snapshot_is_held(db: Db) {
         let before = read(&mut driver.conn).await;
         let mut place = Cursor::FIRST;
         for _ in 0..RUNS / 2 / 20 {
-            let (conn, process) = (&mut driver.conn, driver.process);
+            let (conn, process) = (&mut driver.actor.conn, driver.actor.process);
             let claimed = claim::claim_behind(
                 conn,
                 place,

@@ -1,6 +1,7 @@
 //! Reviving: what was completed is not done again, what halted is taken up where it halted.
 
 use ductwork::definition::Pipeline;
+use ductwork::engine::actor::limits;
 use ductwork::model::*;
 use ductwork::store::cancel::{Cancel, cancel};
 use ductwork::store::claim::Claimed;
@@ -8,7 +9,7 @@ use ductwork::store::context;
 use ductwork::store::revive::{Revive, revive};
 use serde_json::json;
 
-use crate::driver::{Did, Driver, limits, together};
+use crate::driver::{Did, Driver, together};
 use crate::flows::{flows, ink};
 use crate::on_every_database;
 use crate::support::Db;
@@ -119,14 +120,14 @@ on_every_database! {
         let flow = Pipeline::named("P").start("Many").expand("B").collapse("C");
         let definition = flow.build().unwrap();
         let run = driver.trigger(&definition, "\"x\"").await;
-        driver.max_fan_out = Some(2);
+        driver.advance_limits.max_fan_out = Some(2);
         assert_eq!(work(&mut driver).await, ["Many"]);
         assert_eq!(driver.halt_reasons(run).await, ["max_fanout_exceeded"]);
         // Nothing has changed, so it halts again; then something has.
         let run = revived(&mut driver, run).await;
         assert_eq!(work(&mut driver).await, [""; 0]);
         assert_eq!(driver.halt_reasons(run).await, ["max_fanout_exceeded"]);
-        driver.max_fan_out = None;
+        driver.advance_limits.max_fan_out = None;
         let run = revived(&mut driver, run).await;
         assert_eq!(work(&mut driver).await, ["B", "B", "B", "C"]);
         assert_eq!(driver.run(run).await, (RunStatus::Completed, Some(json!("[x0B,x1B,x2B]C"))));
@@ -141,7 +142,7 @@ on_every_database! {
             let mut revivals = 0;
             // Each level of fan-ins is larger than the one within it.
             for max_payload in [0, 5, 10, 20, 40, 80, 200] {
-                driver.max_payload = max_payload;
+                driver.advance_limits.max_payload = max_payload;
                 steps += work(&mut driver).await.len();
                 if driver.run(run).await.0 == RunStatus::Completed {
                     break;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
+use ductwork::engine::actor::limits;
 use ductwork::machine::stuck::{Stuck, stuck};
 use ductwork::model::*;
 use ductwork::store::advance::{self, GiveBack};
@@ -16,7 +17,7 @@ use ductwork::store::trigger::{NewRun, trigger};
 use ductwork::store::{Conn, Dialect, audit, query};
 use serde_json::json;
 
-use crate::driver::{Did, Driver, LEASE, limits};
+use crate::driver::{Did, Driver, LEASE};
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -130,7 +131,7 @@ on_every_database! {
         assert_eq!(unread.len(), 1);
         assert!(unread[0].reason.contains("`teleport`"), "{}", unread[0].reason);
         // It is held, and read back as such.
-        let held = claim::held(&mut driver.conn, driver.process).await.unwrap();
+        let held = claim::held(&mut driver.actor.conn, driver.actor.process).await.unwrap();
         assert_eq!((held.whole.len(), held.unread.len()), (1, 1));
         // Others may have it at once; this process leaves it out, and nothing else of its definition.
         let delay = driver.definitions.leave_out(unread[0].execution_id.0);
@@ -173,7 +174,7 @@ on_every_database! {
         assert_eq!(taken.len(), 16);
         let mut delay = Duration::ZERO;
         for claimed in &taken {
-            let read = old.definitions.read(&mut old.conn, &claimed.definition).await.unwrap();
+            let read = old.actor.definitions.read(&mut old.actor.conn, &claimed.definition).await.unwrap();
             delay = delay.max(read.unwrap_err().delay);
         }
         let ids: Vec<_> = taken.iter().map(|it| it.execution_id).collect();

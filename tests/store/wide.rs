@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
+use ductwork::engine::actor::limits;
 use ductwork::machine::why::LeafState;
 use ductwork::model::*;
 use ductwork::store::cancel::{Cancel, Cancelling, cancel, cancel_by, unfinished};
@@ -13,7 +14,7 @@ use ductwork::store::trigger::{NewRun, trigger};
 use ductwork::store::{Conn, context, fault_injection, left_to_do, query, why};
 use serde_json::json;
 
-use crate::driver::{Did, Driver, limits, together};
+use crate::driver::{Did, Driver, together};
 use crate::flows::ink;
 use crate::on_every_database;
 use crate::support::Db;
@@ -429,9 +430,9 @@ on_every_database! {
         while !branches.is_empty() {
             branches = driver.advance(&branches).await.spreading;
         }
-        let definitions = &driver.definitions;
+        let definitions = &driver.actor.definitions;
         let stale = Duration::from_secs(30);
-        let facts = why::facts(&mut driver.conn, run, stale, definitions).await.unwrap().unwrap();
+        let facts = why::facts(&mut driver.actor.conn, run, stale, definitions).await.unwrap().unwrap();
         assert_eq!(facts.leaves.len(), 100);
         assert!(facts.leaves.iter().all(|leaf| matches!(leaf.state, LeafState::Queued { .. })));
         assert_eq!(facts.backlog, Some(width));
@@ -449,7 +450,7 @@ on_every_database! {
         driver.commit(&ends).await;
         let advancing = driver.claim_branches(1).await;
         let again = driver.claim("P", width as usize).await;
-        let facts = why::facts(&mut driver.conn, run, stale, &driver.definitions).await.unwrap().unwrap();
+        let facts = why::facts(&mut driver.actor.conn, run, stale, &driver.actor.definitions).await.unwrap().unwrap();
         let count = |is: &dyn Fn(&LeafState) -> bool| {
             facts.leaves.iter().filter(|leaf| is(&leaf.state)).count()
         };
@@ -465,7 +466,7 @@ on_every_database! {
         driver.commit(&ends).await;
         driver.advance(&advancing).await;
         while driver.round("P", &mut |_| Did::Returned(1.into())).await {}
-        let facts = why::facts(&mut driver.conn, run, stale, &driver.definitions).await.unwrap().unwrap();
+        let facts = why::facts(&mut driver.actor.conn, run, stale, &driver.actor.definitions).await.unwrap().unwrap();
         assert_eq!(facts.leaves.len(), 100);
         assert!(facts.leaves.iter().all(|leaf| leaf.state == LeafState::Asked));
     }

@@ -1,26 +1,21 @@
-//! Those who play a drill: processes with a row and a connection of their own, that do one thing
-//! at a time, when they are told to.
+//! The stage of a drill and those who play on it: processes that do one thing at a time, when they are told to.
 //!
-//! Owns: the calls that an engine would make, each told in the trace as it is answered. Never:
-//! decides what happens next (`races` does).
+//! Owns: the trace, in which each call of an actor is told as it is answered. Never: decides what happens next
+//! (`races` does), or how a call is made (`engine::actor`).
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::value::RawValue;
 
-use crate::definition::{Backoff, Definition};
-use crate::machine::advance::AdvanceLimits;
-use crate::machine::outcome::StepLimits;
+use crate::definition::Definition;
+use crate::engine::actor::{self, Actor};
 use crate::model::*;
-use crate::store::advance::{self, BranchClaim, ClaimedBranch};
-use crate::store::claim::{self, Claim, Claimed};
-use crate::store::commit::{self, Committed, Committer, Ended, Finished};
-use crate::store::definition::{Definitions, LeftOut};
-use crate::store::process::{self, Claimant, Death, NewProcess};
+use crate::store::advance::{BranchClaim, ClaimedBranch};
+use crate::store::claim::{Claim, Claimed};
+use crate::store::commit::{self, Committed, Ended, Finished};
+use crate::store::process::{self, Death};
 use crate::store::query::{self, ExecutionRow, RunDetail};
-use crate::store::trigger::{self, NewRun};
 use crate::store::{Conn, Location, Purpose};
 
 use super::{Error, Event};
@@ -30,8 +25,6 @@ const LEASE: Duration = Duration::from_secs(3_600);
 
 /// The pipeline of all drills.
 pub(super) const PIPELINE: &str = "Drill";
-
-const MAX_PAYLOAD: usize = 1 << 20;
 
 /// Where a drill is played, and what has been seen of it.
 pub(super) struct Stage {
@@ -79,50 +72,30 @@ impl Stage {
     }
 
     /// A process that has just registered.
-    pub(super) async fn actor(&self, name: &'static str) -> Result<Actor<'_>, Error> {
-        let mut conn = self.connect().await?;
-        let process = ProcessId::new();
-        let row = NewProcess {
-            id: process,
-            supervisor: None,
-            role: Role::Worker,
-            pipeline: None,
-            host: "drill".to_owned(),
-            boot_id: "drill".to_owned(),
-            pid_namespace: "drill".to_owned(),
-            pid: std::process::id(),
-            pid_started_at: 0,
-        };
-        process::register(&mut conn, &row).await?;
+    pub(super) async fn player(&self, name: &'static str) -> Result<Player<'_>, Error> {
+        let conn = self.connect().await?;
+        let mut actor = Actor::register(conn, "drill", LEASE).await?;
+        actor.limits = actor::limits(0, 3);
         self.did(name, "registers");
-        Ok(Actor {
+        Ok(Player {
             stage: self,
             name,
-            process,
-            conn,
-            definitions: Definitions::default(),
+            actor,
         })
     }
 }
 
 /// One of them.
-pub(super) struct Actor<'a> {
+pub(super) struct Player<'a> {
     stage: &'a Stage,
     pub(super) name: &'static str,
-    pub(super) process: ProcessId,
-    pub(super) conn: Conn,
-    definitions: Definitions,
+    pub(super) actor: Actor,
 }
 
-impl Actor<'_> {
+impl Player<'_> {
     /// Starts a run.
     pub(super) async fn trigger(&mut self, definition: &Definition) -> Result<RunId, Error> {
-        let runs = [NewRun {
-            key: None,
-            input: "1",
-        }];
-        let triggered = trigger::trigger(&mut self.conn, definition, &runs, Duration::ZERO).await?;
-        let run = triggered[0].run_id;
+        let run = self.actor.trigger(definition, "1").await?;
         self.stage
             .did(self.name, format!("triggers run {}", short(run)));
         Ok(run)
@@ -130,8 +103,7 @@ impl Actor<'_> {
 
     /// Claims what is due, at most `n` of it.
     async fn claim(&mut self, n: usize) -> Result<Vec<Claimed>, Error> {
-        let me = Claimant::new(self.process);
-        match claim::claim(&mut self.conn, me, PIPELINE, n, LEASE).await? {
+        match self.actor.claim(PIPELINE, n).await? {
             Claim::Taken(taken) => {
                 for claimed in &taken {
                     self.report_claim("claims", claimed);
@@ -172,14 +144,9 @@ impl Actor<'_> {
         claimed: Claimed,
         output: &str,
     ) -> Result<Finished, Error> {
-        let definition = self
-            .definitions
-            .load(&mut self.conn, &claimed.definition)
-            .await?;
         let output = RawValue::from_string(output.to_owned());
         let output = output.map_err(|error| Error::Broken(error.to_string()))?;
-        let (claimed, ended) = (Arc::new(claimed), Ended::success(output));
-        Ok(Finished::new(claimed, definition, ended, &limits(), 0.5))
+        Ok(self.actor.finish(claimed, Ended::success(output)).await?)
     }
 
     /// Commits results.
@@ -210,20 +177,13 @@ impl Actor<'_> {
         &mut self,
         finished: &[Finished],
     ) -> Result<Committed, Error> {
-        let committer = Committer {
-            claimant: Claimant::new(self.process),
-            pipeline: PIPELINE,
-            lease: LEASE,
-            room: 0,
-        };
-        Ok(commit::commit(&mut self.conn, finished, committer).await?)
+        Ok(self.actor.commit(finished).await?)
     }
 
     /// After an answer that was lost: which of these results are in the database.
     pub(super) async fn landed(&mut self, finished: &[Finished]) -> Result<usize, Error> {
-        let landed = commit::landed(&mut self.conn, finished, self.process)
-            .await?
-            .len();
+        let (conn, me) = (&mut self.actor.conn, self.actor.process);
+        let landed = commit::landed(conn, finished, me).await?.len();
         self.stage.did(
             self.name,
             format!(
@@ -236,8 +196,7 @@ impl Actor<'_> {
 
     /// Claims the branches that are ready.
     pub(super) async fn claim_branches(&mut self) -> Result<Vec<ClaimedBranch>, Error> {
-        let me = Claimant::new(self.process);
-        match advance::claim(&mut self.conn, me, None, 100, LEASE, &LeftOut::default()).await? {
+        match self.actor.claim_branches(100).await? {
             BranchClaim::Taken(taken) => {
                 for branch in &taken {
                     let (id, token) = (short(branch.id), short(branch.token));
@@ -256,14 +215,7 @@ impl Actor<'_> {
 
     /// Advances branches; how many of them.
     pub(super) async fn advance(&mut self, claimed: &[ClaimedBranch]) -> Result<usize, Error> {
-        let limits = |_: &str| AdvanceLimits {
-            max_retry: 0,
-            max_crash: 3,
-            max_fan_out: None,
-            max_payload: MAX_PAYLOAD,
-        };
-        let (conn, definitions) = (&mut self.conn, &self.definitions);
-        let advanced = advance::advance(conn, claimed, &limits, definitions).await?;
+        let advanced = self.actor.advance(claimed).await?;
         for branch in claimed {
             let (id, token) = (short(branch.id), short(branch.token));
             match advanced.stale.contains(&branch.id) {
@@ -284,7 +236,7 @@ impl Actor<'_> {
 
     /// The heartbeat of a process as this one sees it now.
     pub(super) async fn look_at(&mut self, other: ProcessId) -> Result<i64, Error> {
-        let rows = process::processes(&mut self.conn).await?;
+        let rows = process::processes(&mut self.actor.conn).await?;
         let row = rows.iter().find(|row| row.id == other);
         let beat = row.map(|row| row.beat_seq);
         beat.ok_or_else(|| Error::Broken("a process has no row before it was declared dead".into()))
@@ -296,9 +248,7 @@ impl Actor<'_> {
         other: (&'static str, ProcessId),
         death: Death<'_>,
     ) -> Result<bool, Error> {
-        let limits = |_: &Definition, _: &str| limits();
-        let (conn, definitions) = (&mut self.conn, &self.definitions);
-        let recovered = process::recover(conn, other.1, death, &limits, definitions).await?;
+        let recovered = self.actor.recover(other.1, death).await?;
         let (name, other) = (self.name, other.0);
         match recovered.removed {
             true => self.stage.did(
@@ -319,12 +269,12 @@ impl Actor<'_> {
     /// Loses its connection and whatever it had in mind.
     pub(super) fn die(self) -> (&'static str, ProcessId) {
         self.stage.did(self.name, "dies");
-        (self.name, self.process)
+        (self.name, self.actor.process)
     }
 
     /// Opens a connection in place of one that was lost.
     pub(super) async fn reconnect(&mut self) -> Result<(), Error> {
-        self.conn = self.stage.connect().await?;
+        self.actor.conn = self.stage.connect().await?;
         self.stage.did(self.name, "connects again");
         Ok(())
     }
@@ -350,22 +300,8 @@ impl Actor<'_> {
 
     /// The run as it is; all that was made of it.
     pub(super) async fn read(&mut self, run: RunId) -> Result<RunDetail, Error> {
-        let detail = query::show(&mut self.conn, run, None).await?;
+        let detail = query::show(&mut self.actor.conn, run, None).await?;
         detail.ok_or_else(|| Error::Broken("the run is gone".to_owned()))
-    }
-}
-
-/// Budgets without waits.
-fn limits() -> StepLimits {
-    StepLimits {
-        max_retry: 0,
-        max_crash: 3,
-        backoff: Backoff {
-            initial: Duration::ZERO,
-            factor: 1.0,
-            max: Duration::ZERO,
-            jitter: 0.0,
-        },
     }
 }
 
