@@ -17,8 +17,8 @@ use super::setup::{self, CliContext};
 /// Resumes a run that waits for a person.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
-  ductworkd resume 5d91c07e                     # go on with what was asked about
-  ductworkd resume 5d91c07e '{\"approved\":true}' # go on with this instead
+  ductworkd resume 5d91c07e                       # with what was asked about
+  ductworkd resume 5d91c07e '{\"approved\":true}'   # with this instead
   ductworkd resume 5d91c07e true --step Approve.2
 ")]
 pub struct Resume {

@@ -20,7 +20,7 @@ use super::{shot, terminal};
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
   ductworkd watch 5d91c07e
-  ductworkd watch 5d91c07e > output.json    # the run's output, once it has completed
+  ductworkd watch 5d91c07e > output.json   # the output, once it has completed
 
 It ends when the run ends, with 0 when the run completed and with 1 when it did not. A run that waits for a person is \
 watched until somebody answers. Ctrl-C ends the watching with 130; the run goes on. A database that goes away is waited for, five minutes at most.
