@@ -1168,6 +1168,23 @@ fn an_unknown_pipeline_is_1_and_the_nearest_is_named() {
 }
 
 #[test]
+fn a_mistake_in_the_file_of_another_pipeline_keeps_nobody_from_a_trigger() {
+    let place = Place::ready();
+    place.write("pipelines/other.yml", "pipeline: Other\nsteps: {\n");
+    let ended = place.run(["trigger", "Hello"]);
+    ended.fine();
+    let note = "note: the file of another pipeline has a mistake";
+    assert!(ended.stderr.contains(note), "{ended:?}");
+    assert!(ended.stderr.contains("other.yml:"), "{ended:?}");
+    place.run(["trigger", "Other"]).failed(2, "other.yml");
+    place.run(["trigger", "Helo"]).failed(2, "other.yml");
+    // Of two of its name nobody knows which is meant.
+    let hello = std::fs::read_to_string(place.path().join("pipelines/hello.yml")).unwrap();
+    place.write("pipelines/other.yml", &hello);
+    place.run(["trigger", "Hello"]).failed(2, "as well");
+}
+
+#[test]
 fn a_run_can_be_looked_at_and_cancelled_but_not_revived() {
     let place = Place::ready();
     let id = place.trigger("[1,2]");

@@ -10,6 +10,7 @@ use crate::definition::difference::differences;
 use crate::machine::why::trigger_again;
 use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
+use crate::process::start;
 use crate::store::definition::Definitions;
 use crate::store::query::{self, Run};
 use crate::store::revive::{self, Wanted};
@@ -66,16 +67,20 @@ impl Revive {
                 let refusal = revive::Revive::AlreadyRevived(next);
                 return Err(refused(refusal, &found, &config));
             }
-            let pipelines = match (self.latest, found.status) {
-                (true, _) => cli.pipelines(&config)?,
+            let latest = match (self.latest, found.status) {
+                (true, _) => {
+                    let (latest, note) = cli.pipeline(&config, &found.pipeline)?;
+                    note.iter().for_each(|note| follow::say(note));
+                    Some(latest)
+                }
                 // A mistake in a file keeps no run from going on as it was.
-                (false, RunStatus::Halted) => cli.pipelines(&config).unwrap_or_default(),
-                (false, _) => Vec::new(),
+                (false, RunStatus::Halted) => {
+                    let (usable, _) = start::usable(&config, &cli.embedded);
+                    usable.into_iter().find(|it| it.pipeline == found.pipeline)
+                }
+                (false, _) => None,
             };
-            let latest = match self.latest {
-                true => Some(setup::find_pipeline(&pipelines, &found.pipeline, &config)?),
-                false => pipelines.iter().find(|it| it.pipeline == found.pipeline),
-            };
+            let latest = latest.as_ref();
             let latest = latest.filter(|latest| latest.digest() != found.definition);
             let mut note = None;
             let mut definition = latest.filter(|_| self.latest);

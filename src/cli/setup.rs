@@ -66,6 +66,29 @@ impl CliContext {
         Ok(config)
     }
 
+    /// The definition of the pipeline with this name, and a note where the file of another has a mistake, which keeps
+    /// nobody from this one.
+    pub fn pipeline(
+        &self,
+        config: &Config,
+        name: &str,
+    ) -> Result<(Definition, Option<String>), Failure> {
+        let (usable, problems) = start::usable(config, &self.embedded);
+        match find_pipeline(&usable, name, config) {
+            Ok(found) => {
+                let note = problems.first().and_then(Problem::place).map(|place| {
+                    format!(
+                        "note: the file of another pipeline has a mistake ({place}): `ductworkd check` explains it"
+                    )
+                });
+                Ok((found.clone(), note))
+            }
+            Err(missing) if problems.is_empty() => Err(missing),
+            // It may be the one that is meant.
+            Err(_) => Err(start::Error::from(Problems(problems)).into()),
+        }
+    }
+
     /// All pipelines that can be triggered here.
     pub fn pipelines(&self, config: &Config) -> Result<Vec<Definition>, Failure> {
         Ok(start::pipelines(config, &self.embedded)?)

@@ -81,8 +81,8 @@ impl Trigger {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
         let by = person::actor(self.by)?;
-        let pipelines = cli.pipelines(&config)?;
-        let definition = setup::find_pipeline(&pipelines, &self.pipeline, &config)?;
+        let (definition, note) = &cli.pipeline(&config, &self.pipeline)?;
+        note.iter().for_each(|note| say(note));
         let pipeline = &definition.pipeline;
         let max = config.job_worker.max_payload(pipeline);
         let input = setup::input(definition, &self.input, max)?;

@@ -96,6 +96,8 @@ pub fn look(config: &Config, embedded: &Embedded) -> (Vec<Found>, Vec<Problem>) 
                 file: Some(file),
                 ..problem.help("this program defines it in Rust as well; remove one")
             });
+            // Nobody knows which is meant.
+            all.retain(|other| !same(other));
             continue;
         }
         all.push(Found {
@@ -107,15 +109,20 @@ pub fn look(config: &Config, embedded: &Embedded) -> (Vec<Found>, Vec<Problem>) 
     (all, problems)
 }
 
-/// All pipelines that this configuration runs.
-pub fn pipelines(config: &Config, embedded: &Embedded) -> Result<Vec<Definition>, Problems> {
+/// The pipelines that this configuration runs and in which nothing is wrong, and everything that is wrong with others.
+pub fn usable(config: &Config, embedded: &Embedded) -> (Vec<Definition>, Vec<Problem>) {
     let (all, problems) = look(config, embedded);
-    if !problems.is_empty() {
-        return Err(Problems(problems));
-    }
     let all = all.into_iter().map(|found| found.definition);
     let wanted = |definition: &Definition| config.pipelines.includes(&definition.pipeline);
-    Ok(all.filter(wanted).collect())
+    (all.filter(wanted).collect(), problems)
+}
+
+/// All pipelines that this configuration runs.
+pub fn pipelines(config: &Config, embedded: &Embedded) -> Result<Vec<Definition>, Problems> {
+    match usable(config, embedded) {
+        (usable, problems) if problems.is_empty() => Ok(usable),
+        (_, problems) => Err(Problems(problems)),
+    }
 }
 
 /// The names of the pipelines that get a worker here: the listed ones, whether this host has
@@ -326,12 +333,11 @@ fn child_argv(options: &Options) -> ChildArgv {
     })
 }
 
-/// The pipelines of which these start runs: a console does. It shows what there is without any, and what is
-/// wrong with them is told by those who need them.
+/// The pipelines of which these start runs: a console does. What is wrong with others is told by those who need them.
 fn triggered_by(kinds: &[ChildKind], config: &Config, embedded: &Embedded) -> Vec<Arc<Definition>> {
     match kinds.contains(&ChildKind::Console) {
-        true => pipelines(config, embedded)
-            .unwrap_or_default()
+        true => usable(config, embedded)
+            .0
             .into_iter()
             .map(Arc::new)
             .collect(),

@@ -3,7 +3,7 @@
 //! Owns: which files are pipelines, and what keeps one from being read. Never: understands
 //! what is in it. Tested in `tests/files.rs`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path as FilePath, PathBuf};
 
@@ -66,6 +66,8 @@ pub fn look_into(dir: &FilePath) -> Result<(Vec<(PathBuf, Loaded)>, Vec<Problem>
     let mut problems = Vec::new();
     let mut definitions = Vec::new();
     let mut first_in: HashMap<String, PathBuf> = HashMap::new();
+    // Nobody knows which of the two is meant.
+    let mut twice: HashSet<String> = HashSet::new();
     for file in files {
         let loaded = match load(&file) {
             Ok(loaded) => loaded,
@@ -82,11 +84,13 @@ pub fn look_into(dir: &FilePath) -> Result<(Vec<(PathBuf, Loaded)>, Vec<Problem>
                 message: format!("pipeline `{name}` is in {} as well", first.display()),
                 help: Some("give one of the two another name".into()),
             });
+            twice.insert(name);
             continue;
         }
         first_in.insert(name, file.clone());
         definitions.push((file, loaded));
     }
+    definitions.retain(|(_, loaded)| !twice.contains(&loaded.definition.pipeline));
     Ok((definitions, problems))
 }
 
