@@ -3,10 +3,12 @@
 use uuid::Uuid;
 
 use crate::machine::bulk::Selection;
+use crate::model::short;
 use crate::number::grouped;
 use crate::problem::Problem;
 use crate::store::bulk::{self, Bulk, Listed};
-use crate::store::{Conn, Error, Purpose, query};
+use crate::store::query::{self, FEWEST_DIGITS};
+use crate::store::{Conn, Error, Purpose};
 use crate::wire::bulk::{BulkJson, ListedJson, StoppedJson};
 
 use super::exit::Failure;
@@ -18,12 +20,15 @@ use super::setup::{self, CliContext};
 /// Letters of a name, in a list.
 const LETTERS: usize = 60;
 
+/// So many are looked through for some digits.
+const NEWEST: usize = 500;
+
 /// List, show and stop bulk actions: revivals and the like of many runs.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
   ductworkd bulk list
-  ductworkd bulk stop 0192f3a1-5d2e-7c11-9f0a-6b1f0c1de001
-  ductworkd bulk show 0192f3a1-5d2e-7c11-9f0a-6b1f0c1de001 --json | jq .failures
+  ductworkd bulk stop 0c1de001
+  ductworkd bulk show 0c1de001 --json | jq .failures
 
 A console works on them: its pages and its API start one. Stopping one undoes nothing.
 ")]
@@ -42,13 +47,13 @@ enum Verb {
     },
     /// Show a bulk action, and the runs that it left as they are
     Show {
-        /// Its id
-        id: Uuid,
+        /// Its id, or some of its first or last digits
+        id: String,
     },
     /// Stop a bulk action: no further run is changed
     Stop {
-        /// Its id
-        id: Uuid,
+        /// Its id, or some of its first or last digits
+        id: String,
         /// The person who stops it [default: your user name and this host]
         #[arg(long, value_name = "NAME")]
         by: Option<String>,
@@ -66,15 +71,52 @@ impl BulkActions {
                 }
                 Verb::Show { id } => {
                     let mut conn = setup::connect(&config, Purpose::Query).await?;
+                    let id = find(&mut conn, &id).await?;
                     show(cli, &mut conn, id).await
                 }
                 Verb::Stop { id, by } => {
                     let by = person::actor(by)?;
                     let mut conn = setup::connect(&config, Purpose::Engine).await?;
+                    let id = find(&mut conn, &id).await?;
                     stop(cli, &mut conn, id, &by.name).await
                 }
             }
         })
+    }
+}
+
+/// A bulk action by its id, or by digits with which the id of only one of the newest begins or ends.
+async fn find(conn: &mut Conn, given: &str) -> Result<Uuid, Failure> {
+    let shown = out::short(given, LETTERS);
+    let Some(digits) = query::digits(given) else {
+        let help = format!(
+            "give an id, or at least {FEWEST_DIGITS} of its first or last hexadecimal digits; `ductworkd bulk list` lists them"
+        );
+        let problem = Problem::new(format!("`{shown}` is not the id of a bulk action"));
+        return Err(Failure::usage(problem.help(help)));
+    };
+    if let Ok(id) = Uuid::try_parse(&digits) {
+        return Ok(id);
+    }
+    let listed = bulk::latest(conn, None, NEWEST).await?;
+    let ids = listed.iter().map(|it| match it {
+        Listed::Bulk(bulk) => bulk.id,
+        Listed::Unreadable(id) => *id,
+    });
+    let has = |id: &Uuid| {
+        let id = id.simple().to_string();
+        id.starts_with(&digits) || id.ends_with(&digits)
+    };
+    let found: Vec<Uuid> = ids.filter(has).collect();
+    match found.as_slice() {
+        [one] => Ok(*one),
+        [] => Err(missing(&shown)),
+        [first, second, ..] => {
+            let problem = Problem::new(format!("{shown} is not one bulk action"));
+            Err(Failure::failed(problem.help(format!(
+                "give more digits: there are {first} and {second}"
+            ))))
+        }
     }
 }
 
@@ -90,9 +132,13 @@ async fn list(cli: &CliContext, conn: &mut Conn, limit: usize) -> Result<(), Fai
         return cli.out.text("nobody has changed many runs at once\n");
     }
     let now = query::now(conn).await?;
+    let id = |id: Uuid| match cli.out.terminal {
+        true => Cell::styled(short(id), out::BOLD),
+        false => Cell::styled(id.to_string(), out::BOLD),
+    };
     let row = |it: &Listed| match it {
         Listed::Bulk(bulk) => vec![
-            Cell::styled(bulk.id.to_string(), out::BOLD),
+            id(bulk.id),
             Cell::new(bulk.verb.as_str()),
             state(bulk),
             Cell::new(grouped(bulk.done.unsigned_abs())),
@@ -101,8 +147,8 @@ async fn list(cli: &CliContext, conn: &mut Conn, limit: usize) -> Result<(), Fai
             Cell::new(out::short(&bulk.by, LETTERS)),
             Cell::new(cli.out.time(bulk.created_at, now)),
         ],
-        Listed::Unreadable(id) => vec![
-            Cell::styled(id.to_string(), out::BOLD),
+        Listed::Unreadable(unread) => vec![
+            id(*unread),
             Cell::new(""),
             Cell::styled("unreadable", out::BAD),
         ],
@@ -118,7 +164,7 @@ async fn list(cli: &CliContext, conn: &mut Conn, limit: usize) -> Result<(), Fai
         "BY",
         "ASKED FOR",
     ];
-    cli.out.text(&out::table(&headings, &rows))?;
+    cli.out.text(&cli.out.table(&headings, &rows))?;
     if more {
         say("note: there are older ones: `--limit` lists more");
     }
@@ -135,7 +181,7 @@ fn state(bulk: &Bulk) -> Cell {
 
 async fn show(cli: &CliContext, conn: &mut Conn, id: Uuid) -> Result<(), Failure> {
     let found = match bulk::find(conn, id).await {
-        Ok(found) => found.ok_or_else(|| missing(id))?,
+        Ok(found) => found.ok_or_else(|| missing(&id.to_string()))?,
         Err(Error::Corrupt(why)) => {
             let problem = Problem::new(out::short(&clean(&why), 5 * LETTERS));
             let help =
@@ -202,7 +248,7 @@ fn clean_lines(lines: &[String]) -> String {
 async fn stop(cli: &CliContext, conn: &mut Conn, id: Uuid, by: &str) -> Result<(), Failure> {
     let was_open = bulk::stop(conn, id, by).await?;
     if !was_open && !bulk::is_there(conn, id).await? {
-        return Err(missing(id));
+        return Err(missing(&id.to_string()));
     }
     match (cli.out.json, was_open) {
         (true, _) => cli.out.value(&StoppedJson { was_open }),
@@ -211,7 +257,7 @@ async fn stop(cli: &CliContext, conn: &mut Conn, id: Uuid, by: &str) -> Result<(
     }
 }
 
-fn missing(id: Uuid) -> Failure {
+fn missing(id: &str) -> Failure {
     let problem = Problem::new(format!("there is no bulk action {id}"));
     let help = "`ductworkd bulk list` lists them; one that ended is deleted with the history";
     Failure::failed(problem.help(help))

@@ -13,7 +13,9 @@ use serde_json::value::RawValue;
 use crate::problem::Problem;
 use crate::time;
 
+use super::columns::cut_with;
 use super::exit::Failure;
+use super::glyphs::glyphs;
 
 /// When to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -83,6 +85,19 @@ impl Out {
         match size {
             Some((width, _)) if width.0 > 0 => width.0.into(),
             _ => 80,
+        }
+    }
+
+    /// A table; on a terminal no line of it is longer than that is wide.
+    pub fn table(self, headings: &[&str], rows: &[Vec<Cell>]) -> String {
+        let text = table(headings, rows);
+        match self.terminal {
+            false => text,
+            // A reason goes on in no other row.
+            true => text
+                .lines()
+                .map(|line| format!("{}\n", cut_with(line, self.columns(), glyphs().more)))
+                .collect(),
         }
     }
 

@@ -125,7 +125,7 @@ fn gone(cli: &CliContext, departed: &[Departed], now: i64) -> Result<(), Failure
     let headings = [
         "ROLE", "PIPELINE", "HOST", "PID", "STARTED", "GONE", "HOW", "ID",
     ];
-    cli.out.text(&out::table(&headings, &rows))
+    cli.out.text(&cli.out.table(&headings, &rows))
 }
 
 pub(super) fn json<'a>(processes: &'a [ProcessRow], witness: &Witness) -> Vec<ProcessJson<'a>> {
@@ -180,5 +180,5 @@ pub(super) fn table(
         "STARTED",
         "ID",
     ];
-    out::table(&headings, &rows)
+    cli.out.table(&headings, &rows)
 }

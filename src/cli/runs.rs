@@ -16,10 +16,8 @@ use crate::store::{Conn, Purpose, pause};
 use crate::view::{remarks, took, word};
 use crate::wire::run::RunJson;
 
-use super::columns::cut_with;
 use super::exit::Failure;
 use super::follow::{is_drawable, say};
-use super::glyphs::glyphs;
 use super::live::{Frame, Screen};
 use super::out::{self, Cell, Out};
 use super::outage::Outages;
@@ -146,15 +144,7 @@ fn as_text(runs: &[Run], to: Out, now: i64) -> String {
     };
     let rows: Vec<Vec<Cell>> = runs.iter().map(row).collect();
     let headings = ["RUN", "PIPELINE", "STATUS", "TRIGGERED", "TOOK", ""];
-    let text = out::table(&headings, &rows);
-    match to.terminal {
-        false => text,
-        // A reason goes on in no other row.
-        true => text
-            .lines()
-            .map(|line| format!("{}\n", cut_with(line, to.columns(), glyphs().more)))
-            .collect(),
-    }
+    to.table(&headings, &rows)
 }
 
 /// Draws the list over itself, until a person has seen enough.

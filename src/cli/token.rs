@@ -274,7 +274,7 @@ fn list(cli: &CliContext, all: &[Listed], now: i64) -> Result<(), Failure> {
         "CREATED",
         "EXPIRES",
     ];
-    cli.out.text(&out::table(&headings, &rows))
+    cli.out.text(&cli.out.table(&headings, &rows))
 }
 
 fn row(cli: &CliContext, listed: &Listed, now: i64) -> Vec<Cell> {

@@ -200,6 +200,12 @@ on_every_database! {
         assert_eq!((&list[0]["state"], &list[1]["state"]), (&json!("open"), &json!("unreadable")));
         let shown = ran(&fixture, &["show", &id]).1;
         assert!(shown.contains("revive at work") && shown.contains("2 chosen runs"), "{shown}");
+        assert_eq!(ran(&fixture, &["show", &id[id.len() - 8..]]).1, shown);
+        // Both were made in the same minute.
+        let (code, _, told) = ran(&fixture, &["show", &id[..4]]);
+        assert!(code == Some(1) && told.contains("is not one bulk action"), "{told}");
+        let (code, _, told) = ran(&fixture, &["show", "xyz"]);
+        assert!(code == Some(2) && told.contains("is not the id of a bulk action"), "{told}");
         assert_eq!(ran(&fixture, &["show", &unreadable]).0, Some(1));
         for (verb, expected) in [(id.as_str(), "stopped"), (id.as_str(), "had ended"), (unreadable.as_str(), "stopped")] {
             let (code, told, _) = ran(&fixture, &["stop", verb, "--by", "ben"]);
