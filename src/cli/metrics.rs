@@ -1,7 +1,7 @@
 //! `metrics`: everything that is counted and measured, for those who collect text and have no console.
 
 use crate::metrics::text::{Format, render};
-use crate::metrics::{Reading, SNAPSHOT_AGE};
+use crate::metrics::{Reading, SNAPSHOT_AGE, json};
 use crate::store::{Purpose, metrics};
 
 use super::exit::Failure;
@@ -13,6 +13,7 @@ use super::setup::{self, CliContext};
 #[command(before_long_help = "Examples:
   ductworkd metrics | grep queue_
   ductworkd metrics > /var/lib/node_exporter/ductwork.prom.new
+  ductworkd metrics --json | jq '.[] | select(.kind == \"gauge\") | .name'
 ")]
 pub struct Metrics {
     /// In the format of OpenMetrics
@@ -35,7 +36,10 @@ impl Metrics {
             readings.extend(metrics::runs(&mut conn).await?);
             // They are of this moment.
             readings.push(Reading::new(&SNAPSHOT_AGE, &[], 0.0));
-            cli.out.text(&render(&counts, &readings, format))
+            match cli.out.json {
+                true => cli.out.value(&json::values(&counts, &readings)),
+                false => cli.out.text(&render(&counts, &readings, format)),
+            }
         })
     }
 }

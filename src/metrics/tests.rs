@@ -141,6 +141,33 @@ proptest! {
         }
     }
 
+    #[test]
+    fn json_has_the_series_of_the_text(events in vec(event("[a-c]{1,2}"), 0..20)) {
+        let counts = counts(&events);
+        let readings = [Reading::new(&HEARTBEAT_AGE, &["worker", "box"], 1.5)];
+        let mut of_json: Vec<Sample> = Vec::new();
+        for metric in json::values(&counts, &readings) {
+            for series in metric.series {
+                let text = |(name, value): (_, serde_json::Value)| (name, value.as_str().unwrap().to_owned());
+                let labels: BTreeMap<String, String> = series.labels.into_iter().map(text).collect();
+                let name = &metric.name;
+                if let Some(value) = series.value {
+                    of_json.push((name.clone(), labels.clone(), value.as_f64().unwrap()));
+                }
+                if let Some(observed) = series.observed {
+                    for (le, within) in observed.buckets.iter().map(|(le, n)| (le.to_string(), *n)).chain([("+Inf".to_owned(), observed.count)]) {
+                        let mut labels = labels.clone();
+                        labels.insert("le".to_owned(), le);
+                        of_json.push((format!("{name}_bucket"), labels, within as f64));
+                    }
+                    of_json.push((format!("{name}_sum"), labels.clone(), observed.sum));
+                    of_json.push((format!("{name}_count"), labels, observed.count as f64));
+                }
+            }
+        }
+        prop_assert_eq!(of_json, read(&render(&counts, &readings, Format::Text)));
+    }
+
     /// The bounds that are shown are ends of buckets.
     #[test]
     fn what_a_histogram_shows_is_exact(times in vec(0u64..40_000_000_000_000, 0..40)) {
