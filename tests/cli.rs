@@ -1172,7 +1172,7 @@ fn a_mistake_in_the_file_of_another_pipeline_keeps_nobody_from_a_trigger() {
     let place = Place::ready();
     place.write("pipelines/other.yml", "pipeline: Other\nsteps: {\n");
     let ended = place.run(["trigger", "Hello"]);
-    ended.fine();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
     let note = "note: the file of another pipeline has a mistake";
     assert!(ended.stderr.contains(note), "{ended:?}");
     assert!(ended.stderr.contains("other.yml:"), "{ended:?}");

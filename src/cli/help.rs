@@ -160,7 +160,12 @@ mod tests {
             for line in examples.lines().filter(|line| line.starts_with(' ')) {
                 assert!(line.chars().count() <= 80, "{}: {line}", verb.get_name());
             }
-            assert_eq!(joined(&examples), examples, "{}", verb.get_name());
+            assert_eq!(
+                joined(&examples),
+                examples.trim_end(),
+                "{}",
+                verb.get_name()
+            );
         }
         let text = "Examples:\n  one\n  two\n\nThis goes\non.\n\nThis is\nanother.";
         let broken = "Examples:\n  one\n  two\n\nThis goes on.\n\nThis is another.";
