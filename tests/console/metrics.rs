@@ -336,13 +336,20 @@ async fn living_processes_tell_what_they_use() {
         let found = series.iter().find(|(it, _)| is_it(it));
         found.map(|(_, value)| *value)
     };
-    let series = eventually(PATIENCE, "the worker tells of its busy slot", async || {
+    const ROLES: [&str; 3] = ["supervisor", "worker", "advancer"];
+    let what = "the worker tells of its busy slot, and all of what they use";
+    let series = eventually(PATIENCE, what, async || {
         let series = printed(&fixture);
         let busy = of(&series, "ductwork_slots{", &["\"busy\""]);
-        (busy == Some(1.0)).then_some(series)
+        // Each writes when its own ten seconds are over.
+        let told = ROLES.iter().all(|role| {
+            let labels = [&format!("role=\"{role}\"") as &str];
+            of(&series, "ductwork_process_resident_memory_bytes{", &labels).is_some()
+        });
+        (busy == Some(1.0) && told).then_some(series)
     })
     .await;
-    for role in ["supervisor", "worker", "advancer"] {
+    for role in ROLES {
         let labels = [&format!("role=\"{role}\"") as &str, "slot=\"0\""];
         let memory = of(&series, "ductwork_process_resident_memory_bytes{", &labels);
         assert!(memory.is_some_and(|it| it > 1e6), "{role}: {series:#?}");
