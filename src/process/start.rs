@@ -333,7 +333,7 @@ fn child_argv(options: &Options) -> ChildArgv {
     })
 }
 
-/// The pipelines of which these start runs: a console does. What is wrong with others is told by those who need them.
+/// The pipelines of which these start runs: a console does. Mistakes in others are told by those who need them.
 fn triggered_by(kinds: &[ChildKind], config: &Config, embedded: &Embedded) -> Vec<Arc<Definition>> {
     match kinds.contains(&ChildKind::Console) {
         true => usable(config, embedded)
