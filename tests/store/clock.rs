@@ -10,7 +10,7 @@ use ductwork::store::definition::LeftOut;
 use ductwork::store::process::{self, Death, Recovered};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
-use ductwork::store::{Conn, claim, clock};
+use ductwork::store::{Conn, claim, clock, stuck};
 use serde_json::json;
 
 use crate::driver::{Did, Driver, LEASE};
@@ -135,12 +135,36 @@ on_every_database! {
             assert_eq!(overtaken.branches, 0);
             an_hour_ahead(&mut driver.conn).await;
             assert!(driver.claim_branches(1).await.is_empty());
+            // Only then does a sweep look.
+            let seen = process::processes(&mut driver.conn).await.unwrap();
+            assert!(seen[0].postponed, "{seen:?}");
             let overtaken = clock::may_have_been_set_back(&mut driver.conn).await.unwrap();
             assert_eq!((overtaken.executions, overtaken.branches), (1, 1));
             let wait = advance::next_ready(&mut driver.conn).await.unwrap().unwrap();
             let wait = Duration::from_micros(wait.max(0) as u64);
             assert!(wait.abs_diff(meant) < Duration::from_secs(30), "{wait:?}");
         }
+    }
+
+    /// Each state of work by itself: in the queue, held, ready, and held by an advancer.
+    async fn work_in_any_state_may_be_stuck_and_none_cannot(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.audited = false;
+        let definition = Pipeline::named("Split").start("A").expand("B").collapse("C").build();
+        assert!(!stuck::may_be(&mut driver.conn).await.unwrap());
+        assert!(!process::processes(&mut driver.conn).await.unwrap()[0].postponed);
+        driver.trigger(&definition.unwrap(), "1").await;
+        assert!(stuck::may_be(&mut driver.conn).await.unwrap(), "in the queue");
+        let claimed = driver.claim("Split", 1).await.remove(0);
+        assert!(stuck::may_be(&mut driver.conn).await.unwrap(), "held");
+        let finished = driver.finished(claimed, Did::Returned(json!([1, 2]))).await;
+        driver.commit(&[finished]).await;
+        assert!(stuck::may_be(&mut driver.conn).await.unwrap(), "ready");
+        let branches = driver.claim_branches(1).await;
+        assert!(stuck::may_be(&mut driver.conn).await.unwrap(), "held by an advancer");
+        driver.advance(&branches).await;
+        driver.work("Split", |_| Did::Returned(json!(1))).await;
+        assert!(!stuck::may_be(&mut driver.conn).await.unwrap());
     }
 
     async fn a_process_whose_heartbeat_is_later_than_now_can_be_declared_dead(db: Db) {
