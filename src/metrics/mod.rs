@@ -1,7 +1,8 @@
 //! Counts and measurements, and their form for Prometheus.
 //!
 //! Owns: the closed list of metrics; counts, which add up whatever the order ([`Counts`]); the two text
-//! formats ([`text`]), and JSON ([`json`]). Never: any effect; what happens is counted where it happens, and the rows are `store`'s.
+//! formats ([`text`]), and JSON ([`json`]). Never: any effect; what happens is counted where it happens, and the
+//! rows are `store`'s.
 //!
 //! Each process has counts of its own and keeps them in a row ([ADR
 //! 39](docs/adr/0039-counts-are-rows.md)). A scrape adds up all rows.
