@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::model::{ProcessId, RunId};
+use crate::model::{ProcessId, Role, RunId};
 use crate::store::process::{self, Beaten, Heard, NewProcess};
 use crate::store::{Conn, Error, Location, context, migrate};
 use crate::telemetry::events;
@@ -439,7 +439,11 @@ impl Lifeline {
         self.shared.sent(conn.take_statements());
         let counters = self.shared.counters();
         let quiet = self.shared.mode() == Mode::Quiet;
-        let beaten = match process::beat(conn, id, counters, quiet).await {
+        let beaten = match self.row.role {
+            Role::Supervisor => process::beat_alone(conn, id, counters, quiet).await,
+            _ => process::beat(conn, id, counters, quiet).await,
+        };
+        let beaten = match beaten {
             Err(error) if error.is_not_now() && !conn.is_broken() => {
                 // Beside work it waits now and then for a moment, which is nobody's concern.
                 let late = self.shared.since_beat() > self.policy.lease() / 3;

@@ -43,7 +43,8 @@ statements! {
     /// Where the database notifies nobody, the answer tells of others who cannot be heard: on another host, or in
     /// another container of this one, which may have sockets of its own. On SQLite all are on one host.
     BEAT = concat!(beat!(), " RETURNING paused, {big:0} AS elsewhere"), on Mysql [&BEAT_ALONE, &BEAT_HEARD];
-    BEAT_ALONE in Mysql = beat!();
+    /// For a process that nobody gives orders: one statement everywhere.
+    BEAT_ALONE = beat!();
     BEAT_HEARD in Mysql = "
         SELECT p.paused,
                EXISTS (SELECT 1 FROM ductwork_processes o
@@ -352,19 +353,8 @@ pub async fn beat(
     counters: Counters,
     quiet: bool,
 ) -> Result<Beaten, Error> {
-    let count = |value: u64| (value as i64).into();
-    let args = [
-        ("id", process.0.into()),
-        ("claimed", count(counters.claimed)),
-        ("succeeded", count(counters.succeeded)),
-        ("errored", count(counters.errored)),
-        ("crashed", count(counters.crashed)),
-        ("advanced", count(counters.advanced)),
-        ("stale", count(counters.stale)),
-        ("statements", count(counters.statements)),
-        ("quiet", count(u64::from(quiet))),
-    ];
     failpoint!(conn, "beat.begin");
+    let args = beat_args(process, counters, quiet);
     let row = conn.fetch_optional(&BEAT, &args).await?;
     failpoint!(conn, "beat.end");
     let Some(row) = row else {
@@ -380,6 +370,46 @@ pub async fn beat(
         },
         elsewhere: row.get::<i64>("elsewhere")? != 0,
     })
+}
+
+/// A heartbeat of a process that claims nothing, and so has no orders to hear: where [`beat`] asks a second
+/// statement for them, this asks one.
+pub async fn beat_alone(
+    conn: &mut Conn,
+    process: ProcessId,
+    counters: Counters,
+    quiet: bool,
+) -> Result<Beaten, Error> {
+    failpoint!(conn, "beat.begin");
+    let args = beat_args(process, counters, quiet);
+    let written = conn.execute(&BEAT_ALONE, &args).await?;
+    failpoint!(conn, "beat.end");
+    Ok(Beaten {
+        heard: match written {
+            0 => Heard::Dead,
+            _ => Heard::Claim,
+        },
+        elsewhere: false,
+    })
+}
+
+fn beat_args(
+    process: ProcessId,
+    counters: Counters,
+    quiet: bool,
+) -> [(&'static str, Arg<'static>); 9] {
+    let count = |value: u64| (value as i64).into();
+    [
+        ("id", process.0.into()),
+        ("claimed", count(counters.claimed)),
+        ("succeeded", count(counters.succeeded)),
+        ("errored", count(counters.errored)),
+        ("crashed", count(counters.crashed)),
+        ("advanced", count(counters.advanced)),
+        ("stale", count(counters.stale)),
+        ("statements", count(counters.statements)),
+        ("quiet", count(u64::from(quiet))),
+    ]
 }
 
 /// The claims of a process, as a heartbeat finds them.

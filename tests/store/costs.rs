@@ -4,10 +4,13 @@
 use serde_json::json;
 
 use ductwork::definition::{Definition, Pipeline};
+use ductwork::model::ProcessId;
 use ductwork::store::Conn;
+use ductwork::store::process::{self, Counters, Heard};
 use ductwork::store::statement::Statement;
 
 use crate::driver::{Did, Driver};
+use crate::on_every_database;
 use crate::support::Db;
 
 /// Rows inserted, updated or deleted by a connection to SQLite since it was opened.
@@ -157,4 +160,18 @@ async fn a_batch_costs_one_round_trip_whatever_its_width_on_postgres() {
 async fn a_batch_costs_a_few_round_trips_whatever_its_width_on_mysql() {
     let body = |db| a_batch_costs_few_round_trips(db, 5);
     crate::support::with(Db::mysql().await, body).await;
+}
+
+on_every_database! {
+    /// Of a process that claims nothing; whether it was declared dead is in the count of rows.
+    async fn a_heartbeat_without_orders_is_one_statement(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let conn = &mut driver.actor.conn;
+        for (process, heard) in [(driver.actor.process, Heard::Claim), (ProcessId::new(), Heard::Dead)] {
+            conn.take_statements();
+            let beaten = process::beat_alone(conn, process, Counters::default(), false).await;
+            assert_eq!(beaten.unwrap().heard, heard);
+            assert_eq!(conn.take_statements(), 1);
+        }
+    }
 }
