@@ -1,4 +1,4 @@
-//! `schema`, `completions`, `version`: what the program knows about itself.
+//! `schema`, `completions`, `version`: the program's own facts.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -18,10 +18,10 @@ use super::setup::CliContext;
   ductworkd schema pipeline > pipeline.schema.json
 
 A first line `# yaml-language-server: $schema=ductwork.schema.json` makes editors check the
-file as it is written.
+file as you write it.
 ")]
 pub struct Schema {
-    /// Of what
+    /// The kind of file
     of: Of,
 }
 
@@ -41,7 +41,7 @@ enum Of {
   ductworkd completions zsh > ~/.zfunc/_ductworkd
 ")]
 pub struct Completions {
-    /// For which shell
+    /// The shell
     shell: Shell,
 }
 

@@ -1,6 +1,6 @@
-//! An attempt at a step in words for people.
+//! An attempt at a step, in words for people.
 //!
-//! Owns: how an error is told, with the element of the fan-out where it happened. Never: colours.
+//! Owns: the words for an error, with the element of the fan-out where it happened. Never: colours.
 
 use crate::step::verdict::OUTPUT_INVALID;
 use crate::store::query::{ExecutionRow, Spread};
@@ -8,10 +8,10 @@ use crate::view;
 
 use super::out::{clean, short};
 
-/// Letters of an error.
+/// The number of an error's characters that are shown.
 const ROOM: usize = 200;
 
-/// The error of an attempt on one line; nothing where it had none.
+/// The error of an attempt on one line; nothing if it had none.
 pub fn error(execution: &ExecutionRow) -> Option<String> {
     let result = execution.result?;
     let message = execution.error_message.as_deref().map(str::trim);
@@ -32,8 +32,8 @@ pub fn told(result: &str, class: Option<&str>, message: Option<&str>) -> String 
     short(&view::attempt::error(result, class, message), ROOM)
 }
 
-/// Which element of the fan-out: nothing on a run's root branch. Of fan-outs inside of each other the
-/// nodes are told as well, outermost first.
+/// The element of the fan-out: nothing on a run's root branch. For nested fan-outs, the nodes are named as
+/// well, outermost first.
 pub fn element(spreads: &[Spread]) -> String {
     // A path of a divide has a node of its own, whose name says enough.
     let expands = spreads.iter().rev().filter(|spread| spread.via == "expand");

@@ -23,8 +23,8 @@ use super::setup::{self, CliContext};
   ductworkd audit && echo all is well
   ductworkd audit --json | jq -r '.[].invariant' | sort | uniq -c
 
-It reads one snapshot, changes nothing of any run, and may run beside the daemon. Where the database
-takes writes, a report of it is kept for the console's page /trust and for metrics.
+It reads one snapshot, changes no run, and may run beside the daemon. If the database accepts writes,
+a report of the audit is kept for the console's page /trust and for metrics.
 ")]
 pub struct Audit {
     /// Ignore problems younger than this; the daemon repairs them itself [default: 60s]
@@ -46,7 +46,7 @@ impl Audit {
             let figures = AuditFigures::of(&violations, grace, took);
             let printed = print(cli, &violations, took);
             if let Some(more) = told(&audited.more) {
-                // Beside the rows, which are for programs where they are JSON.
+                // This stands beside the rows, which are for programs if they are JSON.
                 say(&more);
             }
             let ok = violations.is_empty();
@@ -93,7 +93,7 @@ fn print(cli: &CliContext, violations: &[Violation], took: Duration) -> Result<(
         .text(&out::table(&["", "ROW", "ID", "DETAIL"], &rows))
 }
 
-/// The invariants of which more rows break them than are listed.
+/// The invariants that more rows break than are listed.
 fn told(more: &[&str]) -> Option<String> {
     (!more.is_empty()).then(|| {
         format!(

@@ -1,4 +1,4 @@
-//! `bench`: how fast this program is on the configured database.
+//! `bench`: the speed of this program on the configured database.
 
 use std::str::FromStr;
 
@@ -21,7 +21,7 @@ use super::start::{block_signals, log};
   ductworkd bench audit retention --history 1000000
 
 It works in schemas (PostgreSQL), databases (MySQL, MariaDB) or files (SQLite) of its own beside the configured
-one, and removes them afterwards. It loads the server like any busy daemon does.
+one, and removes them afterwards. It loads the server as any busy daemon does.
 ")]
 pub struct Bench {
     /// The workloads: chain5, flat, trigger, latency, idle, fanout, commands, backlog,
@@ -29,10 +29,10 @@ pub struct Bench {
     /// storm, or all [default: all]
     #[arg(value_name = "WORKLOAD")]
     workloads: Vec<Choice>,
-    /// Runs of the chain; the other workloads follow it in proportion
+    /// Runs of the chain; the other workloads scale in proportion
     #[arg(long, value_name = "N", default_value_t = RUNS, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     runs: u32,
-    /// Executions at once [default: job_worker.count]
+    /// Concurrent executions [default: job_worker.count]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     slots: Option<u32>,
     /// The widest fan-out
@@ -78,7 +78,7 @@ impl Bench {
         });
         let options = BenchOptions {
             runs: self.runs,
-            // None of them stands for all.
+            // An empty list stands for all.
             workloads: chosen.collect::<Option<Vec<_>>>().unwrap_or_default(),
             slots: self.slots,
             width: self.width,

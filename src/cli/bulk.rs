@@ -1,4 +1,5 @@
-//! `bulk`: the same deed in many runs, as the console works on it: how far each is, and its end.
+//! `bulk`: the same deed in many runs, on which the console works: the progress of each bulk action,
+//! and stopping it.
 
 use uuid::Uuid;
 
@@ -17,10 +18,10 @@ use super::out::{self, Cell, clean};
 use super::person;
 use super::setup::{self, CliContext};
 
-/// Letters of a name, in a list.
+/// The longest name in a list, in characters.
 const LETTERS: usize = 60;
 
-/// So many are looked through for some digits.
+/// The number of bulk actions that are searched for some digits.
 const NEWEST: usize = 500;
 
 /// List, show and stop bulk actions: revivals and the like of many runs.
@@ -30,7 +31,7 @@ const NEWEST: usize = 500;
   ductworkd bulk stop 0c1de001
   ductworkd bulk show 0c1de001 --json | jq .failures
 
-A console works on them: its pages and its API start one. Stopping one undoes nothing.
+A console carries them out; its pages and its API start them. Stopping a bulk action undoes nothing.
 ")]
 pub struct BulkActions {
     #[command(subcommand)]
@@ -41,11 +42,11 @@ pub struct BulkActions {
 enum Verb {
     /// List bulk actions, newest first
     List {
-        /// At most so many
+        /// At most this many
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
         limit: u32,
     },
-    /// Show a bulk action, and the runs that it left as they are
+    /// Show a bulk action, and the runs that it left unchanged
     Show {
         /// Its id, or some of its first or last digits
         id: String,
@@ -85,7 +86,7 @@ impl BulkActions {
     }
 }
 
-/// A bulk action by its id, or by digits with which the id of only one of the newest begins or ends.
+/// A bulk action by its id, or by digits with which only one id of the newest begins or ends.
 async fn find(conn: &mut Conn, given: &str) -> Result<Uuid, Failure> {
     let shown = out::short(given, LETTERS);
     let Some(digits) = query::digits(given) else {

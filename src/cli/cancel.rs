@@ -17,8 +17,8 @@ use super::setup::{self, CliContext};
 #[command(before_long_help = "Examples:
   ductworkd cancel 5d91c07e
 
-A run of many branches is cancelled some of them at a time. Where that was interrupted, a daemon
-finishes it, or the same command given again.
+A run of many branches is cancelled in batches. If the cancellation is interrupted, a daemon finishes
+it, or the same command does when it is given again.
 ")]
 pub struct Cancel {
     /// The run's id, or some of its first or last digits
@@ -58,12 +58,12 @@ impl Cancel {
             let cancelled = cancelled.await;
             let stopping = match cancelled? {
                 cancel::Cancel::Done { held } => held.len(),
-                // Somebody else asked for the same, and got there first.
+                // Somebody else made the same request first.
                 cancel::Cancel::NotActive(RunStatus::Cancelled) if was_active => 0,
                 cancel::Cancel::NotFound => return Err(setup::no_run(&run.to_string())),
                 cancel::Cancel::NotActive(status) => return Err(setup::has_ended(run, status)),
             };
-            // A process that runs a step of it learns so at its next beat at the latest.
+            // A process that runs a step of the run learns of this at its next beat at the latest.
             setup::wake_for(&mut conn, &config, run).await?;
             match cli.out.json {
                 true => cli.out.value(&json!({

@@ -1,4 +1,4 @@
-//! `check`: the configuration and all pipelines, every problem at once.
+//! `check`: the configuration and all pipelines, with every problem at once.
 
 mod scripts;
 
@@ -81,8 +81,8 @@ impl Check {
     }
 }
 
-/// Problems that do not keep a daemon from starting: names that may be misspelt, and programs that are
-/// not there yet. None where a pipeline is wrong, because then the daemon does not start.
+/// Problems that do not prevent a daemon from starting: names that may be misspelt, and programs that do
+/// not exist yet. Empty if a pipeline is wrong, because then the daemon does not start.
 pub fn suspicions(config: &Config, cli: &CliContext) -> Vec<Problem> {
     let (all, wrong) = look(config, &cli.embedded);
     if !wrong.is_empty() {
@@ -98,7 +98,7 @@ pub fn suspicions(config: &Config, cli: &CliContext) -> Vec<Problem> {
     problems
 }
 
-/// Programs that are not there.
+/// Adds the programs that do not exist.
 fn programs(config: &Config, pipelines: &[&Found], cli: &CliContext, problems: &mut Vec<Problem>) {
     if config.role.runs_steps() {
         for found in pipelines {
@@ -108,10 +108,10 @@ fn programs(config: &Config, pipelines: &[&Found], cli: &CliContext, problems: &
     hooks(config, problems);
 }
 
-/// The names in `pipelines` that no file defines. A daemon starts all the same: a run carries its
+/// The names in `pipelines` that no file defines. A daemon starts nevertheless: a run carries its
 /// definition, and another host may have triggered it.
 fn nowhere(config: &Config, all: &[Found]) -> Vec<Problem> {
-    // An advancer and a console serve every pipeline, and without a single one there is a plainer message.
+    // An advancer and a console serve every pipeline, and if there is none, a plainer message says so.
     if !config.role.runs_steps() || all.is_empty() {
         return Vec::new();
     }
@@ -132,7 +132,7 @@ fn nowhere(config: &Config, all: &[Found]) -> Vec<Problem> {
     missing.map(problem).collect()
 }
 
-/// Exceptions for names that may be misspelt. They need not be: a worker serves pipelines that another
+/// Exceptions for names that may be misspelt. They may be correct: a worker serves pipelines that another
 /// host defines, and an exception may be for one of these.
 fn exceptions(config: &Config, all: &[Found]) -> Vec<Problem> {
     let find = |name: &str| all.iter().find(|found| found.definition.pipeline == name);
@@ -179,7 +179,7 @@ fn exceptions(config: &Config, all: &[Found]) -> Vec<Problem> {
     notes
 }
 
-/// Steps that a stop does not wait for as long as they may take: one note for each pipeline.
+/// Steps that may take longer than a stop waits for them: one note for each pipeline.
 fn interrupted(config: &Config, pipelines: &[&Found]) -> Vec<Problem> {
     let mut notes = Vec::new();
     for found in pipelines {
@@ -196,7 +196,7 @@ fn interrupted(config: &Config, pipelines: &[&Found]) -> Vec<Problem> {
             })
             .collect();
         longer.sort_by(|one, other| other.cmp(one));
-        // A stop that waits for nothing has been told of.
+        // A stop that waits for nothing is reported elsewhere.
         let Some((timeout, step)) = longer.first().filter(|_| !drain.is_zero()) else {
             continue;
         };
@@ -222,7 +222,7 @@ fn interrupted(config: &Config, pipelines: &[&Found]) -> Vec<Problem> {
     notes
 }
 
-/// Hooks for questions in pipelines that ask nobody anything.
+/// Hooks for questions, in pipelines that ask no questions.
 fn unasked(pipelines: &[&Found]) -> Vec<Problem> {
     let asks = |definition: &Definition| {
         let mut nodes = definition.nodes.iter();
@@ -245,10 +245,10 @@ fn unasked(pipelines: &[&Found]) -> Vec<Problem> {
     pipelines.iter().filter_map(note).collect()
 }
 
-/// A check that is possible before a step runs: that there is something to run.
+/// The check that is possible before a step runs: its program exists.
 fn steps(found: &Found, config: &Config, cli: &CliContext, problems: &mut Vec<Problem>) {
     let pipeline = &found.definition;
-    // As the worker of this pipeline will have it.
+    // The environment that the worker of this pipeline will have.
     let environment = Environment::inherit(
         std::env::vars_os(),
         config.secret_variables(),
@@ -273,7 +273,7 @@ fn steps(found: &Found, config: &Config, cli: &CliContext, problems: &mut Vec<Pr
     }
 }
 
-/// The same of hooks.
+/// The same for hooks.
 fn hooks(config: &Config, problems: &mut Vec<Problem>) {
     let hooks = &config.hooks;
     let all = [
@@ -281,7 +281,7 @@ fn hooks(config: &Config, problems: &mut Vec<Problem>) {
         ("advancer", &hooks.advancer, DaemonRole::Advancer),
         ("worker", &hooks.worker, DaemonRole::Worker),
     ];
-    // A role of its own runs its own.
+    // A role that runs alone runs its own hooks.
     let here = |role| config.role == DaemonRole::All || config.role == role;
     for (of, both, _) in all.into_iter().filter(|(.., role)| here(*role)) {
         for (moment, commands) in [("start", &both.start), ("stop", &both.stop)] {
@@ -325,7 +325,7 @@ fn command(
     program(argv, &cwd, path.or(environment.get("PATH")))
 }
 
-/// Commands of which the program is there and the script may not be.
+/// Commands whose program exists, but whose script may not.
 fn doubtful(config: &Config, pipelines: &[&Found]) -> Vec<Problem> {
     if !config.role.runs_steps() {
         return Vec::new();

@@ -1,8 +1,8 @@
-//! The room that text takes on a terminal.
+//! The width of text on a terminal.
 //!
-//! Owns: how wide a line is, cutting and wrapping it, with the colours in it. Never: writes.
+//! Owns: the width of a line, cutting and wrapping it, with the colours in it. Never: writes.
 
-/// Letters that take two columns: the scripts of East Asia, and pictures.
+/// Characters that take two columns: the scripts of East Asia, and pictographs.
 const WIDE: [(char, char); 16] = [
     ('\u{1100}', '\u{115f}'),
     ('\u{231a}', '\u{231b}'),
@@ -22,19 +22,19 @@ const WIDE: [(char, char); 16] = [
     ('\u{1f000}', '\u{3fffd}'),
 ];
 
-/// The columns of one letter. One that marks the letter before it is counted: a line that is thought
-/// too wide is cut early, and one that is thought too narrow tears a picture.
+/// The columns of one character. A combining mark is counted too: a line whose width is
+/// overestimated is cut early, and a line whose width is underestimated tears a picture.
 fn of(letter: char) -> usize {
     let wide = |(first, last): &(char, char)| (*first..=*last).contains(&letter);
     1 + usize::from(letter >= '\u{1100}' && WIDE.iter().any(wide))
 }
 
-/// The columns of a line, whatever its colours.
+/// The columns of a line, not counting its colours.
 pub fn width(line: &str) -> usize {
     letters(line).map(|(_, columns)| columns).sum()
 }
 
-/// The letters of a line with their columns: a colour, `ESC [ … m`, has none.
+/// The characters of a line with their columns: a colour, `ESC [ … m`, has none.
 fn letters(line: &str) -> impl Iterator<Item = (char, usize)> {
     let mut colour = false;
     line.chars().map(move |letter| {
@@ -45,7 +45,7 @@ fn letters(line: &str) -> impl Iterator<Item = (char, usize)> {
     })
 }
 
-/// As much of a line as fits, with all of the colours in it.
+/// The part of a line that fits, with all its colours.
 pub fn cut(line: &str, columns: usize) -> String {
     let (mut text, mut used) = (String::new(), 0);
     for (letter, more) in letters(line) {
@@ -57,7 +57,7 @@ pub fn cut(line: &str, columns: usize) -> String {
     text
 }
 
-/// The same, with an ellipsis where something is left out.
+/// The same, with an ellipsis if something is left out.
 pub fn cut_with(line: &str, columns: usize, ellipsis: &str) -> String {
     match width(line) > columns {
         false => line.to_owned(),
@@ -68,7 +68,7 @@ pub fn cut_with(line: &str, columns: usize, ellipsis: &str) -> String {
     }
 }
 
-/// A line in as many as it takes.
+/// A line, split into as many lines as it needs.
 pub fn wrapped(line: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;

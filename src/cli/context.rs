@@ -12,10 +12,10 @@ use super::exit::{Code, Failure};
 use super::out::short;
 use super::setup::{self, CliContext};
 
-/// Names the run inside of a step.
+/// Names the run inside a step.
 const RUN_VARIABLE: &str = "DUCTWORK_RUN_ID";
 
-/// The most that `job_worker.max_payload` can be.
+/// The greatest possible `job_worker.max_payload`.
 const MAX_PAYLOAD: u64 = 256 << 20;
 
 /// Reads and writes the context of a run.
@@ -26,9 +26,9 @@ const MAX_PAYLOAD: u64 = 256 << 20;
   ductworkd context get cursor --run 5d91c07e
   ductworkd context list --json
 ",
-    after_help = "Inside of a step, the worker that runs the step answers for the step's own run (DUCTWORK_CONTEXT says \
-                  where), so the step needs neither the configuration nor the database. A step whose worker has \
-                  lost it sets nothing. For another run, and outside of a step, the verb asks the database."
+    after_help = "Inside a step, the worker that runs the step answers for the step's own run (DUCTWORK_CONTEXT says \
+                  where), so the step needs neither the configuration nor the database. A step that its worker has \
+                  lost sets nothing. For another run, and outside a step, the verb asks the database."
 )]
 pub struct Context {
     /// The run's id, or some of its first or last digits [default: the run of the step, $DUCTWORK_RUN_ID]
@@ -79,7 +79,7 @@ impl Context {
     }
 }
 
-/// Inside of a step: neither the configuration nor the database is needed.
+/// Inside a step, this needs neither the configuration nor the database.
 fn of_worker(cli: &CliContext, own: &Address, verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::Get { key } => got(cli, own.run, &key, ask::get(own, &key)?),

@@ -1,4 +1,4 @@
-//! `copy`: everything to another database, of any kind.
+//! `copy`: copies everything to another database, of any kind.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -29,12 +29,12 @@ use super::setup::{self, CliContext};
   ductworkd copy --to postgres://ductwork@db.example/ductwork
   DUCTWORK_COPY_TO=postgres://… ductworkd copy   # no password in `ps`
 
-Stop all daemons before, and let nobody trigger runs meanwhile. The other database has to be empty; it gets the
-schema, and every row with its id and its times. The database that is copied stays as it is. Until the copy is
-complete no program works with it. When it is, set `database.url` to it, and start the daemons again.
+Stop all daemons first, and let nobody trigger runs during the copy. The target database must be empty; it gets the
+schema, and every row with its id and its times. The source database stays as it is. No program works with the target
+until the copy is complete. Then set `database.url` to the target, and start the daemons again.
 ")]
 pub struct Copy {
-    /// The database that gets the copy, as `database.url` would name it
+    /// The database to copy to, in the form of `database.url`
     #[arg(
         long,
         value_name = "URL",
@@ -49,7 +49,7 @@ impl Copy {
         let config = cli.config()?;
         let from = config.location()?;
         let lease = config.supervisor.reaper_timeout;
-        // As a path of the shell is meant.
+        // A relative path is relative to the shell's directory.
         let url = DatabaseUrl::parse(&self.to, Path::new(".")).map_err(|error| {
             Failure::usage(Problem::new(format!("`--to`: {}", error.message)).help(error.help))
         })?;
@@ -69,7 +69,8 @@ impl Copy {
             let mut target = to.connect(Purpose::Query).await.map_err(of_target)?;
             let rows = Cell::new(0);
             let mut report = |copied| rows.set(copied);
-            // Of a process of this host the kernel knows more than its heartbeats tell: it may stand still, and go on.
+            // The kernel knows more about a process of this host than its heartbeats show: the process may be stopped,
+            // and go on later.
             let me = Identity::current();
             let is_at_work = |row: &ProcessRow| {
                 if proof::is_gone(&me, row) {
@@ -124,7 +125,7 @@ impl Copy {
     }
 }
 
-/// A database that cannot be used, in the words for one that `--to` names.
+/// The error for a database that cannot be used, worded for the one that `--to` names.
 fn of_target(error: store::Error) -> Failure {
     let remedy = match &error {
         store::Error::Unavailable { source, .. } | store::Error::Hindered { source, .. } => {
@@ -149,7 +150,7 @@ fn name(process: &ProcessRow) -> String {
     format!("{} (pid {} on {host})", process.role.as_str(), process.pid)
 }
 
-/// The first of them, and how many there are.
+/// The first of these names, and their number.
 fn listed(names: &[String]) -> String {
     let few = names.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(3) {

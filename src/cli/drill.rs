@@ -1,4 +1,4 @@
-//! `drill`: races that are forced on the configured database.
+//! `drill`: forces races on the configured database.
 
 use std::time::Instant;
 
@@ -19,13 +19,13 @@ use super::start::{block_signals, log};
   ductworkd drill lease-race fan-in-race
   ductworkd drill --json | jq '.drills[] | {drill, shown}'
 
-Each drill plays in a schema (PostgreSQL), database (MySQL, MariaDB) or file (SQLite) of its own beside the
-configured one, which is removed afterwards. It prints who did what, and who was refused, checks every invariant,
-and says what was shown. Exit status 1: something was not as it must be. The result is kept in the
-configured database, where that is one of Ductwork's, for the console's page /trust.
+Each drill uses a schema (PostgreSQL), database (MySQL, MariaDB) or file (SQLite) of its own, beside the
+configured one, and removes it afterwards. It prints which actor did what and which one was refused, checks every
+invariant, and states what was shown. Exit status 1: something was not as it must be. The result is kept in the
+configured database, if that is one of Ductwork's, for the console's page /trust.
 ")]
 pub struct DrillArgs {
-    /// Which: lease-race, zombie-advancer, crash-before-effect, crash-after-effect,
+    /// The drills: lease-race, zombie-advancer, crash-before-effect, crash-after-effect,
     /// double-reaper, lost-acknowledgement, fan-in-race, database-away [default: all]
     #[arg(value_name = "DRILL")]
     drills: Vec<Drill>,

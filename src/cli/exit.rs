@@ -1,4 +1,4 @@
-//! How a command ends when it does not end well: what is said, and with which exit code.
+//! The end of a command that fails: its message, and its exit code.
 //!
 //! Owns: the one place where errors become exit codes. Never: prints to standard output.
 
@@ -14,13 +14,14 @@ use super::refusal;
 /// The meaning of an exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// It did not work: not found, halted, unhealthy.
+    /// The command failed: not found, halted, unhealthy.
     Failed = 1,
     /// Wrong usage or configuration.
     Usage = 2,
     /// The run waits for a person.
     Waiting = 3,
-    /// It was told to stop before the run had ended, or the copy was complete: SIGINT, as a shell tells it.
+    /// The command was told to stop before the run had ended or the copy was complete: SIGINT, by the
+    /// shell's convention.
     Interrupted = 130,
     /// The database cannot be reached (EX_UNAVAILABLE).
     Unavailable = 69,
@@ -39,37 +40,37 @@ impl Code {
     }
 }
 
-/// Why a command ends without success.
+/// The reason why a command ends without success.
 #[derive(Debug)]
 pub enum Failure {
-    /// These problems, and the code that says whose they are.
+    /// These problems, and the code that says who has to solve them.
     Problems(Code, Problems),
-    /// Everything was said on standard output already.
+    /// Everything was printed on standard output already.
     Quiet(Code),
-    /// Nobody reads what is written: a pager was closed, `head` has seen enough.
+    /// Nobody reads the output: a pager was closed, or `head` has read enough.
     NobodyReads,
 }
 
 impl Failure {
-    /// It did not work.
+    /// The command failed.
     pub fn failed(problem: Problem) -> Self {
         Self::Problems(Code::Failed, Problems(vec![problem]))
     }
 
-    /// It was asked for wrongly.
+    /// The command was used wrongly.
     pub fn usage(problem: Problem) -> Self {
         Self::Problems(Code::Usage, Problems(vec![problem]))
     }
 
-    /// Says what is to be said, as JSON where that was asked for; the exit code.
+    /// Prints the problems, as JSON if that was requested; returns the exit code.
     pub fn report(self, json: bool) -> ExitCode {
         match self {
             Self::Problems(code, mut problems) => {
                 for problem in &mut problems.0 {
                     problem.help = problem.help.as_deref().map(super::hint::pasteable);
                 }
-                // Where standard error is closed there is nobody to tell.
-                // In one piece: each part would be a system call of its own.
+                // If standard error is closed, there is nobody to tell. One write: each part would be a
+                // system call of its own.
                 let text = match json {
                     true => format!("{}\n", refusal::of(code, &problems)),
                     false => format!("{problems}\n"),
@@ -93,13 +94,13 @@ impl From<Problems> for Failure {
 struct Server {
     kind: &'static str,
     place: String,
-    /// The name of its address's origin.
+    /// The name of the place from which its address comes.
     origin: String,
 }
 
 static SERVER: OnceLock<Server> = OnceLock::new();
 
-/// Keeps it for messages about a database that cannot be used.
+/// Remembers the server for messages about a database that cannot be used.
 pub fn remember(database: &config::Database) {
     if let Some((kind, place)) = database.url.server() {
         let origin = database.origin.clone();
@@ -163,7 +164,7 @@ impl From<store::Error> for Failure {
                 problem.help("somebody else has had a lock for long; try again when it is free"),
             ),
             store::Error::Damaged { .. } => Self::failed(problem.help(remedy.unwrap_or_default())),
-            // A service manager does not start the daemon again, either.
+            // A service manager does not restart the daemon for this either.
             store::Error::Misplaced(_) | store::Error::Configured(_) => Self::usage(problem),
             _ => Self::failed(problem),
         }

@@ -1,6 +1,6 @@
 //! The steps of a pipeline in the order in which they are shown.
 //!
-//! Owns: that order, and how deep a step stands inside fan-outs and paths. Pure.
+//! Owns: that order, and the depth of each step inside fan-outs and paths. Pure.
 
 use crate::definition::{Definition, Edge, NodeIndex, Then};
 
@@ -10,11 +10,11 @@ pub struct Place {
     pub node: String,
     /// The node, after the case of a divert that leads to it.
     pub label: String,
-    /// In how many fan-outs or paths it stands.
+    /// The number of fan-outs or paths around it.
     pub depth: usize,
 }
 
-/// The places of a definition: whatever runs inside a fan-out or on a path stands deeper.
+/// The places of a definition: a node inside a fan-out or on a path is deeper.
 pub fn places(definition: &Definition) -> Vec<Place> {
     let mut places = Vec::new();
     let mut seen = vec![false; definition.nodes.len()];
@@ -30,7 +30,7 @@ fn walk(
     seen: &mut [bool],
     places: &mut Vec<Place>,
 ) {
-    // Diverted paths meet again: the node where they do is listed once.
+    // Diverted paths meet again: the node where they meet is listed once.
     if std::mem::replace(&mut seen[at.0], true) {
         return;
     }

@@ -1,4 +1,4 @@
-//! Following one run to its end: looking at it, showing it, and saying what came of it.
+//! Following one run to its end: looking at it, showing it, and reporting its outcome.
 //!
 //! Owns: the view of a run under way, and the words at its end; `run` and `watch` share them. Never:
 //! starts or stops anything.
@@ -23,25 +23,25 @@ use super::outage::Outages;
 use super::terminal::Terminal;
 use super::{attempt, columns, hint, value};
 
-/// Between two looks at the run.
+/// The pause between two looks at the run.
 const LOOK_EVERY: Duration = Duration::from_millis(80);
 
-/// A look at a run of very many steps takes long: the database has three times as long for others.
+/// A look at a run of very many steps takes long: the database gets three times that time for others.
 const LOOK_SHARE: u32 = 3;
 
-/// Between two lines, where there is no terminal to draw on.
+/// The interval between two lines if there is no terminal to draw on.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
-/// Attempts that follow others: as many are shown.
+/// The number of retries that are shown.
 const RETRIES: usize = 3;
 
-/// Steps that are told of at the end.
+/// The number of steps that are named at the end.
 const TOLD: usize = 5;
 
-/// A terminal of fewer columns shows no picture.
+/// A terminal with fewer columns shows no picture.
 const NARROWEST: usize = 20;
 
-/// Lines of a value to decide on.
+/// The number of lines that are shown of a value to decide on.
 const VALUE_LINES: usize = 30;
 
 /// The run as one look found it.
@@ -57,7 +57,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Nothing happens any more unless a person does something.
+    /// Nothing happens any more unless a person acts.
     fn rests(&self) -> bool {
         match self.status {
             Some(RunStatus::InProgress) => false,
@@ -77,19 +77,19 @@ pub struct Follow<'a> {
     pub style: Style,
     /// Whether a waiting run is followed until somebody has answered.
     pub patient: bool,
-    /// The configuration of a run that others work: it is told when nobody does.
+    /// The configuration, for a run on which other processes work: the person is told if none does.
     pub others: Option<&'a Config>,
 }
 
 impl Follow<'_> {
-    /// Whether a run that was found so is followed no more.
+    /// Whether following ends with a run in this state.
     fn ends_with(&self, seen: &Seen) -> bool {
         seen.rests() && !(self.patient && seen.status == Some(RunStatus::Dampened))
     }
 }
 
-/// Follows a run until it rests, whether the database is there all the time or not; `None` when it is
-/// gone. `stopping` tells whether whoever works it is told to stop.
+/// Follows a run until it rests, whether or not the database is reachable all the time; `None` when the
+/// run is gone. `stopping` tells whether the daemon that works on it has been told to stop.
 pub async fn to_rest(
     conn: &mut Conn,
     follow: &Follow<'_>,
@@ -99,7 +99,7 @@ pub async fn to_rest(
 ) -> Result<Option<RunStatus>, Failure> {
     let mut lookout = follow.others.map(Lookout::new);
     let mut asked = Asked::default();
-    // A picture of the last look stands while the database is away.
+    // While the database is away, the picture of the last look stays.
     let mut seen = Seen {
         status: Some(RunStatus::InProgress),
         ..Seen::default()
@@ -133,12 +133,12 @@ pub async fn to_rest(
     }
 }
 
-/// The questions of a run, and how many there are: asked for again only where there are more or fewer,
-/// because each is read with its value.
+/// The questions of a run, and their number: they are read again only if that changes, because each is
+/// read with its value.
 #[derive(Default)]
 struct Asked(u64, Vec<String>);
 
-/// The run as it is, and lines that say why nobody moves it; `None` where it has moved on meanwhile.
+/// The run as it is, and lines that say why nobody moves it; `None` if it has moved on meanwhile.
 async fn look(
     conn: &mut Conn,
     follow: &Follow<'_>,
@@ -172,14 +172,14 @@ async fn look(
     Ok(Some((seen, notes)))
 }
 
-/// Whether a run that waited, and of which nothing went on a moment later, waits now: a person may have
+/// Whether a run that waited, and of which nothing went on a moment later, still waits: a person may have
 /// answered between the two looks.
 pub async fn still_waits(conn: &mut Conn, run: RunId) -> Result<bool, store::Error> {
     let state = query::run_state(conn, run).await?;
     Ok(state.is_some_and(|state| state.status == RunStatus::Dampened))
 }
 
-/// The attempts that follow others, as lines.
+/// The retries, as lines.
 async fn retries(conn: &mut Conn, run: RunId) -> Result<Vec<String>, store::Error> {
     let mut lines = Vec::new();
     for retry in query::retries(conn, run, RETRIES).await? {
@@ -217,7 +217,7 @@ async fn questions(conn: &mut Conn, follow: &Follow<'_>) -> Result<Vec<String>, 
         .collect())
 }
 
-/// The name of a step that waits, with the id that `resume --step` takes where it is one of several.
+/// The name of a waiting step, with the id that `resume --step` takes if several steps wait.
 pub fn place(step: &WaitingStep, of: usize) -> String {
     match of {
         0 | 1 => clean(&step.node),
@@ -225,7 +225,7 @@ pub fn place(step: &WaitingStep, of: usize) -> String {
     }
 }
 
-/// The question that a waiting step asks, one of so many.
+/// The question that a waiting step asks; `of` steps wait.
 fn question(step: &WaitingStep, of: usize, definition: &Definition) -> String {
     let prompt = definition
         .find(&step.node)
@@ -266,7 +266,7 @@ pub fn is_drawable() -> bool {
 }
 
 impl<'a> View<'a> {
-    /// A picture on `screen`, above which come the lines that `terminal` catches; or plain lines.
+    /// A picture on `screen`, with the lines that `terminal` catches above it; or plain lines.
     pub fn new(
         follow: &'a Follow<'a>,
         screen: Option<Screen>,
@@ -288,7 +288,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The same for a run that began so long ago.
+    /// The same, for a run that began this long ago.
     pub fn begun(mut self, ago: Duration) -> Self {
         self.since = self.since.checked_sub(ago).unwrap_or(self.since);
         self
@@ -324,7 +324,7 @@ impl<'a> View<'a> {
         self.frame += 1;
     }
 
-    /// The lines below a picture: how the run is, and what happens in it.
+    /// The lines below a picture: the state of the run, and its events.
     fn last(&self, seen: &Seen, rests: bool, took: &str) -> Vec<String> {
         let style = self.follow.style;
         let state = match seen.status {
@@ -366,7 +366,7 @@ impl<'a> View<'a> {
         lines
     }
 
-    /// The lines of log that are shown.
+    /// The lines of the log that are shown.
     fn above(&mut self) -> Vec<String> {
         let mut shown = std::mem::take(&mut self.notes);
         if let Some(terminal) = self.terminal {
@@ -419,7 +419,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Gives the terminal back, with the lines that came last: also where the run is followed no more.
+/// Gives the terminal back, with the lines that came last, even if following ends early.
 impl Drop for View<'_> {
     fn drop(&mut self) {
         if let Some(terminal) = self.terminal {
@@ -431,8 +431,8 @@ impl Drop for View<'_> {
     }
 }
 
-/// The steps of a run in a few words. Those beside its flow do not count: whether one has run by the time
-/// that its run has ended is a matter of milliseconds.
+/// The steps of a run in a few words. Steps beside its flow do not count: whether one has run by the end
+/// of the run is a matter of milliseconds.
 fn summary(progress: &[NodeProgress]) -> String {
     let is_hook = |node: &&NodeProgress| node.via.parse().is_ok_and(Via::is_hook);
     let flow = || progress.iter().filter(|node| !is_hook(node));
@@ -444,7 +444,7 @@ fn summary(progress: &[NodeProgress]) -> String {
     }
 }
 
-/// The steps that a stop waits for, and how not to wait.
+/// The steps for which a stop waits, and how to stop at once.
 fn stopping(progress: &[NodeProgress]) -> String {
     let running: Vec<String> = progress
         .iter()
@@ -464,7 +464,7 @@ fn stopping(progress: &[NodeProgress]) -> String {
     format!("{waits}; Ctrl-C again stops at once")
 }
 
-/// Says what came of a run that rests, and with which exit status the command ends.
+/// Reports the outcome of a run that rests; the error is the exit status with which the command ends.
 pub async fn report(
     conn: &mut Conn,
     follow: &Follow<'_>,
@@ -544,7 +544,7 @@ pub fn decide(input: &str, style: Style) -> Vec<String> {
         .collect()
 }
 
-/// A line for people. Where nobody reads it, nobody is told; a run is not given up for that.
+/// Prints a line for people. If nobody reads it, it is lost; a run is not given up for that.
 pub fn say(line: &str) {
     let line = format!("{}\n", hint::pasteable(line));
     let _ = std::io::stderr().write_all(line.as_bytes());

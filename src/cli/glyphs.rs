@@ -1,6 +1,6 @@
-//! The marks beside a step, and how a bar is drawn: in Unicode, or in ASCII where the locale asks for it.
+//! The marks beside a step, and the cells of a bar: in Unicode, or in ASCII if the locale requires it.
 //!
-//! Owns: both sets, and when which is used. Never: colours.
+//! Owns: both sets, and the choice between them. Never: colours.
 
 use std::sync::OnceLock;
 
@@ -11,11 +11,11 @@ pub struct Glyphs {
     pub done: &'static str,
     /// Something failed.
     pub failed: &'static str,
-    /// It runs; on a page that stands still.
+    /// It runs; for a page that does not change.
     pub running: &'static str,
-    /// It runs; one after the other.
+    /// It runs; shown one after the other.
     pub spinner: &'static [&'static str],
-    /// It has begun, and nobody runs it.
+    /// It has begun, and no process runs it.
     pub queued: &'static str,
     /// It waits for a person.
     pub asks: &'static str,
@@ -25,11 +25,11 @@ pub struct Glyphs {
     pub ahead: &'static str,
     /// It was tried again.
     pub again: &'static str,
-    /// A cell of a bar.
+    /// A filled cell of a bar.
     pub full: &'static str,
-    /// A cell where there is no bar.
+    /// An empty cell of a bar.
     pub empty: &'static str,
-    /// So many.
+    /// Before a number of times.
     pub times: &'static str,
     /// There is more.
     pub more: &'static str,
@@ -74,7 +74,7 @@ pub fn glyphs() -> &'static Glyphs {
     CHOSEN.get_or_init(|| chosen(&|name| std::env::var(name).ok()))
 }
 
-/// The first that says something decides; where nothing does, terminals speak UTF-8.
+/// The first variable that is set decides; if none is set, terminals speak UTF-8.
 fn chosen(var: &dyn Fn(&str) -> Option<String>) -> &'static Glyphs {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()

@@ -36,10 +36,10 @@ pub struct Health {
     /// Only the process with this pid on this host
     #[arg(short, long)]
     pid: Option<u32>,
-    /// Only the supervisors of this host; in a container, only of this container
+    /// Only the supervisors of this host; in a container, only those of this container
     #[arg(long, conflicts_with = "pid")]
     here: bool,
-    /// Only whether the loops of this host or container turn; a database that is away makes nobody unhealthy
+    /// Only whether the loops of this host or container run; an unreachable database makes no process unhealthy
     #[arg(long, conflicts_with_all = ["pid", "here", "verbose"])]
     live: bool,
     /// List all processes
@@ -47,7 +47,7 @@ pub struct Health {
     verbose: bool,
 }
 
-/// The answer of the stamps that the processes here leave.
+/// The answer from the stamps that this host's processes leave.
 fn live(cli: &CliContext, config: &Config) -> Result<(), Failure> {
     let directories = wakeup::directories(&config.location()?.identity());
     let found: Result<Vec<_>, _> = directories.iter().map(|it| live::living(it)).collect();
@@ -93,8 +93,8 @@ impl Health {
         setup::block_on(async {
             let began = Instant::now();
             match self.look(cli, &config).await {
-                // RACE: the table was locked after we had asked whether it is, or so shortly before that it might
-                // have been for a moment. Proven by
+                // RACE: the table was locked after this command had checked for a lock, or so shortly before that the
+                // lock might have been momentary. Proven by
                 // `a_lock_that_is_as_young_as_the_question_is_told_all_the_same`.
                 Err(failure) => match setup::lock_in_the_way(&config, &failure, began).await {
                     Some(locked) => unreadable(cli, &locked),
@@ -107,7 +107,7 @@ impl Health {
 
     async fn look(&self, cli: &CliContext, config: &Config) -> Result<(), Failure> {
         let mut conn = setup::connect(config, Purpose::Look).await?;
-        // An answer for one host or process alone decides whether that is restarted.
+        // The answer for a single host or process decides whether that is restarted.
         let narrow = self.here || self.pid.is_some();
         let locked = match !narrow || writable::tells_at_once(&conn) {
             true => writable::locked(&mut conn).await?,
@@ -172,7 +172,7 @@ impl Health {
             .collect();
         let dead = |process: &&&ProcessRow| witness.state(process) == State::Dead;
         let dead = stale.iter().filter(dead).count();
-        // A console of its own moves nothing: it answers for itself, and counts for nobody.
+        // A console that runs alone moves nothing: it answers for itself, and does not count as a supervisor.
         let counted = |process: &&&ProcessRow| narrow || process.role != Role::Console;
         let counted = asked.iter().filter(counted).count();
         let fine = counted > 0 && stale.is_empty() && stuck.is_empty() && obstacle.is_none();
@@ -202,7 +202,7 @@ impl Health {
         if self.verbose && !processes.is_empty() {
             cli.out.text(&table(cli, &processes, &witness, now))?;
         }
-        // Nobody has to do anything about it, so only those who want to know hear of it.
+        // This needs no action, so only verbose output shows it.
         for (endpoint, n) in kept.iter().filter(|_| self.verbose) {
             let endpoint = out::clean(&webhook::short(endpoint));
             let more = if *n >= COUNTED as u64 { " or more" } else { "" };
@@ -210,12 +210,12 @@ impl Health {
                 "kept for {endpoint}, an endpoint that is no longer configured: {n}{more}\n"
             ))?;
         }
-        // No fault, but somebody may have forgotten it.
+        // This is no fault, but somebody may have forgotten the pause.
         for pause in &pauses {
             let fact = out::clean(&pause.fact(now));
             cli.out.text(&format!("{fact}\n"))?;
         }
-        // Others have taken up what it held; it may be one host less all the same.
+        // Others have taken over its work, but there may be one host less.
         if let Some(line) = processes::lost(&lost, now) {
             cli.out.text(&format!("{line}\n"))?;
         }
@@ -223,11 +223,11 @@ impl Health {
         if let Some(fact) = &careless {
             cli.out.text(&format!("{fact}\n"))?;
         }
-        // The fault is the endpoint's, and no daemon mends it.
+        // The fault is the endpoint's, and no daemon can mend it.
         if let Some(fact) = &undelivered {
             cli.out.text(&format!("{}\n", out::clean(fact)))?;
         }
-        // That of a collector neither.
+        // Nor can a daemon mend a collector.
         if let Some(Stuck { fact, remedy, .. }) = untraced {
             let (fact, remedy) = (out::clean(fact), out::clean(remedy));
             cli.out.text(&format!("{fact}; {remedy}\n"))?;
@@ -242,13 +242,14 @@ impl Health {
         cli.out.text(&format!("healthy: {counted} of {counted}\n"))
     }
 
-    /// True when it would wait for whoever has locked that. For one host or process alone only heartbeats are read.
+    /// True when this command would wait for the holder of this lock. For a single host or process, it reads only
+    /// heartbeats.
     fn cannot_read(&self, locked: &Locked) -> bool {
         let narrow = self.here || self.pid.is_some();
         locked.hidden && (!narrow || locked.table == "ductwork_processes")
     }
 
-    /// The supervisors that were asked for and give no signs of life, if any.
+    /// The problem of the selected supervisors that give no signs of life, if there are any.
     fn problem(
         &self,
         witness: &Witness,
@@ -311,7 +312,7 @@ impl Health {
     }
 }
 
-/// Nothing is known of anybody while nobody can read.
+/// While nobody can read, nothing is known about any process.
 fn unreadable(cli: &CliContext, locked: &Locked) -> Result<(), Failure> {
     if cli.out.json {
         let answer = serde_json::json!({ "healthy": false, "obstacle": locked.fact });
@@ -321,14 +322,14 @@ fn unreadable(cli: &CliContext, locked: &Locked) -> Result<(), Failure> {
     Err(Failure::failed(mend(&locked.fact)))
 }
 
-/// The problem that something is in everybody's way.
+/// The problem that an obstacle is in everybody's way.
 fn mend(obstacle: &str) -> Problem {
     Problem::new(format!("unhealthy: {obstacle}"))
         .help("mend that, or wait; a daemon that runs goes on by itself")
 }
 
-/// All that does not move in this database, and the pipelines that are paused. A process that this host knows to be dead moves nothing, and
-/// what it last told holds no more.
+/// Everything that does not move in this database, and the paused pipelines. A process that this host knows to be dead
+/// moves nothing, and its last report is no longer valid.
 async fn stuck(
     conn: &mut Conn,
     witness: &Witness,

@@ -1,14 +1,14 @@
 //! The help of the command line.
 //!
-//! Owns: the order in which it is read: first the purpose of the program or verb, then how to call it,
-//! examples last; the groups of the verbs; the options of every verb, told once. Never: describes a verb
-//! or an option, which stands at each.
+//! Owns: its order: first the purpose of the program or verb, then the usage, examples last; the groups of
+//! the verbs; the options of every verb, listed once. Never: describes a verb or an option: each has its
+//! description beside it.
 
 use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
 
-/// The verbs, by what somebody wants to do. A test compares them with the verbs that there are.
+/// The verbs, grouped by purpose. A test compares them with the existing verbs.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Begin", &["init", "check", "migrate", "copy"]),
     ("Run", &["start", "console", "run", "trigger"]),
@@ -46,7 +46,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The options that every verb has; its own help does not repeat them.
+/// The options that every verb has; a verb's own help does not repeat them.
 const OF_ALL: [&str; 4] = ["config", "env", "json", "color"];
 
 const OF_A_VERB: &str = "\
@@ -59,10 +59,10 @@ Every verb also has -c FILE, -e NAME, --json and --color: see `ductworkd --help`
 
 {before-help}";
 
-/// The command line, with its help in order.
+/// The command line, with its help in this order.
 pub fn command() -> Command {
     let mut command = Cli::command();
-    // Only then has each verb the options of all.
+    // Only after this does each verb have the global options.
     command.build();
     let template = of_program(&command);
     command.mut_subcommands(of_verb).help_template(template)
@@ -87,8 +87,8 @@ fn of_verb(verb: Command) -> Command {
     verb.mut_subcommands(of_verb).help_template(OF_A_VERB)
 }
 
-/// Each paragraph of prose as one line, which is broken where the terminal ends. Examples are indented, and
-/// stay as they are.
+/// Joins each paragraph of prose into one line, which is wrapped at the terminal's width. Examples are
+/// indented, and stay as they are.
 fn joined(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     let mut prose = false;

@@ -1,7 +1,7 @@
-//! Commands in messages, so that they can be pasted.
+//! Commands in messages, ready to be pasted.
 //!
-//! Owns: that a suggested command names the same configuration and environment as the one that
-//! suggests it, and runs by their short ids. Never: decides what is suggested.
+//! Owns: that a suggested command names the same configuration and environment as the command that
+//! suggests it, and names runs by their short ids. Never: decides what is suggested.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -37,7 +37,7 @@ fn options(file: Option<&Path>, env: Option<&str>) -> String {
     text
 }
 
-/// A word as a shell takes it.
+/// A word, quoted for a shell.
 fn quoted(word: &str) -> Cow<'_, str> {
     let plain = |char: char| char.is_alphanumeric() || "-_./:=+@%".contains(char);
     match !word.is_empty() && word.chars().all(plain) {
@@ -46,7 +46,7 @@ fn quoted(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// The text with its commands as they are to be typed here.
+/// The text, with its commands in the form in which they must be typed here.
 pub fn pasteable(text: &str) -> String {
     rewritten(text, GIVEN.get().map_or("", String::as_str))
 }
@@ -78,7 +78,7 @@ fn rewritten(text: &str, given: &str) -> String {
     rewritten
 }
 
-/// The first word, and what follows it.
+/// The first word, and the rest.
 fn word(text: &str) -> (&str, &str) {
     let end = text.find(|char: char| !char.is_ascii_alphanumeric() && char != '-');
     text.split_at(end.unwrap_or(text.len()))

@@ -124,7 +124,7 @@ impl Init {
         let path = self.dir.join(file.path);
         let parent = path.parent().unwrap_or(&self.dir);
         let written = std::fs::create_dir_all(parent).and_then(|()| {
-            // Never through what somebody has put there since we looked.
+            // Never write through a file that somebody has put there since the check.
             let mut options = std::fs::OpenOptions::new();
             let mut to = options
                 .write(true)

@@ -1,7 +1,7 @@
 //! The live view of one run: a picture of its steps, drawn over the last one.
 //!
-//! Owns: turning progress into lines, and drawing them so that a terminal of any size shows them whole;
-//! lines of the log go above. Never: asks the database.
+//! Owns: turning progress into lines, and drawing them so that a terminal of any size shows whole lines; log
+//! lines go above. Never: queries the database.
 
 use std::fs::File;
 use std::io::Write;
@@ -35,8 +35,8 @@ impl Tree {
         Self { places, width }
     }
 
-    /// The first row of a node that has begun and is not done, or the one after the last that is. Paths
-    /// that are not taken never begin.
+    /// The row of the first node that has begun and is not done; otherwise the row after the last node that has
+    /// begun. Paths that are not taken never begin.
     pub fn first_open(&self, progress: &[NodeProgress]) -> usize {
         let of = |place: &Place| progress.iter().find(|found| found.node == place.node);
         let open = |place: &Place| of(place).is_some_and(|node| node.completed < node.total);
@@ -45,7 +45,7 @@ impl Tree {
         open_at.unwrap_or_else(|| last.map_or(0, |last| last + 1))
     }
 
-    /// One line per node, for so many columns.
+    /// One line per node, for this many columns.
     pub fn lines(&self, progress: &[NodeProgress], look: Look) -> Vec<String> {
         let found = |place: &Place| progress.iter().find(|found| found.node == place.node);
         let counts = |place: &Place| found(place).map_or(0, |node| width(&counts(node, look)));
@@ -76,10 +76,10 @@ impl Tree {
     }
 }
 
-/// How one picture is drawn.
+/// The appearance of one picture.
 #[derive(Clone, Copy)]
 pub struct Look {
-    /// Which picture it is.
+    /// The number of the picture.
     pub frame: usize,
     /// Colours.
     pub style: Style,
@@ -104,7 +104,7 @@ fn mark(node: &NodeProgress, look: Look) -> String {
     }
 }
 
-/// How many of a node's steps are done, failed, and tried again.
+/// The numbers of a node's steps that are done, failed, and tried again.
 fn counts(node: &NodeProgress, look: Look) -> String {
     let (style, glyphs) = (look.style, look.glyphs);
     let mut parts = Vec::new();
@@ -152,27 +152,27 @@ impl Style {
         }
     }
 
-    /// Something went well.
+    /// For success.
     pub fn green(self, text: &str) -> String {
         self.paint("32", text)
     }
 
-    /// Something failed.
+    /// For failure.
     pub fn red(self, text: &str) -> String {
         self.paint("31", text)
     }
 
-    /// Something is under way.
+    /// For work under way.
     pub fn yellow(self, text: &str) -> String {
         self.paint("33", text)
     }
 
-    /// Something to look at second.
+    /// For secondary text.
     pub fn dim(self, text: &str) -> String {
         self.paint("2", text)
     }
 
-    /// Something to look at first.
+    /// For text to read first.
     pub fn bold(self, text: &str) -> String {
         self.paint("1", text)
     }
@@ -180,33 +180,33 @@ impl Style {
 
 /// One picture of a run.
 pub struct Frame {
-    /// Above all.
+    /// The line above everything else.
     pub title: String,
     /// One line per node.
     pub rows: Vec<String>,
-    /// The row that has to be seen where not all can.
+    /// The row that must be visible if not all rows fit.
     pub first: usize,
-    /// Below all; the first of them says how the run is.
+    /// The lines below everything else; the first shows the run's state.
     pub last: Vec<String>,
-    /// It stays, whole.
+    /// The frame is final, and is shown whole.
     pub ended: bool,
 }
 
 impl Frame {
-    /// The lines that a terminal of so many rows and columns shows. A picture that is drawn over it must fit: a
-    /// cursor goes up to its first row, and a line that is too long takes two.
+    /// The lines that a terminal of this many rows and columns shows. A picture that is drawn over must fit:
+    /// the cursor goes up to its first row, and a line that is too long takes two rows.
     fn fit(&self, rows: usize, columns: usize) -> Vec<String> {
         if self.ended {
             let title = std::iter::once(&self.title);
             return title.chain(&self.rows).chain(&self.last).cloned().collect();
         }
-        // The title, and where the cursor waits.
+        // Two rows are for the title and for the cursor.
         let last = &self.last[..self.last.len().min(rows.saturating_sub(2)).max(1)];
         let room = rows.saturating_sub(2 + last.len()).min(self.rows.len());
-        // Where rows are left out, one says how many, unless that leaves no others.
+        // If rows are left out, one row says how many, unless that would leave no others.
         let told = room < self.rows.len() && room > 2;
         let room = room - usize::from(told);
-        // One that is done stays in sight.
+        // One row that is done stays in sight.
         let from = self.first.saturating_sub(1).min(self.rows.len() - room);
         let shown = &self.rows[from..from + room];
         let more = told.then(|| left_out(from, self.rows.len() - from - room));
@@ -216,7 +216,7 @@ impl Frame {
     }
 }
 
-/// The line in place of rows that have no room.
+/// The line that replaces rows that do not fit.
 fn left_out(above: usize, below: usize) -> String {
     let places = [(above, "above"), (below, "below")];
     let some = places.iter().filter(|(count, _)| *count > 0);
@@ -227,12 +227,12 @@ fn left_out(above: usize, below: usize) -> String {
 /// Draws frames over each other.
 pub struct Screen {
     terminal: File,
-    /// The columns that each line of the last frame takes.
+    /// The number of columns of each line of the last frame.
     drawn: Vec<usize>,
 }
 
 impl Screen {
-    /// On this terminal.
+    /// A screen on this terminal.
     pub fn on(terminal: File) -> Self {
         Self {
             terminal,
@@ -240,8 +240,8 @@ impl Screen {
         }
     }
 
-    /// The rows and columns of the terminal: one that does not tell, or says zero, is as small as they
-    /// come.
+    /// The rows and columns of the terminal; a terminal that reports none, or zero, gets the smallest usual
+    /// size.
     pub fn size(&self) -> (usize, usize) {
         match terminal_size::terminal_size_of(&self.terminal) {
             Some((width, height)) if width.0 > 0 && height.0 > 0 => {
@@ -251,35 +251,35 @@ impl Screen {
         }
     }
 
-    /// Replaces the last frame by these lines and this frame. A terminal that went away is no error of
+    /// Replaces the last frame with these lines and this frame. A terminal that has gone away is no error of
     /// the run.
     pub fn draw(&mut self, above: &[String], frame: &Frame) {
         let (rows, columns) = self.size();
         let lines = frame.fit(rows, columns);
         let text = over(&self.drawn, above, &lines, columns);
         self.drawn = lines.iter().map(|line| width(line)).collect();
-        // In one piece, so that nobody sees half of it.
+        // One write, so that nobody sees half of it.
         let _ = self.terminal.write_all(text.as_bytes());
         let _ = self.terminal.flush();
     }
 }
 
-/// The text that replaces a frame, whose lines had these widths, by lines that stay and a new frame.
+/// The text that replaces a frame, whose lines had these widths, with permanent lines and a new frame.
 fn over(drawn: &[usize], above: &[String], lines: &[String], columns: usize) -> String {
     // A terminal that has become narrower has wrapped the last frame.
     let rows = |width: &usize| width.div_ceil(columns.max(1)).max(1);
     let up: usize = drawn.iter().map(rows).sum();
     let mut text = String::new();
-    // Terminals that know it show nothing until the end of it.
+    // Terminals that know this sequence show nothing until its end.
     text.push_str("\x1b[?2026h\r");
     if up > 0 {
         text.push_str(&format!("\x1b[{up}A"));
     }
     let above = above.iter().flat_map(|line| wrapped(line, columns));
     for line in above.chain(lines.iter().cloned()) {
-        // The last frame's line may have been longer. Cleared before, because after a line that
-        // is as wide as the terminal the cursor still stands on its last letter.
-        // Where it takes several rows, what stands on those is cleared as well.
+        // The last frame's line may have been longer. It is cleared first, because after a line as wide as the
+        // terminal the cursor still stands on its last character. If the line takes several rows, those are
+        // cleared as well.
         text.push_str(match width(&line) > columns {
             true => "\x1b[J",
             false => "\x1b[K",
@@ -291,7 +291,7 @@ fn over(drawn: &[usize], above: &[String], lines: &[String], columns: usize) -> 
     text
 }
 
-/// So many things, as people say it.
+/// A count of things, in words.
 pub fn counted(count: u64, thing: &str) -> String {
     match count {
         1 => format!("1 {thing}"),
@@ -299,7 +299,7 @@ pub fn counted(count: u64, thing: &str) -> String {
     }
 }
 
-/// A span as people say it.
+/// A time span, in words.
 pub fn span(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     match seconds {
@@ -408,13 +408,13 @@ mod tests {
         assert_eq!(lines[2], " ·     A");
         assert_eq!(lines[4], " ·   Merge");
         assert_eq!(lines[5], " · Report");
-        // Where there is less room the bar is what becomes shorter, and goes.
+        // With less room, the bar becomes shorter, and then disappears.
         assert_eq!(tree.lines(&now, look(24))[1], " ⠋   Clean  ████░░░░ 2/4");
         assert_eq!(tree.lines(&now, look(20))[1], " ⠋   Clean  2/4");
         let at = |of: &[NodeProgress]| tree.first_open(of);
         assert_eq!(at(&[]), 0);
         assert_eq!(at(&now), 1);
-        // One that was passed by is waited for no more.
+        // A node that was passed by is no longer waited for.
         assert_eq!(at(&[progress("Read", 1, 1, 0), progress("B", 4, 4, 0)]), 4);
     }
 
@@ -425,7 +425,7 @@ mod tests {
         assert_eq!(first, "\x1b[?2026h\r\x1b[Kabcd\r\n\x1b[J\x1b[?2026l");
         assert!(over(&[4, 4], &[], &lines, 4).contains("\x1b[2A"));
         assert!(over(&[4, 4], &[], &lines, 3).contains("\x1b[4A"));
-        // The rows below are cleared before a line that goes on there.
+        // The rows below are cleared before a line that continues there.
         assert!(over(&[4, 4], &[], &lines, 3).contains("\x1b[Jabcd\r\n"));
         let above = ["a line of log".to_owned()];
         let text = over(&[4], &above, &lines, 8);

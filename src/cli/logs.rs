@@ -1,4 +1,4 @@
-//! `logs`: what the steps of a run have written to standard error.
+//! `logs`: the lines that a run's steps have written to standard error.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -17,10 +17,10 @@ use super::out::{self, paint, short};
 use super::outage::Outages;
 use super::setup::{self, CliContext};
 
-/// Between two looks at a run that goes on.
+/// The pause between two looks at a run that goes on.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How much of an error's message stands beside its attempt.
+/// The number of characters of an error's message that are shown beside its attempt.
 const ROOM: usize = 100;
 
 /// Prints what the steps of a run have written to standard error.
@@ -32,16 +32,17 @@ const ROOM: usize = 100;
   ductworkd logs 5d91c07e --follow
   ductworkd logs 5d91c07e --json | jq -r 'select(.result != \"success\") | .log'
 ",
-    after_help = "Of each attempt the end is kept: 16 KiB, or 64 KiB where it explains an error. It is there when the \
-                  attempt has ended, and is deleted with the run; an attempt that is ended from outside, with its worker \
-                  or with a cancelled run, leaves none. As JSON, each attempt is a line of its own."
+    after_help = "The end of each attempt's log is kept: 16 KiB, or 64 KiB where it explains an error. It is \
+                  available when the attempt has ended, and is deleted with the run; an attempt that is ended from \
+                  outside, with its worker or with a cancelled run, leaves none. With --json, each attempt is a line of its \
+                  own."
 )]
 pub struct Logs {
     /// The run's id, or some of its first or last digits
     run: String,
-    /// Of this step or node only
+    /// Only the log of this step or node
     step: Option<String>,
-    /// Go on until the run has ended
+    /// Continue until the run has ended
     #[arg(short, long)]
     follow: bool,
 }
@@ -74,7 +75,7 @@ impl Logs {
 }
 
 impl Logs {
-    /// Shows what is new; the state of the run before that.
+    /// Shows new logs; returns the run's state from before that.
     async fn look(
         &self,
         cli: &CliContext,
@@ -82,7 +83,7 @@ impl Logs {
         run: RunId,
         shown: &mut Shown,
     ) -> Result<RunStatus, Failure> {
-        // Asked first, so that nothing is missed that was written before the end.
+        // The state is read first, so that nothing is missed that was written before the end.
         let Some(state) = query::run_state(conn, run).await? else {
             return Err(setup::no_run(&run.to_string()));
         };
@@ -94,7 +95,7 @@ impl Logs {
     }
 }
 
-/// Why there is nothing to show.
+/// The reason why there is nothing to show.
 fn none(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Completed => "the steps of this run wrote nothing to stderr",
@@ -110,7 +111,7 @@ fn none(status: RunStatus) -> &'static str {
     }
 }
 
-/// A name that no step of the run has is refused.
+/// Refuses a name that no step of the run has.
 async fn known(conn: &mut Conn, run: RunId, name: Option<&str>) -> Result<(), Failure> {
     let Some(name) = name else {
         return Ok(());
@@ -132,14 +133,14 @@ async fn known(conn: &mut Conn, run: RunId, name: Option<&str>) -> Result<(), Fa
 #[derive(Default)]
 struct Shown {
     attempts: usize,
-    /// Steps that are attempted no more.
+    /// Steps that will not be attempted again.
     done: HashSet<StepId>,
-    /// The last attempt that was shown of each of the others.
+    /// The last attempt that was shown of each other step.
     last: HashMap<StepId, u32>,
 }
 
 impl Shown {
-    /// Shows what was not shown yet; how many steps there are.
+    /// Shows the logs that were not shown yet; returns the number of steps.
     async fn show(
         &mut self,
         cli: &CliContext,
@@ -187,7 +188,7 @@ async fn print(
     if cli.out.json {
         return cli.out.value(&LogJson::of(run, logged, &spreads));
     }
-    // A span of time needs the database's clock; a terminal alone shows one.
+    // An age needs the database's clock; only a terminal shows one.
     let now = match cli.out.terminal {
         true => query::now(conn).await?,
         false => logged.completed_at,
@@ -232,7 +233,7 @@ fn text(logged: &Logged, element: &str, when: &str, follows: bool) -> String {
     text
 }
 
-/// A line as its step meant it: without colours, which would go on behind it, and with its tabs.
+/// A line as its step meant it: without colours, which would continue after it, and with its tabs.
 fn readable(line: &str) -> String {
     let plain = anstream::adapter::strip_str(line).to_string();
     let parts: Vec<String> = plain.split('\t').map(out::clean).collect();

@@ -1,4 +1,4 @@
-//! `metrics`: everything that is counted and measured, for those who collect text and have no console.
+//! `metrics`: all counts and measurements, for systems that collect text and have no console.
 
 use crate::metrics::text::{Format, render};
 use crate::metrics::{Reading, SNAPSHOT_AGE, json};
@@ -16,7 +16,7 @@ use super::setup::{self, CliContext};
   ductworkd metrics --json | jq '.[] | select(.kind == \"gauge\") | .name'
 ")]
 pub struct Metrics {
-    /// In the format of OpenMetrics
+    /// Use the format of OpenMetrics
     #[arg(long)]
     openmetrics: bool,
 }
@@ -34,7 +34,7 @@ impl Metrics {
             let lease = config.supervisor.reaper_timeout;
             readings.extend(metrics::readings(&mut conn, lease).await?);
             readings.extend(metrics::runs(&mut conn).await?);
-            // They are of this moment.
+            // The readings are as of this moment.
             readings.push(Reading::new(&SNAPSHOT_AGE, &[], 0.0));
             match cli.out.json {
                 true => cli.out.value(&json::values(&counts, &readings)),

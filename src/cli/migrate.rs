@@ -27,7 +27,7 @@ pub struct Migrate {
     /// Print the SQL, and connect to nothing
     #[arg(long)]
     print: bool,
-    /// How long to wait for others that hold locks on our tables [default: 60s]
+    /// How long to wait for others who hold locks on Ductwork's tables [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = super::duration)]
     wait: Option<Duration>,
 }
@@ -46,7 +46,7 @@ impl Migrate {
             let mut conn = location.connect(Purpose::Query).await?;
             if !self.status {
                 let patience = self.wait.unwrap_or(migrate::PATIENCE);
-                // Nobody is left to be told where it is closed.
+                // If it is closed, there is nobody to tell.
                 let mut report = |waits: &str| drop(writeln!(std::io::stderr(), "{waits}"));
                 let done = migrate::migrate_within(&mut conn, patience, &mut report).await?;
                 let applied: Vec<i64> = done.iter().map(|migration| migration.version).collect();
@@ -96,7 +96,7 @@ impl Migrate {
             };
             let newer = newer.iter().map(|version| {
                 let name = unknown_name(*version);
-                // The number of the mark means nothing to anybody.
+                // The mark's number means nothing to anybody.
                 let (version, word, style) = match *version {
                     UNFINISHED => ("-".to_owned(), "no migration", out::BAD),
                     _ => (version.to_string(), "applied", out::GOOD),

@@ -1,7 +1,7 @@
 //! The command line.
 //!
-//! Owns: the verbs, their help, and what they print. Never: SQL, decisions about runs.
-//! A program that embeds the library gets all of it from [`main`].
+//! Owns: the verbs, their help, and their output. Never: SQL, decisions about runs. A program that embeds the
+//! library gets all of it from [`main`].
 
 mod about;
 mod attempt;
@@ -78,15 +78,15 @@ Examples:
 
 /// Durable pipelines in one binary, on the database you already have.
 ///
-/// Work of several steps, in any language, that is finished whatever dies on the way.
+/// Ductwork finishes work of several steps, in any language, whatever dies on the way.
 #[derive(Debug, Parser)]
 #[command(
     name = "ductworkd",
     version,
     before_long_help = EXAMPLES,
     after_help = "Without a verb: start. Exit status: 0 fine, 1 failed, 2 wrong usage or configuration, \
-                  3 the run waits for a person, 69 database unreachable, 130 stopped before the run or the copy had completed. With --json an error is JSON as well, on \
-                  standard error."
+                  3 the run waits for a person, 69 database unreachable, 130 stopped before the run or the copy had \
+                  completed. With --json, an error is JSON too, on standard error."
 )]
 pub(crate) struct Cli {
     /// The configuration [default: ductwork.yml, then config/ductwork.yml]
@@ -98,7 +98,7 @@ pub(crate) struct Cli {
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
-    /// Use colours
+    /// When to use colours
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: Color,
     #[command(flatten)]
@@ -113,8 +113,8 @@ enum Verb {
     Start(start::Start),
     /// Run the console alone: pages about runs, over HTTP
     ///
-    /// It listens where `--listen` or `console.listen` says, and without these at 127.0.0.1:9410. A daemon that
-    /// has `console.listen` runs one by itself.
+    /// It listens at the address of `--listen` or `console.listen`, and without these at 127.0.0.1:9410. A daemon
+    /// that has `console.listen` runs a console itself.
     Console(start::Console),
     /// Run one pipeline to its end, and print its output
     Run(run::Run),
@@ -144,17 +144,17 @@ enum Verb {
     Cancel(cancel::Cancel),
     /// Resume a run that waits for a person
     Resume(resume::Resume),
-    /// List, show and stop bulk actions in many runs
+    /// List, show and stop bulk actions on many runs
     Bulk(bulk::BulkActions),
     /// Stop claiming the steps of a pipeline, for a reason
     Pause(pause::Pause),
-    /// Let a paused pipeline go on
+    /// Let a paused pipeline continue
     Unpause(pause::Unpause),
     /// List processes and their last heartbeats
     Processes(processes::Processes),
-    /// Tell whether all supervisors are healthy, for a script
+    /// Report whether all supervisors are healthy, for scripts
     Health(health::Health),
-    /// Print all metrics as Prometheus reads them
+    /// Print all metrics in the format of Prometheus
     Metrics(metrics::Metrics),
     /// Show queues, rates and processes as they change
     Top(top::Top),
@@ -166,11 +166,11 @@ enum Verb {
     Audit(audit::Audit),
     /// Measure throughput and latency on the configured database
     Bench(bench::Bench),
-    /// Force races and crashes, and show what becomes of them
+    /// Force races and crashes, and show the outcome
     Drill(drill::DrillArgs),
     /// Delete runs that ended long ago
     Prune(prune::Prune),
-    /// Name the functions in a dump of threads (SIGTTIN)
+    /// Name the functions in a thread dump (SIGTTIN)
     Symbolize(symbolize::Symbolize),
     /// Print a JSON Schema, for editors
     Schema(about::Schema),
@@ -184,11 +184,11 @@ enum Verb {
     Watcher(start::WatcherOf),
 }
 
-/// The whole command line, for a program with these pipelines and native steps: parses the
-/// arguments of this process, does what they say, and returns the exit code.
+/// The whole command line, for a program with these pipelines and native steps: parses the arguments of this
+/// process, carries them out, and returns the exit code.
 ///
-/// Call it first in `main`, before any thread is started: the daemon forks and execs this
-/// very program as its own children.
+/// Call it first in `main`, before any thread is started: the daemon forks and execs this very program as its own
+/// children.
 pub fn main(embedded: Embedded) -> ExitCode {
     #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
     crate::process::names::keep_to_built_in_services();
@@ -208,8 +208,8 @@ fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode
                 let _ = std::io::stderr().write_all(text.as_bytes());
                 return ExitCode::from(error.exit_code() as u8);
             }
-            // Help and version go to standard output with 0, all else to standard error with 2.
-            // Where nobody reads, there is nobody to tell; a disk that is full is somebody's concern.
+            // Help and version go to standard output with 0, everything else to standard error with 2. If nobody
+            // reads, there is nobody to tell; but a full disk must be reported.
             let flushed = error.print().and_then(|()| std::io::stdout().flush());
             return match flushed {
                 Err(lost)

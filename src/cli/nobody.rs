@@ -1,6 +1,7 @@
-//! Work that nobody is there to do: a person who asks or waits for it is told so.
+//! Work for which no process is running: a person who asks or waits for it is told so.
 //!
-//! Owns: when that is told, once, and in which words. Never: decides what keeps a run (`machine::why` does).
+//! Owns: when that is reported, once, and in which words. Never: decides what keeps a run (`machine::why`
+//! does).
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -18,13 +19,13 @@ use super::hint;
 use super::out::clean;
 use super::processes::Witness;
 
-/// A daemon that is there has taken the work by then.
+/// By this time, a running daemon has taken the work.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 
-/// Between two later looks.
+/// The pause between two later looks.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// The causes that no process which is there will mend.
+/// The causes that no running process will mend.
 const CAUSES: [&str; 9] = [
     "paused",
     "no_worker",
@@ -37,7 +38,7 @@ const CAUSES: [&str; 9] = [
     "not_writable",
 ];
 
-/// Tells somebody who has just given work to a pipeline that it is paused; true when it is.
+/// Tells a person who has just given work to a pipeline that it is paused; true if it is.
 pub async fn note_pause(conn: &mut Conn, pipeline: &str) -> Result<bool, Failure> {
     let Some(pause) = pause::of_pipeline(conn, pipeline).await? else {
         return Ok(false);
@@ -59,8 +60,8 @@ pub fn worker<'a>(
     processes.iter().find(|it| works(it) && lives(it))
 }
 
-/// Tells somebody who has just given work to a pipeline that it is paused; and a person at a terminal that no
-/// living process works it.
+/// Tells a person who has just given work to a pipeline that it is paused; and, at a terminal, that no living
+/// process works on it.
 pub async fn note(conn: &mut Conn, config: &Config, pipeline: &str) -> Result<(), Failure> {
     if note_pause(conn, pipeline).await? || !std::io::stderr().is_terminal() {
         return Ok(());
@@ -83,7 +84,7 @@ pub async fn note(conn: &mut Conn, config: &Config, pipeline: &str) -> Result<()
     Ok(())
 }
 
-/// Looks now and then, while somebody waits for a run, whether anybody is there to move it.
+/// While a person waits for a run, checks now and then whether any process is there to move it.
 pub struct Lookout<'a> {
     config: &'a Config,
     next: Instant,
@@ -91,7 +92,7 @@ pub struct Lookout<'a> {
 }
 
 impl<'a> Lookout<'a> {
-    /// From now on.
+    /// A lookout that begins now.
     pub fn new(config: &'a Config) -> Self {
         Self {
             config,
@@ -100,12 +101,12 @@ impl<'a> Lookout<'a> {
         }
     }
 
-    /// Not for a moment: the database was away, and whoever works has to come back to it first.
+    /// Postpones the next look: the database was away, and the workers have to reconnect to it first.
     pub fn later(&mut self) {
         self.next = Instant::now() + LOOK_EVERY;
     }
 
-    /// The lines that say why nobody moves the run, the first time that it is so.
+    /// The lines that say why nobody moves the run, the first time that this is so.
     pub async fn look(&mut self, conn: &mut Conn, run: RunId) -> Result<Vec<String>, Failure> {
         if self.told || Instant::now() < self.next {
             return Ok(Vec::new());

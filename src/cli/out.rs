@@ -1,7 +1,7 @@
 //! Standard output: text for people, JSON for programs.
 //!
-//! Owns: colours and whether they are wanted, tables, and that nothing a step or a user wrote
-//! can steer a terminal. Never: decides what is shown.
+//! Owns: colours and whether they are wanted, tables, and that no text from a step or a user can
+//! control a terminal. Never: decides what is shown.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write as _};
@@ -20,7 +20,7 @@ use super::glyphs::glyphs;
 /// When to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Color {
-    /// On a terminal, unless NO_COLOR says no or CLICOLOR_FORCE says yes.
+    /// On a terminal, unless NO_COLOR forbids or CLICOLOR_FORCE forces them.
     #[default]
     Auto,
     /// Always.
@@ -29,7 +29,7 @@ pub enum Color {
     Never,
 }
 
-/// How output is wanted.
+/// The requested form of output.
 #[derive(Clone, Copy, Debug)]
 pub struct Out {
     /// For programs.
@@ -39,7 +39,7 @@ pub struct Out {
 }
 
 impl Out {
-    /// As asked for; `color` holds for the whole process.
+    /// The output as requested; `color` holds for the whole process.
     pub fn new(json: bool, color: Color) -> Self {
         match color {
             Color::Auto => anstream::ColorChoice::Auto,
@@ -51,7 +51,7 @@ impl Out {
         Self { json, terminal }
     }
 
-    /// Prints text; colours are dropped where they are not wanted.
+    /// Prints text; colours are dropped if they are not wanted.
     pub fn text(self, text: &str) -> Result<(), Failure> {
         let mut stdout = anstream::stdout().lock();
         written(
@@ -61,7 +61,7 @@ impl Out {
         )
     }
 
-    /// Prints what is nobody's to change: the output of a run.
+    /// Prints text that must not be changed: the output of a run.
     pub fn raw(self, text: &str) -> Result<(), Failure> {
         let mut stdout = std::io::stdout().lock();
         written(
@@ -71,7 +71,7 @@ impl Out {
         )
     }
 
-    /// Prints the output of a run: to be read by a person, or as it is.
+    /// Prints the output of a run: formatted for a person, or as it is.
     pub fn result(self, output: &RawValue) -> Result<(), Failure> {
         match self.terminal {
             true => self.text(&super::value::lines(output, self.columns())),
@@ -79,7 +79,7 @@ impl Out {
         }
     }
 
-    /// The columns of the terminal; of a pipe as many as people expect.
+    /// The columns of the terminal; for a pipe, as many as people expect.
     pub fn columns(self) -> usize {
         let size = terminal_size::terminal_size_of(std::io::stdout());
         match size {
@@ -88,12 +88,12 @@ impl Out {
         }
     }
 
-    /// A table; on a terminal no line of it is longer than that is wide.
+    /// A table; on a terminal, no line of it is wider than the terminal.
     pub fn table(self, headings: &[&str], rows: &[Vec<Cell>]) -> String {
         let text = table(headings, rows);
         match self.terminal {
             false => text,
-            // A reason goes on in no other row.
+            // A long cell is cut, because no other row continues it.
             true => text
                 .lines()
                 .map(|line| format!("{}\n", cut_with(line, self.columns(), glyphs().more)))
@@ -119,7 +119,7 @@ impl Out {
         )
     }
 
-    /// A time: as an age for people, as RFC 3339 for whatever reads a pipe.
+    /// A time: as an age for people, as RFC 3339 for readers of a pipe.
     pub fn time(self, at: i64, now: i64) -> String {
         match self.terminal {
             true => time::relative(at, now),
@@ -147,11 +147,11 @@ pub fn paint(style: Style, text: &str) -> String {
 pub const GOOD: Style = AnsiColor::Green.on_default();
 /// Failed.
 pub const BAD: Style = AnsiColor::Red.on_default();
-/// Going on.
+/// Under way.
 pub const BUSY: Style = AnsiColor::Cyan.on_default();
-/// Waits for somebody.
+/// Waiting for a person.
 pub const ASKS: Style = AnsiColor::Yellow.on_default();
-/// Beside the point.
+/// Secondary.
 pub const DIM: Style = Style::new().dimmed();
 /// Names.
 pub const BOLD: Style = Style::new().bold();
@@ -161,12 +161,12 @@ pub const BOLD: Style = Style::new().bold();
 pub struct Cell {
     text: String,
     style: Style,
-    /// Stands at the right of its column.
+    /// It is aligned to the right of its column.
     is_number: bool,
 }
 
 impl Cell {
-    /// Text as it comes, made safe.
+    /// A text, made safe.
     pub fn new(text: impl AsRef<str>) -> Self {
         Self::styled(text, Style::new())
     }
@@ -180,7 +180,7 @@ impl Cell {
         }
     }
 
-    /// A number, which stands below others of its kind.
+    /// A number, aligned with the others of its column.
     pub fn number(text: impl AsRef<str>) -> Self {
         Self {
             is_number: true,
@@ -213,11 +213,11 @@ pub fn table(headings: &[&str], rows: &[Vec<Cell>]) -> String {
     let headings = headings.collect();
     let mut text = String::new();
     for row in std::iter::once(&headings).chain(rows) {
-        // Nothing follows the last text of a line, not even what would align the next.
+        // No padding follows the last text of a line.
         let used = row.iter().rposition(|cell| !cell.text.is_empty());
         for (column, cell) in row.iter().enumerate().take(used.map_or(0, |last| last + 1)) {
             let padding = widths[column].saturating_sub(cell.text.chars().count());
-            // The widest that a format takes: a damaged row may have a name of a megabyte.
+            // The widest padding that a format takes: a damaged row may have a name of a megabyte.
             let padding = padding.min(usize::from(u16::MAX) - 2);
             if cell.is_number {
                 let _ = write!(text, "{:padding$}", "");
@@ -233,11 +233,11 @@ pub fn table(headings: &[&str], rows: &[Vec<Cell>]) -> String {
     text
 }
 
-/// One line without control characters: what a step printed must not steer a terminal, nor
-/// forge a line of output.
+/// One line without control characters: output of a step must not control a terminal, nor forge a
+/// line of output.
 pub fn clean(text: &str) -> String {
     let steers = |char: char| {
-        // Bidirectional controls reorder what stands beside them.
+        // Bidirectional controls reorder the text beside them.
         char.is_control() || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let mut cleaned = String::with_capacity(text.len());
@@ -250,7 +250,7 @@ pub fn clean(text: &str) -> String {
     cleaned
 }
 
-/// The beginning of a text, as far as a line has room.
+/// The beginning of a text, as far as it fits on a line.
 pub fn short(text: &str, room: usize) -> String {
     let text = clean(text);
     match text.char_indices().nth(room) {

@@ -1,7 +1,8 @@
 //! A database that goes away while a person waits for a run.
 //!
-//! Owns: connecting again, and telling of it once. A daemon rides an outage out, so the person who watches
-//! its work does as well. Never: hides an error that is none of an outage, or asks for anything twice.
+//! Owns: reconnecting, and reporting the outage once. A daemon rides an outage out, so the command of a
+//! person who watches its work does so too. Never: hides an error that is not an outage, or sends any
+//! request twice.
 
 use std::time::{Duration, Instant};
 
@@ -9,26 +10,26 @@ use crate::store::{Conn, Location, Purpose};
 
 use super::exit::{Code, Failure};
 
-/// Longer than a restart or a failover takes; after that the person decides.
+/// Longer than a restart or a failover takes; after that, the person decides.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Between two attempts.
+/// The pause between two attempts.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Failures in a row, each of which follows at once on a new connection: that is no outage.
+/// This many failures in a row, each at once on a new connection, are no outage.
 const IN_A_ROW: u32 = 5;
 
 /// The outages of one wait.
 pub struct Outages {
     location: Location,
     longest: Duration,
-    /// When it last connected again, and how many failures have followed at once on that.
+    /// The time of the last reconnection; `in_a_row` failures have followed it at once.
     back: Option<Instant>,
     in_a_row: u32,
 }
 
 impl Outages {
-    /// None so far.
+    /// No outages so far.
     pub fn new(location: Location) -> Self {
         Self {
             location,
@@ -38,8 +39,8 @@ impl Outages {
         }
     }
 
-    /// Connects again after this failure; fails with it where it is none of an outage, or where that
-    /// lasts too long. `tell` hears lines for a person, where it takes longer than a moment.
+    /// Reconnects after this failure; returns the failure if it is not an outage, or if the outage lasts
+    /// too long. `tell` gets lines for a person if reconnecting takes longer than a moment.
     pub async fn ride_out(
         &mut self,
         conn: &mut Conn,
@@ -84,7 +85,7 @@ impl Outages {
     }
 }
 
-/// The failure again, where an outage may be its cause.
+/// The failure itself, if an outage may be its cause.
 fn of_outage(failure: Failure) -> Result<Failure, Failure> {
     match failure {
         Failure::Problems(Code::Unavailable, _) => Ok(failure),
@@ -111,13 +112,13 @@ mod tests {
         let mut told = Vec::new();
         let mut tell = |line: String| told.push(line);
 
-        // A failure that is none of an outage comes back at once.
+        // A failure that is not an outage is returned at once.
         let mut outages = Outages::new(here);
         let other = Failure::failed(Problem::new("no"));
         let failed = outages.ride_out(&mut conn, other, &mut tell).await;
         assert!(matches!(failed, Err(Failure::Problems(Code::Failed, _))));
 
-        // A database that lets everybody in and fails then is not away.
+        // A database that accepts every connection and then fails is not away.
         for _ in 0..IN_A_ROW {
             let ridden = outages.ride_out(&mut conn, gone(), &mut tell).await;
             assert!(ridden.is_ok());
@@ -128,7 +129,7 @@ mod tests {
             Err(Failure::Problems(Code::Unavailable, _))
         ));
 
-        // Nobody listens there.
+        // Nobody listens at this port.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
         let url = format!("postgres://{}/x", port.expect("a port"));
         let mut outages = Outages::new(Location::parse(&url).expect("a URL"));

@@ -1,19 +1,19 @@
 //! One line on a terminal while a person waits.
 //!
-//! Owns: when it is shown, and that it is gone before anything else is printed.
+//! Owns: when it is shown, and that it is erased before anything else is printed.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use crate::time;
 
-/// Nobody wonders before that.
+/// Before this, nobody wonders.
 const SOON: Duration = Duration::from_millis(700);
 
-/// Between two looks at how far it is.
+/// The interval between two updates of the progress.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Does the work, and says meanwhile what it is and for how long it has been done.
+/// Does the work, and meanwhile shows its description and its duration so far.
 pub async fn patiently<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
     if !std::io::stderr().is_terminal() {
         return work.await;
@@ -39,12 +39,12 @@ pub async fn patiently<T>(what: impl Fn() -> String, work: impl Future<Output = 
     }
 }
 
-/// Where nobody reads it any more, the work goes on.
+/// If nobody reads it any more, the work goes on.
 fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// The same, where there is nothing to count.
+/// The same, for work without a count.
 pub async fn waiting<T>(what: &str, work: impl Future<Output = T>) -> T {
     patiently(|| what.to_owned(), work).await
 }

@@ -1,4 +1,4 @@
-//! `pause` and `unpause`: nothing of a pipeline is taken off its queue, until it is again.
+//! `pause` and `unpause`: nothing of a pipeline is claimed from its queue until the pause ends.
 
 use serde::Serialize;
 
@@ -20,13 +20,13 @@ use super::setup::{self, CliContext};
   ductworkd pause Import --reason 'the warehouse moves until noon'
   ductworkd pause Import --reason 'bad feed' --by ana
 
-Runs can be triggered meanwhile: they wait in the queue. A pipeline that is paused already stays
-as it is, with its own reason. Hooks are steps of their pipeline: they wait as well.
+Runs can still be triggered: they wait in the queue. A pipeline that is already paused stays as it
+is, with its own reason. Hooks are steps of their pipeline, so they wait as well.
 ")]
 pub struct Pause {
     /// The pipeline's name
     pipeline: String,
-    /// Why, for whoever asks: one line
+    /// The reason, in one line, for anyone who asks
     #[arg(long, value_name = "TEXT")]
     reason: String,
     /// The person who pauses it [default: your user name and this host]
@@ -86,7 +86,7 @@ impl Pause {
             setup::known(&mut conn, &config, cli, pipeline).await?;
             let paused = pause::pause(&mut conn, pipeline, reason, &by);
             let paused = waiting("waiting for claims that are under way", paused).await?;
-            // Those who hold what they have not begun put it back at once.
+            // Processes that hold work that they have not begun put it back at once.
             setup::wake(&mut conn, &config.location()?, pipeline).await;
             for worker in &paused.unaware {
                 say(&clean(&format!("note: {}", heedless(worker))));
@@ -139,7 +139,8 @@ impl Unpause {
             if ended.is_none() {
                 setup::known(&mut conn, &config, cli, pipeline).await?;
             }
-            // Also where it was not paused: the command that ended the pause may have died before it woke anybody.
+            // This also happens if the pipeline was not paused: the command that ended the pause may have died
+            // before it woke anybody.
             setup::wake(&mut conn, &config.location()?, pipeline).await;
             if cli.out.json {
                 return cli.out.value(&serde_json::json!({

@@ -1,6 +1,6 @@
 //! The person at the terminal.
 //!
-//! Owns: the name under which interventions are recorded. Never: checks that somebody is who they say.
+//! Owns: the name under which actions are recorded. Never: checks a person's identity.
 
 use crate::model::Channel;
 use crate::problem::Problem;
@@ -10,13 +10,13 @@ use crate::store::action::Actor;
 use super::exit::Failure;
 use super::out::clean;
 
-/// Characters of a name.
+/// The longest name, in characters.
 const NAME_MAX: usize = 200;
 
-/// The person who intervenes: of this name, or the one that the environment tells.
+/// The person who intervenes: with the given name, or the one from the environment.
 ///
 /// # Errors
-/// The name that was given is none.
+/// The given name is not valid.
 pub fn actor(given: Option<String>) -> Result<Actor, Failure> {
     let channel = Channel::Cli;
     match given {
@@ -33,13 +33,14 @@ pub fn actor(given: Option<String>) -> Result<Actor, Failure> {
     }
 }
 
-/// The name of the account that this runs as.
+/// The name of the account under which this process runs.
 fn account() -> Option<String> {
     let user = nix::unistd::User::from_uid(nix::unistd::getuid());
     Some(user.ok()??.name)
 }
 
-/// The person at this terminal, as far as the environment tells; else the account, by its name or its number.
+/// The person at this terminal, as far as the environment names one; otherwise the account, by its name or
+/// its number.
 fn person() -> String {
     let given = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
     let user = given
@@ -51,7 +52,7 @@ fn person() -> String {
     format!("{user}@{host}").chars().take(NAME_MAX).collect()
 }
 
-/// The name of a person or a program: one line, and none of those that stand for a deadline.
+/// True for the name of a person or a program: one line that does not stand for a deadline.
 pub fn is_name(name: &str) -> bool {
     let is_long = name.chars().count() > NAME_MAX;
     !is_long && !name.trim().is_empty() && !name.starts_with('(') && clean(name) == name

@@ -23,10 +23,10 @@ use super::setup::{self, CliContext};
   ductworkd processes --gone --limit 5
 ")]
 pub struct Processes {
-    /// Those that are gone instead, the last one first
+    /// List processes that are gone instead, the last one first
     #[arg(long)]
     gone: bool,
-    /// At most this many of those that are gone
+    /// At most this many processes that are gone
     #[arg(long, value_name = "N", default_value_t = 20, requires = "gone",
           value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -82,7 +82,7 @@ impl Processes {
     }
 }
 
-/// The line that tells of supervisors that were lost lately.
+/// The line about supervisors that were lost lately.
 pub(super) fn lost(lost: &[Departed], now: i64) -> Option<String> {
     let last = lost.first()?;
     let many = if lost.len() == 1 { "" } else { "s" };
@@ -141,7 +141,7 @@ pub(super) fn table(
     witness: &Witness,
     now: i64,
 ) -> String {
-    // Two daemons of one host have children of the same kinds.
+    // Two daemons on one host have the same kinds of children.
     let above = |process: &ProcessRow| {
         let above = process.supervisor?;
         let above = processes.iter().find(|it| it.id == above)?;

@@ -20,27 +20,27 @@ use super::setup::{self, CliContext};
   ductworkd prune --older-than 30d   # says how many, and asks first
   ductworkd prune                    # what the daemon would delete by itself
 
-Only runs that have ended are deleted, with all that belongs to them. `retention:` in the
-configuration makes the daemon do so by itself, and is the age here as well where --older-than
-names none. Without a terminal there is nobody to ask: then --older-than is enough, and without
-it --yes is needed.
+Only runs that have ended are deleted, with everything that belongs to them. `retention:` in the
+configuration makes the daemon delete them by itself, and is also the age here unless --older-than
+gives one. Without a terminal there is nobody to ask: then --older-than is enough, and without it
+--yes is needed.
 ")]
 pub struct Prune {
-    /// How long ago they ended, at least [default: `retention` of the configuration]
+    /// Delete runs that ended at least this long ago [default: `retention` of the configuration]
     #[arg(long, value_name = "DURATION", value_parser = older_than)]
     older_than: Option<Duration>,
     /// At most this many
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Say how many would be deleted, and delete nothing; a run stays until the run that revived it goes
+    /// Print how many runs would be deleted, and delete none; a run stays until the run that revived it is deleted
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
 }
 
-/// An age with a unit: what is deleted does not come back, and a bare number may be meant as days.
+/// An age with a unit: deleted runs do not come back, and a bare number may be meant as days.
 fn older_than(text: &str) -> Result<Duration, String> {
     let bare = text
         .trim()
@@ -61,7 +61,7 @@ impl Prune {
             )));
         };
         let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-        // A script that names an age means it; that of the configuration may be nobody's thought.
+        // A script that names an age means it; nobody may have thought of the configuration's age.
         let sure = self.yes || (self.older_than.is_some() && !terminal);
         if !sure && !terminal && !self.dry_run {
             let problem = Problem::new("nothing was deleted: there is no terminal to confirm on");
@@ -114,7 +114,7 @@ impl Prune {
     }
 }
 
-/// An age as people write it: `30d`, not `30d 0h`.
+/// An age in the form in which people write it: `30d`, not `30d 0h`.
 fn age(of: Duration) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let seconds = of.as_secs();
@@ -126,7 +126,8 @@ fn age(of: Duration) -> String {
     }
 }
 
-/// The answer of the person at the terminal. Asked on standard error: the other is for the result.
+/// The answer of the person at the terminal. The question goes to standard error: standard output is for the
+/// result.
 fn confirmed(old: u64, older_than: Duration, by_configuration: bool) -> bool {
     let (runs, age) = (counted(old, "run"), age(older_than));
     let of = match by_configuration {
@@ -139,7 +140,7 @@ fn confirmed(old: u64, older_than: Duration, by_configuration: bool) -> bool {
     );
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
-    // An answer that cannot be read is no yes.
+    // An answer that cannot be read is not a yes.
     let _ = std::io::stdin().lock().read_line(&mut answer);
     matches!(answer.trim(), "y" | "Y" | "yes" | "Yes" | "YES")
 }

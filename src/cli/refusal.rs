@@ -1,6 +1,6 @@
-//! Problems as JSON, for programs that asked for it.
+//! Problems as JSON, for programs that requested it.
 //!
-//! Owns: the form of an error on standard error where `--json` was given. Never: decides what an error is.
+//! Owns: the form of an error on standard error with `--json`. Never: decides what an error is.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::problem::{Problem, Problems};
 
 use super::exit::Code;
 
-/// So many problems are told one by one.
+/// The number of problems that are listed one by one.
 const SHOWN: usize = 50;
 
 /// One problem.
@@ -35,7 +35,7 @@ pub fn of(code: Code, Problems(problems): &Problems) -> Value {
 
 /// The error of a command line that cannot be read.
 pub fn of_usage(text: &str) -> Value {
-    // The message goes on to the first empty line, such as with the arguments that are missing.
+    // The message extends to the first empty line, for example with the missing arguments.
     let (message, help) = text.split_once("\n\n").unwrap_or((text, ""));
     let lines = |text: &'_ str, between: &str| {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -1,7 +1,7 @@
-//! Keeping what a command has found, for the console and for metrics.
+//! Keeping a command's findings, for the console and for metrics.
 //!
-//! Owns: when it is kept: where the database is there, has this program's schema and takes writes. Never: fails a
-//! command because it cannot be.
+//! Owns: when they are kept: if the database exists, has this program's schema and accepts writes. Never: fails a
+//! command because they cannot be kept.
 
 use std::io::Write;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::telemetry;
 
 use super::setup;
 
-/// Nobody waits longer than this for something that is kept for others.
+/// The longest wait for a report that is kept for others.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// Keeps it. Where it should be kept and cannot be, a line on standard error says why.
+/// Keeps the findings. If they should be kept and cannot be, a line on standard error says why.
 pub async fn keep(config: &Config, kind: Kind, ok: bool, figures: &impl Serialize) {
     let kept = tokio::time::timeout(WITHIN, kept(config, kind, ok, figures)).await;
     let why = match kept {
@@ -27,7 +27,7 @@ pub async fn keep(config: &Config, kind: Kind, ok: bool, figures: &impl Serializ
         Err(_) => format!("the database has not answered for {} s", WITHIN.as_secs()),
     };
     let kind = kind.as_str();
-    // Where nobody reads it, nothing is lost.
+    // If nobody reads it, nothing is lost.
     let _ = writeln!(
         std::io::stderr(),
         "warning: this {kind} is not kept for the console and for metrics: {why}"
@@ -46,7 +46,7 @@ async fn kept(
     let location = config.location()?;
     let mut conn = location.connect(Purpose::Engine).await?;
     match migrate::check(&mut conn).await {
-        // There is nothing yet that it could tell of, or it belongs to a newer program.
+        // The database has nothing to report yet, or it belongs to a newer program.
         Err(Error::Schema(_)) => return Ok(()),
         checked => checked.map(drop)?,
     }

@@ -24,13 +24,13 @@ use super::setup::{self, CliContext};
 pub struct Resume {
     /// The run's id, or some of its first or last digits
     run: String,
-    /// One JSON value that replaces the output asked about, or `-` for standard input
+    /// One JSON value that replaces the output in question, or `-` for standard input
     #[arg(allow_negative_numbers = true)]
     value: Option<String>,
-    /// Only this one, where several wait: the id of the step, or the name of its node
+    /// Only this step, where several wait: its id, or the name of its node
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
-    /// The person who resumes it, kept with the step [default: your user name and this host]
+    /// The person who resumes it, recorded with the step [default: your user name and this host]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
 }
@@ -90,7 +90,7 @@ impl Resume {
     }
 }
 
-/// A waiting step by its node's name, or by its id or some of the first or last digits of that.
+/// A waiting step, by its node's name, by its id, or by some of the id's first or last digits.
 async fn find_step(conn: &mut Conn, run: RunId, given: &str) -> Result<StepId, Failure> {
     let waiting = resume::waiting(conn, run).await?;
     let digits = query::digits(given);

@@ -31,17 +31,17 @@ use super::setup::{self, CliContext};
   ductworkd runs --status halted --json | jq -r '.[].id' | \\
     xargs -n1 ductworkd revive
 
-The new run begins where the other halted: no completed step runs again, unless the run halted for its output. \
-The new run keeps the definition that the other was started with; with --latest it goes on with that of the \
-configuration, if every step that the run came through is there in the same place.
+The new run begins where the old one halted: no completed step runs again, unless the run halted because of its \
+output. The new run keeps the definition that the old one was started with; with --latest it continues with the one \
+in the configuration, if every step that the run passed through is there in the same place.
 ")]
 pub struct Revive {
     /// The run's id, or some of its first or last digits
     run: String,
-    /// Go on with the definition that the configuration has now
+    /// Continue with the definition that the configuration has now
     #[arg(long)]
     latest: bool,
-    /// Begin with an empty context: what the steps stored there is not copied
+    /// Begin with an empty context: the values that the steps stored are not copied
     #[arg(long)]
     without_context: bool,
     /// The person who revives it [default: your user name and this host]
@@ -49,7 +49,7 @@ pub struct Revive {
     by: Option<String>,
 }
 
-/// Differences that are named.
+/// The number of differences that are named.
 const NAMED: usize = 5;
 
 impl Revive {
@@ -62,7 +62,7 @@ impl Revive {
             let Some(found) = query::run(&mut conn, run).await? else {
                 return Err(setup::no_run(&run.to_string()));
             };
-            // Before anybody is asked anything.
+            // This check comes before any question to a person.
             if let Some(next) = found.revived_as {
                 let refusal = revive::Revive::AlreadyRevived(next);
                 return Err(refused(refusal, &found, &config));
@@ -73,7 +73,7 @@ impl Revive {
                     note.iter().for_each(|note| follow::say(note));
                     Some(latest)
                 }
-                // A mistake in a file keeps no run from going on as it was.
+                // A mistake in a file keeps no run from going on with its own definition.
                 (false, RunStatus::Halted) => {
                     let (usable, _) = start::usable(&config, &cli.embedded);
                     usable.into_iter().find(|it| it.pipeline == found.pipeline)
@@ -138,12 +138,13 @@ fn listed(found: &[String]) -> String {
     format!("{}{more}", found[..found.len().min(NAMED)].join(", "))
 }
 
-/// True where a person can be asked.
+/// True if there is a person to ask.
 fn asked() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// The answer of the person at the terminal. Asked on standard error: the other is for the result.
+/// The answer of the person at the terminal. The question goes to standard error: standard output
+/// is for the result.
 fn confirmed(pipeline: &str, changed: &str) -> bool {
     eprint!(
         "The definition of {pipeline} has changed since this run started: {changed}.\n\
@@ -151,7 +152,7 @@ fn confirmed(pipeline: &str, changed: &str) -> bool {
     );
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
-    // An answer that cannot be read is no yes.
+    // An answer that cannot be read is not a yes.
     let _ = std::io::stdin().lock().read_line(&mut answer);
     matches!(answer.trim(), "y" | "Y" | "yes" | "Yes" | "YES")
 }

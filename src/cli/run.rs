@@ -17,8 +17,8 @@ use super::trigger::check_key;
   ductworkd run Hello '\"world\"'
   cat input.json | ductworkd run Import - > output.json
 
-Until that run has ended, this is a daemon like any other: its workers also take work of other runs and of other
-pipelines that waits in the database.
+Until the run has ended, this command is a daemon like any other: its workers also take work that waits in the
+database for other runs and other pipelines.
 ")]
 pub struct Run {
     /// The pipeline's name
@@ -51,7 +51,8 @@ impl Run {
             style: shot::style(),
             quiet,
         };
-        // Not before: until here there is nothing to end, and standard input may be a person.
+        // Signals are not blocked earlier: until here there is nothing to end, and standard input
+        // may be a person.
         block_signals()?;
         let level = if quiet {
             Level::Warn

@@ -31,19 +31,19 @@ use super::{shot, terminal};
   ductworkd runs --pipeline Import --limit 100 --json | jq -r '.[].id'
 ")]
 pub struct Runs {
-    /// Of this pipeline only
+    /// Only runs of this pipeline
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// In this state only; may be given several times
+    /// Only runs in this state; may be given several times
     #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = statuses())]
     status: Vec<RunStatus>,
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Triggered within this time: `1h`, `7d`
+    /// Only runs triggered within this time: `1h`, `7d`
     #[arg(long, value_name = "DURATION", value_parser = super::duration)]
     since: Option<Duration>,
-    /// Older than this run: the last one of the page before
+    /// Only runs older than this one: the last of the previous page
     #[arg(long, value_name = "RUN")]
     before: Option<String>,
     /// Keep the list up to date until Ctrl-C
@@ -51,7 +51,7 @@ pub struct Runs {
     watch: bool,
 }
 
-/// Between two looks at the list.
+/// The pause between two looks at the list.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 impl Runs {
@@ -110,7 +110,7 @@ impl Runs {
 }
 
 impl Runs {
-    /// Refuses a pipeline that nobody knows.
+    /// Refuses a pipeline that is not known.
     async fn known(
         &self,
         conn: &mut Conn,
@@ -120,7 +120,7 @@ impl Runs {
         let Some(name) = self.pipeline.as_deref() else {
             return Ok(());
         };
-        // Another host may define it, where none is defined here.
+        // If no pipeline is defined here, another host may define this one.
         let (here, _) = start::look(config, &cli.embedded);
         match here.is_empty() {
             true => Ok(()),
@@ -147,7 +147,7 @@ fn as_text(runs: &[Run], to: Out, now: i64) -> String {
     to.table(&headings, &rows)
 }
 
-/// Draws the list over itself, until a person has seen enough.
+/// Draws the list over itself until a person ends that.
 async fn watch(
     conn: &mut Conn,
     filter: &RunFilter<'_>,
@@ -156,7 +156,7 @@ async fn watch(
 ) -> Result<(), Failure> {
     let terminal = terminal::stderr()?;
     let mut screen = Screen::on(terminal);
-    // From before the first picture on, which says how this is ended.
+    // Signals are caught before the first picture, which says how to end this.
     let mut enough = signal(SignalKind::interrupt()).map_err(|error| {
         Failure::failed(Problem::new(format!("signals cannot be read: {error}")))
     })?;
@@ -194,7 +194,7 @@ async fn listed(conn: &mut Conn, filter: &RunFilter<'_>, to: Out) -> Result<Stri
     })
 }
 
-/// A list that is drawn over itself.
+/// A list as a frame that is drawn over itself.
 fn picture(list: &str) -> Frame {
     let mut lines = list.lines().map(str::to_owned);
     Frame {
@@ -206,7 +206,8 @@ fn picture(list: &str) -> Frame {
     }
 }
 
-/// The ids of these runs: for people short, but where two of them would have the same.
+/// The ids of these runs: for people in their short form, except where two of them would look the
+/// same.
 fn ids(runs: &[Run], people: bool) -> HashMap<RunId, String> {
     let mut shared: HashMap<String, usize> = HashMap::new();
     for run in runs {
@@ -219,7 +220,7 @@ fn ids(runs: &[Run], people: bool) -> HashMap<RunId, String> {
     runs.iter().map(id).collect()
 }
 
-/// The words for states: those that the list shows, and those that programs read.
+/// The words for states: those in the list, and those that programs read.
 fn statuses() -> impl TypedValueParser<Value = RunStatus> {
     let value = |status: &RunStatus| match (word(*status), status.as_str()) {
         (word, stored) if word == stored => PossibleValue::new(word),

@@ -1,6 +1,6 @@
 //! The needs of most commands: the configuration, a connection, a run by its id, the wakeups.
 //!
-//! Owns: how the command line comes to these. Never: prints.
+//! Owns: how the command line gets these. Never: prints.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -26,16 +26,16 @@ use super::exit::{self, Failure};
 use super::out::{Out, short};
 use super::patiently::waiting;
 
-/// While it does not answer.
+/// Shown while the database does not answer.
 pub const CONNECTING: &str = "waiting for the database";
 
-/// The context of every command: its global options, and the program it belongs to.
+/// The context of every command: its global options, and the program to which it belongs.
 pub struct CliContext {
     /// `-c`.
     pub file: Option<PathBuf>,
     /// `-e`.
     pub env: Option<String>,
-    /// How output is wanted.
+    /// The requested form of output.
     pub out: Out,
     /// The program's own pipelines and steps.
     pub embedded: Embedded,
@@ -66,8 +66,8 @@ impl CliContext {
         Ok(config)
     }
 
-    /// The definition of the pipeline with this name, and a note where the file of another has a mistake, which keeps
-    /// nobody from this one.
+    /// The definition of the pipeline with this name, and a note if another pipeline's file has a mistake, which does
+    /// not affect this one.
     pub fn pipeline(
         &self,
         config: &Config,
@@ -84,7 +84,7 @@ impl CliContext {
                 Ok((found.clone(), note))
             }
             Err(missing) if problems.is_empty() => Err(missing),
-            // It may be the one that is meant.
+            // The faulty file may define the requested pipeline.
             Err(_) => Err(start::Error::from(Problems(problems)).into()),
         }
     }
@@ -107,7 +107,7 @@ pub async fn connect(config: &Config, purpose: Purpose) -> Result<Conn, Failure>
     .await
 }
 
-/// A connection to a database that is made, or brought up to date, if need be.
+/// A connection to a database that is created or upgraded if necessary.
 pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn, Failure> {
     let location = config.location()?;
     waiting(CONNECTING, async {
@@ -120,10 +120,10 @@ pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn
     .await
 }
 
-/// The lock because of which a command that began then has failed, if that is why: it has waited for one as long as it
-/// does, and the lock is still there.
+/// The lock that made a command fail, if a lock did: the command began at `began`, has waited for a lock as long as it
+/// may, and the lock still exists.
 pub async fn lock_in_the_way(config: &Config, failure: &Failure, began: Instant) -> Option<Locked> {
-    // Other failures come at once, and an answer was given already.
+    // Other failures come at once, and a quiet failure has given its answer already.
     if began.elapsed() < patience::LOOK || !matches!(failure, Failure::Problems(..)) {
         return None;
     }
@@ -131,7 +131,7 @@ pub async fn lock_in_the_way(config: &Config, failure: &Failure, began: Instant)
     store::writable::locked(&mut conn).await.ok()?
 }
 
-/// The reason why nobody can write, if nobody has for a lease; and the process, if it is one.
+/// The reason why nobody can write, if nobody has written for a lease; and the process, if one process is the reason.
 pub async fn obstacle(
     conn: &mut Conn,
     config: &Config,
@@ -150,15 +150,15 @@ pub async fn obstacle(
         return Ok((Some(full), None));
     }
     let lease = config.supervisor.reaper_timeout;
-    // A heartbeat proves the contrary, whatever this session, or this disk, may look like.
+    // A recent heartbeat disproves this, however it looks to this session or on this disk.
     if processes.iter().any(|process| process.age < lease) {
         return Ok((None, None));
     }
     Ok((store::writable::refused(conn, &location).await?, None))
 }
 
-/// The silent processes that cannot beat, because somebody has locked their rows. Where that cannot be asked, nobody can
-/// write there.
+/// The silent processes that cannot beat, because somebody has locked their rows. If the database cannot answer that
+/// in time, none of them can write.
 pub async fn locked_rows(
     conn: &mut Conn,
     processes: &[ProcessRow],
@@ -175,8 +175,8 @@ pub async fn locked_rows(
     }
 }
 
-/// The process that keeps everybody from writing: SQLite's lock is taken, and no heartbeat has been
-/// written for a lease.
+/// The process that keeps everybody from writing: it holds SQLite's lock, and no heartbeat has been written for a
+/// lease.
 fn kept_out(config: &Config, processes: &[ProcessRow]) -> Option<Writer> {
     let lease = config.supervisor.reaper_timeout;
     let all = !processes.is_empty() && processes.iter().all(|process| process.age >= lease);
@@ -184,7 +184,7 @@ fn kept_out(config: &Config, processes: &[ProcessRow]) -> Option<Writer> {
     writer::of(path)
 }
 
-/// A command that only reads must not leave an empty database behind.
+/// Checks that the database exists: a command that only reads must not leave an empty one behind.
 pub fn exists(config: &Config) -> Result<(), Failure> {
     match config.database.url.sqlite_path() {
         Some(path) if !path.exists() => {
@@ -239,10 +239,10 @@ pub async fn find_run(conn: &mut Conn, given: &str) -> Result<RunId, Failure> {
     }
 }
 
-/// Runs that are told where several have the same digits.
+/// The number of runs that are listed if several have the same digits.
 const CANDIDATES: usize = 6;
 
-/// Several runs have these digits: some of them, as a list shows them.
+/// The failure that several runs have these digits, with some of them in the form of a list.
 async fn ambiguous(conn: &mut Conn, shown: &str, runs: &[RunId]) -> Result<Failure, Failure> {
     let now = query::now(conn).await?;
     let mut candidates = Vec::new();
@@ -266,7 +266,7 @@ async fn ambiguous(conn: &mut Conn, shown: &str, runs: &[RunId]) -> Result<Failu
     Ok(Failure::usage(Problem::new(message).help(help)))
 }
 
-/// There is no such run.
+/// The failure that there is no such run.
 pub fn no_run(shown: &str) -> Failure {
     let problem = Problem::new(format!("there is no run {shown}"));
     Failure::failed(problem.help("`ductworkd runs` lists them"))
@@ -307,7 +307,7 @@ pub async fn known(
     }
 }
 
-/// There is no pipeline of this name among these.
+/// The failure that none of these pipelines has this name.
 fn no_pipeline(names: &[&str], name: &str, config: &Config) -> Failure {
     let help = match nearest(name, names.iter().copied()) {
         Some(near) => format!("did you mean `{}`?", short(near, 100)),
@@ -326,8 +326,8 @@ fn no_pipeline(names: &[&str], name: &str, config: &Config) -> Failure {
     Failure::failed(problem.help(help))
 }
 
-/// Wakes the processes that have work now: on this host by their sockets, on others through the
-/// database. A hint only: a process that misses it finds the work at its next poll.
+/// Wakes the processes that now have work: on this host through their sockets, on others through the database. This is
+/// only a hint: a process that misses it finds the work at its next poll.
 pub async fn wake(conn: &mut Conn, location: &Location, pipeline: &str) {
     let (requests, _nobody) = tokio::sync::mpsc::unbounded_channel();
     Wakeup::new(location, requests)
@@ -343,7 +343,7 @@ pub async fn wake_for(conn: &mut Conn, config: &Config, run: RunId) -> Result<St
     Ok(pipeline)
 }
 
-/// A run that is over is not changed.
+/// The failure that a run which is over is not changed.
 pub fn has_ended(run: RunId, status: RunStatus) -> Failure {
     let problem = Problem::new(format!("the run {run} has ended: it is {status}"));
     Failure::failed(problem.help(format!("`ductworkd show {run}` shows it")))
@@ -362,7 +362,7 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, 
     }
 }
 
-/// True where a bracket closes, at this line and column, what a comma has just gone on with.
+/// True if a bracket at this line and column closes directly after a comma.
 fn follows_comma(bytes: &[u8], line: usize, column: usize) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
@@ -376,7 +376,8 @@ fn follows_comma(bytes: &[u8], line: usize, column: usize) -> bool {
     text[..at].trim_end().ends_with(',') && text[at..].starts_with(['}', ']'])
 }
 
-/// The input of a run of this pipeline, which is as the pipeline asks; given as text or, as `-`, on standard input.
+/// The input of a run of this pipeline, which conforms to the pipeline's schema; given as text or, as `-`, on standard
+/// input.
 pub fn input(
     definition: &Definition,
     given: &str,
@@ -390,7 +391,7 @@ pub fn input(
     let pipeline = &definition.pipeline;
     let problem = |(at, violation): (usize, &Violation)| {
         let problem = Problem::new(violation.to_string());
-        // Once is enough.
+        // The help is given once.
         match at == last {
             true => problem.help(match violations.len() {
                 VIOLATIONS_MAX => format!(
@@ -420,7 +421,7 @@ pub fn json(
     let max = usize::try_from(max).unwrap_or(usize::MAX);
     let mut bytes = Vec::new();
     if given == "-" {
-        // One byte more than allowed, so that too much is seen as such and not held.
+        // One byte more than allowed, so that a longer value is recognised without being held.
         let read = std::io::stdin()
             .lock()
             .take((room(max) as u64).saturating_add(1))

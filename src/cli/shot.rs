@@ -1,6 +1,6 @@
 //! One run from its trigger to its end, on a daemon of its own.
 //!
-//! Owns: the trigger, and what follows from the end of the run. Never: starts or stops processes itself
+//! Owns: the trigger, and the consequences of the run's end. Never: starts or stops processes itself
 //! (`process::start` does).
 
 use std::cell::RefCell;
@@ -35,41 +35,41 @@ use super::processes::Witness;
 use super::terminal::Terminal;
 use super::trigger::{Answer, made, same_input};
 
-/// Between two looks at the run.
+/// The pause between two looks at the run.
 const LOOK_EVERY: Duration = Duration::from_millis(80);
 
-/// How long a run's hooks are waited for.
+/// The longest wait for a run's hooks.
 const HOOK_MAX: Duration = Duration::from_secs(60);
 
-/// After so long a person is told what is waited for.
+/// After this time, a person is told what the command waits for.
 const HOOK_TOLD: Duration = Duration::from_secs(1);
 
 /// A run to make.
 pub struct Shot {
-    /// Of which pipeline.
+    /// Its pipeline.
     pub definition: Definition,
-    /// With which input.
+    /// Its input.
     pub input: Box<RawValue>,
-    /// The key that makes it one run however often it is asked for.
+    /// The key that makes it one run, however often it is requested.
     pub key: Option<String>,
-    /// How its output is wanted: for programs, with what became of the run.
+    /// The requested form of its output: for programs, with the run's outcome.
     pub out: Out,
     /// Colours on the terminal.
     pub style: Style,
-    /// Nobody has asked for the log.
+    /// Nobody has requested the log.
     pub quiet: bool,
 }
 
-/// How far a run was followed.
+/// How far the run was followed.
 #[derive(Default)]
 struct Followed {
-    /// It may have been triggered.
+    /// The run may have been triggered.
     asked: bool,
     triggered: Option<Triggered>,
     end: Option<Result<(), Failure>>,
 }
 
-/// Runs it: good when the run completed and its output was printed.
+/// Runs it: successful if the run completed and its output was printed.
 pub fn run(
     config: Config,
     embedded: Embedded,
@@ -79,7 +79,7 @@ pub fn run(
     let location = config.location()?;
     let witness = Witness::of(&config);
     let followed = RefCell::new(Followed::default());
-    // Before there are children, which have what this process has.
+    // Before there are children, which inherit this process's descriptors.
     let drawn = !shot.out.json && is_drawable();
     let terminal = drawn.then(|| Terminal::take(!shot.quiet)).transpose()?;
     let terminal = terminal.as_ref();
@@ -92,7 +92,7 @@ pub fn run(
     if let Some(end) = followed.end {
         return end.map(|()| code);
     }
-    // It was told to stop.
+    // The command was told to stop.
     if let Some(triggered) = followed.triggered {
         let left = async { Ok(left(&location, &witness, &shot, &triggered).await) };
         return start::run_local(left)?.map(|()| code);
@@ -104,8 +104,8 @@ pub fn run(
     }))
 }
 
-/// Says what became of a run that nobody followed to its end: the steps at work were let end, so it
-/// may have ended with them. Other daemons may go on with it.
+/// Reports the state of a run that nobody followed to its end. The steps at work were allowed to end, so
+/// the run may have ended with them. Other daemons may continue it.
 async fn left(
     location: &Location,
     witness: &Witness,
@@ -138,7 +138,7 @@ async fn left(
             }
             format!("stopped, and the run {id} is left in progress")
         }
-        // The daemon has said so, and ended with the same.
+        // The daemon has said so, and has ended with the same error.
         Err(error @ store::Error::Misplaced(_)) => return Err(error.into()),
         Err(error) => {
             let error = crate::telemetry::chain(&error);
@@ -150,7 +150,7 @@ async fn left(
     ))))
 }
 
-/// Follows a run to where it rests, and prints what came of it.
+/// Follows a run until it rests, and prints its outcome.
 async fn follow(
     location: &Location,
     mut handle: Handle,
@@ -158,7 +158,7 @@ async fn follow(
     terminal: Option<&Terminal>,
     followed: &RefCell<Followed>,
 ) -> Result<(), Failure> {
-    // The children start; nobody waits longer for them than for the first look.
+    // The children start; this waits no longer for them than until their first look.
     let _ = handle.ready.wait_for(|ready| *ready).await;
     let mut conn = location.connect(Purpose::Query).await?;
     let new = NewRun {
@@ -182,7 +182,7 @@ async fn follow(
     let status = {
         let screen = terminal.map(Terminal::file).transpose()?.map(Screen::on);
         let mut view = View::new(&how, screen, terminal);
-        // One of an earlier command has its own span.
+        // A run of an earlier command has its own time span.
         if !triggered.created
             && let Some(run) = query::run(&mut conn, id).await?
         {
@@ -195,13 +195,13 @@ async fn follow(
     };
     let reported = report(&mut conn, shot, &how, triggered, status).await;
     let hooks = await_hooks(&mut conn, id, &shot.definition, &mut outages).await;
-    // The outcome of the run is what the command ends with, whatever keeps its hooks.
+    // The command ends with the outcome of the run, whatever keeps its hooks.
     reported?;
     hooks
 }
 
-/// Waits until the hooks of the run have run: the daemon stops after this. The run is over meanwhile, and
-/// its output written.
+/// Waits until the run's hooks have ended: the daemon stops after this. By then the run is over, and its
+/// output written.
 async fn await_hooks(
     conn: &mut Conn,
     run: RunId,
@@ -272,7 +272,7 @@ async fn report(
     match (written, said) {
         (written, Ok(())) => written,
         (Err(failure @ Failure::Problems(..)), _) => Err(failure),
-        // Whether anybody reads it or not.
+        // Whether or not anybody reads it.
         (_, said) => said,
     }
 }
@@ -289,15 +289,15 @@ impl Shot {
     }
 }
 
-/// A live view wants warnings only from the daemon, whose lines would tear it; unless somebody
-/// has asked for more.
+/// A live view wants only warnings from the daemon, whose lines would tear it; unless somebody has
+/// requested more.
 pub fn wants_quiet(config: &Config) -> bool {
     let asked = std::env::var_os("RUST_LOG").is_some()
         || std::env::var_os("DUCTWORK_LOGGER__LEVEL").is_some();
     std::io::stderr().is_terminal() && !asked && config.logger.level == Level::Info
 }
 
-/// Changes to the environment of the children: whose log goes to a person does so through a pipe.
+/// Changes to the environment of the children: a log for a person reaches the person through a pipe.
 pub fn environment(config: &Config, quiet: bool) -> Vec<(OsString, Option<OsString>)> {
     let mut environment = Vec::new();
     if quiet {

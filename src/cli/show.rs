@@ -20,10 +20,10 @@ use super::patiently::waiting;
 use super::setup::{self, CliContext};
 use super::why;
 
-/// The steps of a larger run are counted by the database.
+/// For a run with more steps, the database counts them.
 const STEPS_MAX: usize = 2_000;
 
-/// Steps with errors that are told in full.
+/// The number of steps with errors that are shown in full.
 const TROUBLED: usize = 5;
 
 /// Shows one run.
@@ -36,7 +36,7 @@ const TROUBLED: usize = 5;
 pub struct Show {
     /// The run's id, or some of its first or last digits
     run: String,
-    /// At most this many steps [default: all of them as JSON]
+    /// At most this many steps [default: 2000; as JSON: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// Print the pipeline's graph as a picture (SVG), with the state of each step
@@ -44,7 +44,7 @@ pub struct Show {
     svg: bool,
 }
 
-/// While a wide run is read.
+/// Shown while a wide run is read.
 const READING: &str = "reading the run";
 
 impl Show {
@@ -152,7 +152,7 @@ async fn picture(conn: &mut Conn, id: RunId) -> Result<String, Failure> {
     })
 }
 
-/// The steps with errors that are told in full, those that failed first, and how many more there are.
+/// The steps with errors that are shown in full, failed ones first, and the number of the others.
 fn troubled(steps: &[StepRow]) -> (Vec<&StepRow>, usize) {
     let mut troubled: Vec<&StepRow> = steps.iter().filter(|it| page::is_troubled(it)).collect();
     troubled.sort_by_key(|step| (step.status != StepStatus::Failed, step.id));

@@ -1,4 +1,4 @@
-//! `start`, and the hidden verb by which the daemon starts its own children.
+//! `start`, and the hidden verb with which the daemon starts its own children.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use super::exit::Failure;
 use super::setup::CliContext;
 use super::token;
 
-/// So many suspicions are told at a start; `check` has them all.
+/// The number of suspicions that a start reports; `check` reports all.
 const SUSPICIONS: usize = 20;
 
 /// Runs the daemon.
@@ -27,7 +27,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// Options before the verb hold as well as those after it.
+    /// Options before the verb count as well as those after it.
     pub fn or(self, other: Self) -> Self {
         Self {
             until_idle: self.until_idle || other.until_idle,
@@ -64,7 +64,7 @@ impl Start {
 /// The console alone, as `role: console` is.
 #[derive(Debug, clap::Args)]
 pub struct Console {
-    /// Listen there alone, whatever `console.listen` and `console.socket` say
+    /// Listen at this address only, whatever `console.listen` and `console.socket` say
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
     #[command(subcommand)]
@@ -88,14 +88,14 @@ impl Console {
         };
         config.role = DaemonRole::Console;
         if self.listen.is_some() {
-            // There alone: the socket is the configured console's.
+            // Listen only there: the socket belongs to the configured console.
             config.console.socket = None;
         }
         Start::default().execute_with(cli, config)
     }
 }
 
-/// One line for each, with its place.
+/// Logs one line for each suspicion, with its place.
 fn warn(suspicions: &[Problem]) {
     for problem in suspicions.iter().take(SUSPICIONS) {
         let file = problem.place();
@@ -185,14 +185,14 @@ impl WatcherOf {
     }
 }
 
-/// A signal that arrives during start-up waits until somebody reads it.
+/// Blocks the signals: one that arrives during start-up waits until somebody reads it.
 pub fn block_signals() -> Result<(), Failure> {
     signal::block_early().map_err(|error| {
         Failure::failed(Problem::new(format!("signals cannot be blocked: {error}")))
     })
 }
 
-/// Logging, as configured, until the guard is dropped.
+/// Logging as configured, until the guard is dropped.
 pub fn log(config: &Config, role: &'static str, pipeline: Option<String>) -> telemetry::Guard {
     let label = ProcessLabel { role, pipeline };
     telemetry::init(config.logger.level, config.logger.format, label)

@@ -1,4 +1,4 @@
-//! `symbolize`: names the functions in a dump that SIGTTIN asked for.
+//! `symbolize`: names the functions in a dump that SIGTTIN requested.
 
 use std::fmt::Write;
 use std::io::{BufRead, IsTerminal, Read};
@@ -12,7 +12,7 @@ use super::exit::Failure;
 use super::out::{self, paint};
 use super::setup::CliContext;
 
-/// No line of a log is longer.
+/// The greatest length of a log line.
 const LINE_MAX: u64 = 1 << 20;
 
 /// Names the functions in a dump.
@@ -22,8 +22,8 @@ const LINE_MAX: u64 = 1 << 20;
   journalctl -u ductworkd --since -1min | ductworkd symbolize
   ductworkd symbolize 0x1f40 0x2a18
 
-A dump has addresses: to name them inside of a daemon would cost it a hundred megabytes. This names them in a process \
-that ends, and has to be the same build: both have a build id. Lines without frames are passed over.
+A dump has addresses: naming them inside a daemon would cost it a hundred megabytes. This verb names them in a \
+process that ends, which must be the same build: both have a build id. Lines without frames are skipped.
 ")]
 pub struct Symbolize {
     /// Addresses, or lines of a log; without them, lines are read from standard input
@@ -56,10 +56,10 @@ impl Symbolize {
     }
 }
 
-/// The names that this program knows, and how many frames it has named.
+/// The names that this program knows, and the number of frames that it has named.
 struct Known {
     symbols: Symbols,
-    /// Another build, whose addresses were not named.
+    /// The build id of another build, whose addresses were not named.
     foreign: Option<String>,
     shown: usize,
 }
@@ -84,7 +84,7 @@ impl Known {
         let Some(found) = frames(line) else {
             return Ok(());
         };
-        // A name of another build would be a wrong one.
+        // A name from another build would be wrong.
         let build = found.build_id.as_deref();
         if let Some(build) = build.filter(|build| *build != self.symbols.build_id()) {
             self.foreign.get_or_insert_with(|| build.to_owned());
@@ -159,7 +159,7 @@ fn text(found: &Frames, named: &[(String, Vec<Function>)]) -> String {
             let _ = write!(text, "?{times}");
         }
         for (nth, function) in functions.iter().enumerate() {
-            // Inlined into the one that follows.
+            // This function was inlined into the next one.
             if nth > 0 {
                 let _ = write!(text, "\n{:18}", "");
             }

@@ -1,7 +1,7 @@
-//! Standard error while a picture is on it: whatever this process and its children write there comes here
-//! first, so that it does not go through the picture.
+//! Standard error while a picture is on it: everything that this process and its children write there
+//! comes here first, so that it does not run through the picture.
 //!
-//! Owns: taking the descriptor and giving it back, and which of the lines that came are shown, within
+//! Owns: taking the descriptor and giving it back, and which of the captured lines are shown, within
 //! bounds. Never: draws.
 
 use std::collections::VecDeque;
@@ -16,19 +16,19 @@ use crate::problem::Problem;
 
 use super::exit::Failure;
 
-/// Lines that are kept until somebody takes them; of more only their number.
+/// The number of lines that are kept until somebody takes them; further ones are only counted.
 const KEPT: usize = 500;
 
-/// The longest line, in bytes; a longer one goes on as the next.
+/// The longest line, in bytes; the rest of a longer one becomes the next line.
 const LONGEST: u64 = 16 * 1024;
 
-/// How long lines that were written already are waited for.
+/// The time for which to wait for lines that were already written.
 const LAST_LINES: Duration = Duration::from_millis(300);
 
-/// The line after which standard error was given back.
+/// The line that marks the moment at which standard error was given back.
 const MARK: &str = "\0";
 
-/// Standard error, to draw on.
+/// Standard error, for drawing.
 pub fn stderr() -> Result<File, Failure> {
     let terminal = std::io::stderr().as_fd().try_clone_to_owned();
     let refused = |error| {
@@ -42,11 +42,11 @@ pub fn stderr() -> Result<File, Failure> {
 pub struct Terminal {
     real: File,
     caught: Arc<Mutex<Caught>>,
-    /// Lines about runs are shown, too.
+    /// Lines about runs are shown too.
     log: bool,
 }
 
-/// The lines that came.
+/// The captured lines.
 #[derive(Default)]
 struct Caught {
     lines: VecDeque<String>,
@@ -55,18 +55,18 @@ struct Caught {
     ended: bool,
 }
 
-/// Some of these.
+/// Some of the captured lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Lines {
-    /// To be shown, in order.
+    /// The lines to show, in order.
     pub shown: Vec<String>,
-    /// So many are not.
+    /// The number of lines that are not shown.
     pub hidden: u64,
 }
 
 impl Terminal {
-    /// Takes standard error of this process and of its children to come. Lines about runs are only
-    /// counted, because a picture tells of them, unless `log` asks for them.
+    /// Takes the standard error of this process and of its future children. Lines about runs are only
+    /// counted, because a picture shows the run, unless `log` requests them.
     pub fn take(log: bool) -> Result<Self, Failure> {
         let real = stderr()?;
         Self::catch(real, log).map_err(|error| {
@@ -94,7 +94,7 @@ impl Terminal {
         })
     }
 
-    /// The lines that have come since this was asked last. Those about other runs than `of` are not even
+    /// The lines that have come since the last call. Lines about other runs than `of` are not even
     /// counted.
     pub fn lines(&self, of: Option<RunId>) -> Lines {
         let of = of.map_or_else(String::new, |run| run.to_string());
@@ -112,7 +112,7 @@ impl Terminal {
         lines
     }
 
-    /// Gives standard error of this process back; children that live have what they were given.
+    /// Gives this process's standard error back; living children keep the one that they were given.
     pub fn give_back(&self) {
         let marked = std::io::stderr().write_all(format!("{MARK}\n").as_bytes());
         if nix::unistd::dup2_stderr(&self.real).is_ok() && marked.is_ok() {
@@ -128,7 +128,7 @@ impl Terminal {
     }
 }
 
-/// The children have ended by now, or did not begin.
+/// By now the children have ended, or never began.
 impl Drop for Terminal {
     fn drop(&mut self) {
         if nix::unistd::dup2_stderr(&self.real).is_ok() {
@@ -144,7 +144,7 @@ fn locked(caught: &Mutex<Caught>) -> MutexGuard<'_, Caught> {
     caught.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads until nobody can write any more, whether the lines are taken or not: no writer may wait.
+/// Reads until nobody can write any more, whether or not the lines are taken: no writer may wait.
 fn read(reader: PipeReader, caught: &Mutex<Caught>) {
     let mut reader = BufReader::new(reader);
     let mut bytes = Vec::new();

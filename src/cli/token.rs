@@ -19,13 +19,13 @@ use super::out::{self, Cell, clean};
 use super::person;
 use super::setup::{self, CliContext};
 
-/// Tokens that are read at once.
+/// The number of tokens that are read at once.
 const PAGE: usize = 1_000;
 
-/// Letters of a text of a token, in its list.
+/// The number of characters of a token's text that its list shows.
 const LETTERS: usize = 60;
 
-/// A link is to be opened within so long.
+/// The time within which a link must be opened.
 const LINK_VALID: Duration = Duration::from_secs(10 * 60);
 
 /// Make, list and revoke the tokens of the console's visitors.
@@ -37,7 +37,7 @@ pub struct Token {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Make a token, and print it: it is shown this once
+    /// Make a token, and print it: it is shown only once
     #[command(before_long_help = "Examples:
   ductworkd token create prometheus                     # it reads
   ductworkd token create shop --scope operate --pipeline Order --expires 90d
@@ -47,17 +47,17 @@ enum Verb {
     Create(Create),
     /// List tokens, and the sessions of browsers
     List,
-    /// End a token, and all that was opened with it, for good
+    /// End a token, and all sessions opened with it, for good
     Revoke {
-        /// The public part of the token: its second part of three; of a link that was used: for the sessions that
-        /// it opened
+        /// The public part of the token, the second of its three parts; or that of a used link, to end the
+        /// sessions that it opened
         id: String,
     },
 }
 
 #[derive(Debug, clap::Args)]
 struct Create {
-    /// The person or the program that it is for, as actions are recorded
+    /// The person or program that it is for; actions are recorded under this name
     name: String,
     /// Its rights: read, operate (trigger, revive, cancel, resume) or admin
     #[arg(long, default_value = "read", value_parser = scope)]
@@ -65,10 +65,10 @@ struct Create {
     /// Only this pipeline; may be given several times
     #[arg(long = "pipeline", value_name = "PIPELINE")]
     pipelines: Vec<String>,
-    /// It shows no inputs, outputs and logs of runs
+    /// It shows no inputs, outputs or logs of runs
     #[arg(long)]
     no_payloads: bool,
-    /// It holds for so long, such as 90d [default: until it is revoked]
+    /// How long it is valid, such as 90d [default: until it is revoked]
     #[arg(long, value_name = "DURATION", value_parser = super::duration)]
     expires: Option<Duration>,
 }
@@ -164,7 +164,7 @@ fn secret() -> Result<Secret, Failure> {
 }
 
 async fn revoke(cli: &CliContext, conn: &mut Conn, id: &str) -> Result<(), Failure> {
-    // All of a token is as good as its public part.
+    // A whole token serves as well as its public part.
     let public = Secret::read(id).map_or(id.to_owned(), |secret| secret.id().to_owned());
     let public = public.strip_prefix("dw_").unwrap_or(&public).to_owned();
     let revoked = token::revoke(conn, &public).await?;
@@ -175,7 +175,7 @@ async fn revoke(cli: &CliContext, conn: &mut Conn, id: &str) -> Result<(), Failu
                     "the link {public} was used or revoked before, and no session of it is left"
                 )
             }
-            // One that is damaged as well.
+            // A damaged token counts too.
             Ok(Some(_)) | Err(Error::Corrupt(_)) => {
                 format!("the token {public} was revoked before")
             }
@@ -202,7 +202,7 @@ async fn revoke(cli: &CliContext, conn: &mut Conn, id: &str) -> Result<(), Failu
     })
 }
 
-/// The tokens of this name that hold.
+/// The valid tokens of this name.
 async fn namesakes(conn: &mut Conn, name: &str) -> Result<Vec<String>, Failure> {
     let all = all(conn).await?.into_iter();
     let namesake = |listed: Listed| match listed {
@@ -295,7 +295,7 @@ fn row(cli: &CliContext, listed: &Listed, now: i64) -> Vec<Cell> {
         (false, Some(_), _) if it.kind == TokenKind::Link => ("used", out::DIM),
         (false, Some(_), _) => ("ended", out::DIM),
         (false, None, Some(at)) if at <= now => ("expired", out::DIM),
-        // The one that it was opened with has.
+        // The token or link with which it was opened has ended.
         (false, None, _) => ("ended", out::DIM),
     };
     let pipelines = match it.pipelines.as_deref() {
@@ -321,13 +321,13 @@ fn row(cli: &CliContext, listed: &Listed, now: i64) -> Vec<Cell> {
 
 /// Print a link that lets one browser in, once
 ///
-/// It holds for ten minutes. The browser is let in for twelve hours.
+/// The link is valid for ten minutes. It lets the browser in for twelve hours.
 #[derive(Debug, clap::Args)]
 pub struct Link {
     /// Its rights: read, operate or admin
     #[arg(long, default_value = "operate", value_parser = scope)]
     scope: Scope,
-    /// The person whose browser it is, as actions are recorded [default: your user name and this host]
+    /// The person who uses the browser; actions are recorded under this name [default: your user name and this host]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
 }
@@ -362,7 +362,7 @@ impl Link {
             let mut conn = setup::connect_or_create(&config, Purpose::Engine).await?;
             token::create(&mut conn, &new).await?;
             let listen = config.console.listen.unwrap_or(web::LISTEN);
-            // A browser that comes through a proxy which names it needs no link, and has none of it.
+            // A browser that comes through a proxy which names it needs no link, and gains nothing from one.
             let is_named = !console.proxy.from.is_empty();
             if is_named {
                 say(

@@ -1,6 +1,6 @@
 //! `top`: the numbers of `metrics` as they change, for a person.
 //!
-//! Owns: one reading of all numbers at a time, and its picture. Never: asks for more than a twentieth of the
+//! Owns: one reading of all numbers at a time, and its picture. Never: takes more than a twentieth of the
 //! database's time, or writes.
 
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ use super::outage::Outages;
 use super::setup::{self, CliContext};
 use super::terminal;
 
-/// The database has so many times as long for others as a reading took.
+/// The database gets this many times the duration of a reading for others.
 const SHARE: u32 = 20;
 
 /// Shows what goes on, again and again: queues, runs and steps by the minute, waits, and processes.
@@ -36,8 +36,8 @@ const SHARE: u32 = 20;
   ductworkd top
   ductworkd top --every 10s
 
-Rates are told by the minute and are those of the last minute; each process adds to them every 10 s. p95 is the time that 95 of 100 did not exceed, \
-to a fifth. Ctrl-C ends it. `ductworkd metrics` prints the same numbers for a program.
+Rates are per minute, over the last minute; each process adds to them every 10 s. p95 is the time that 95 of 100 did \
+not exceed, accurate to a fifth. Ctrl-C ends the command. `ductworkd metrics` prints the same numbers for programs.
 ")]
 pub struct Top {
     /// The time between two readings, 1s to 1h
@@ -45,7 +45,7 @@ pub struct Top {
     every: Duration,
 }
 
-/// All numbers at one time.
+/// All numbers at one moment.
 struct Now {
     /// By the database's clock, in µs since 1970.
     at: i64,
@@ -109,7 +109,7 @@ async fn read(conn: &mut Conn, lease: Duration, window: &mut Window) -> Result<N
     Ok(Now { at, readings })
 }
 
-/// A picture of words alone.
+/// A picture that consists of words alone.
 fn away(line: String) -> Frame {
     Frame {
         title: String::new(),
@@ -126,14 +126,14 @@ const COLUMNS: [&str; 14] = [
     "WAIT P95", "RUN P95", "HALTED", "WAITING",
 ];
 
-/// Those that a narrow terminal does without, the first of them first.
+/// The columns that a narrow terminal omits, in this order.
 const SPARED: [&str; 10] = [
     "RETRIED", "LATER", "STEPS", "RUN P95", "STARTED", "OLDEST", "WAITING", "WAIT P95", "FAILED",
     "HELD",
 ];
 
-/// The table with as many columns as a terminal of this width has room for; true where some are left out. A number
-/// that is cut would be another number.
+/// The table with as many columns as fit on a terminal of this width; true if some are left out. A number that is
+/// cut would be a different number.
 fn fitting(pipelines: &[Vec<Cell>], width: usize) -> (String, bool) {
     let mut kept: Vec<usize> = (0..COLUMNS.len()).collect();
     let mut spared = SPARED.iter();
@@ -235,7 +235,7 @@ fn pipeline(now: &Now, lately: Option<&Lately>, name: &str, width: usize) -> Vec
         .filter(|age| *age > 0.0);
     let oldest = oldest.map_or_else(String::new, |age| time::whole(Duration::from_secs_f64(age)));
     let any = |_: &[&str]| true;
-    // Beside it there is room for numbers.
+    // This leaves room for the numbers beside the name.
     let shown = short(name, width / 3);
     vec![
         match now.gauge(&PIPELINE_PAUSED, &[name]) {
@@ -258,7 +258,7 @@ fn pipeline(now: &Now, lately: Option<&Lately>, name: &str, width: usize) -> Vec
     ]
 }
 
-/// A list behind its name, in as many lines as it needs.
+/// A list after its name, in as many lines as it needs.
 fn told(name: &str, parts: &[String], width: usize) -> Vec<String> {
     let (mut lines, mut line) = (Vec::new(), name.to_owned());
     for (at, part) in parts.iter().enumerate() {
@@ -289,14 +289,14 @@ fn processes(now: &Now) -> Vec<String> {
         Some(match (state.as_str(), reading.value > 0.0) {
             ("up", true) => text,
             ("quiet", true) => paint(ASKS, &text),
-            // A role of which nobody is up, and all that is silent or in trouble.
+            // A role with no process that is up, and every process that is silent or in trouble.
             _ => paint(BAD, &text),
         })
     });
     parts.collect()
 }
 
-/// Faults that were mended.
+/// The faults that the daemon has mended.
 fn trouble(lately: Option<&Lately>) -> Vec<String> {
     let counts = [
         (&LEASES_EXPIRED, "leases expired"),
@@ -323,7 +323,7 @@ impl Now {
     }
 }
 
-/// A number by the minute: a small one to a tenth.
+/// A number per minute: a small one to a tenth.
 fn rate(number: f64) -> String {
     match number {
         0.0 => "0".to_owned(),

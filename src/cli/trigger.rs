@@ -1,4 +1,4 @@
-//! `trigger`: starts a run, and waits for its end when asked to.
+//! `trigger`: starts a run, and waits for its end on request.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ use super::person;
 use super::setup::{self, CliContext};
 use super::shot;
 
-/// The variable in which a program finds the span that it was started in.
+/// The variables in which a program finds the span that started it.
 const CALLER: [&str; 3] = ["TRACEPARENT", "TRACESTATE", "BAGGAGE"];
 
-/// The longest wait between two looks at a run that is waited for.
+/// The longest pause between two looks at a run for which the command waits.
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
 
 /// Starts a run.
@@ -64,15 +64,15 @@ pub struct Trigger {
 pub struct Answer<'a> {
     /// The run.
     pub run_id: RunId,
-    /// Of this pipeline.
+    /// Its pipeline.
     pub pipeline: &'a str,
-    /// False: its key had started it before. Absent where nobody has just asked for it.
+    /// False: its key had started it before. Absent if the command has not just requested the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<bool>,
-    /// Its outcome, where the command waited for it.
+    /// Its outcome, if the command waited for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<RunStatus>,
-    /// Its output, where it has one.
+    /// Its output, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Box<RawValue>>,
 }
@@ -105,7 +105,7 @@ impl Trigger {
             );
             let triggered = waiting(setup::CONNECTING, triggered).await?;
             let triggered = &triggered[0];
-            // Before anybody learns of the run, and can have enough of the waiting.
+            // Before anybody learns of the run, and can interrupt the wait.
             let enough = self.wait.then(|| signal(SignalKind::interrupt()));
             let enough = enough.transpose().map_err(|error| {
                 Failure::failed(Problem::new(format!("signals cannot be read: {error}")))
@@ -172,7 +172,7 @@ impl Trigger {
     }
 }
 
-/// A key that no run can have is refused.
+/// Refuses a key that no run can have.
 pub fn check_key(key: Option<&str>) -> Result<(), Failure> {
     match key {
         Some(key) if key.is_empty() || key.chars().count() > KEY_MAX => {
@@ -185,7 +185,7 @@ pub fn check_key(key: Option<&str>) -> Result<(), Failure> {
     }
 }
 
-/// The way in which a run came to be.
+/// How this run came into being.
 pub fn made(triggered: &Triggered) -> &'static str {
     match triggered.created {
         true => "triggered",
@@ -193,7 +193,8 @@ pub fn made(triggered: &Triggered) -> &'static str {
     }
 }
 
-/// Refuses a key that leads to a run with another input: what becomes of that is no answer to this one.
+/// Refuses a key that leads to a run with another input: the outcome of that run is no answer to this
+/// request.
 pub fn same_input(triggered: &Triggered) -> Result<(), Failure> {
     if !triggered.input_differs {
         return Ok(());
@@ -207,8 +208,8 @@ pub fn same_input(triggered: &Triggered) -> Result<(), Failure> {
     ))))
 }
 
-/// Waits until a run has ended, or nothing of it goes on unless a person answers: by looking, ever less
-/// often, because nobody wakes it.
+/// Waits until a run has ended, or until nothing of it goes on unless a person answers. It looks at
+/// growing intervals, because nobody wakes it.
 async fn wait(conn: &mut Conn, run: RunId, config: &Config) -> Result<query::RunState, Failure> {
     let mut look_every = Duration::from_millis(10);
     let mut lookout = Lookout::new(config);
@@ -229,7 +230,7 @@ async fn wait(conn: &mut Conn, run: RunId, config: &Config) -> Result<query::Run
     }
 }
 
-/// One look: the state of a run that has ended, or that rests.
+/// Looks once: the state of a run that has ended, or that rests.
 async fn look(
     conn: &mut Conn,
     run: RunId,

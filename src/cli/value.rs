@@ -1,7 +1,7 @@
-//! A JSON value as people read it: indented and coloured, cut where it is long, a list of flat objects
-//! as a table.
+//! A JSON value for people: indented and coloured, with long parts cut, and a list of flat objects as
+//! a table.
 //!
-//! Owns: the layout, pure. Never: shows another text of a number or of a string than the value's own.
+//! Owns: the layout, pure. Never: shows a number or a string with a text other than the value's own.
 
 use anstyle::{AnsiColor, Style};
 use serde_json::value::RawValue;
@@ -9,15 +9,15 @@ use serde_json::value::RawValue;
 use super::columns::{cut_with, width};
 use super::out::{DIM, clean, paint};
 
-/// Elements of a list that are shown.
+/// The number of a list's elements that are shown.
 const ELEMENTS: usize = 20;
-/// Rows of a table that are shown.
+/// The number of a table's rows that are shown.
 const ROWS: usize = 100;
-/// A table of more columns is read by nobody.
+/// Nobody reads a table with more columns.
 const COLUMNS: usize = 12;
-/// Letters of a string that are shown.
+/// The number of a string's characters that are shown.
 const LETTERS: usize = 400;
-/// Columns of a table's cell.
+/// The width of a table's cell, in columns.
 const CELL: usize = 40;
 
 const KEY: Style = AnsiColor::Blue.on_default();
@@ -25,14 +25,15 @@ const STRING: Style = AnsiColor::Green.on_default();
 const NUMBER: Style = AnsiColor::Cyan.on_default();
 const WORD: Style = AnsiColor::Yellow.on_default();
 
-/// A value in its own text.
+/// A value in its original text.
 enum Node<'a> {
     Scalar(&'a str),
     List(Vec<Node<'a>>),
     Object(Vec<(&'a str, Node<'a>)>),
 }
 
-/// The lines of a value for a terminal of so many columns; colours are dropped by whoever prints them.
+/// The lines of a value for a terminal of this many columns; the caller that prints them drops
+/// unwanted colours.
 pub fn lines(value: &RawValue, columns: usize) -> String {
     let node = Reader { rest: value.get() }.node();
     let mut text = String::new();
@@ -41,7 +42,7 @@ pub fn lines(value: &RawValue, columns: usize) -> String {
     text
 }
 
-/// Reads what is known to be JSON.
+/// Reads text that is known to be JSON.
 struct Reader<'a> {
     rest: &'a str,
 }
@@ -87,7 +88,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next letter that is no space.
+    /// The next character that is not a space.
     fn peek(&mut self) -> Option<char> {
         self.rest = self.rest.trim_start();
         self.rest.chars().next()
@@ -165,7 +166,7 @@ fn draw(node: &Node<'_>, indent: usize, columns: usize, text: &mut String) {
     }
 }
 
-/// A value on the line where it stands, if it is empty or holds nothing but scalars, and has room.
+/// A value on its line, if it is empty or holds only scalars, and fits.
 fn inline(node: &Node<'_>, indent: usize, columns: usize) -> Option<String> {
     let flat = |node: &Node<'_>| matches!(node, Node::Scalar(_));
     let line = match node {
@@ -178,7 +179,7 @@ fn inline(node: &Node<'_>, indent: usize, columns: usize) -> Option<String> {
                 .collect();
             format!("[{}]", parts.join(", "))
         }
-        // An object of its own line is read more easily; one within a list is one of many.
+        // An object on its own is easier to read over several lines; one within a list is one of many.
         Node::Object(members) if indent > 0 && members.iter().all(|(_, value)| flat(value)) => {
             let part = |(key, value): &(&str, Node<'_>)| {
                 Some(format!(
@@ -192,7 +193,7 @@ fn inline(node: &Node<'_>, indent: usize, columns: usize) -> Option<String> {
         }
         _ => return None,
     };
-    // A key, and a comma.
+    // The room for a key and a comma.
     (width(&line) + indent + 20 <= columns.max(40)).then_some(line)
 }
 
@@ -213,11 +214,11 @@ fn scalar(token: &str) -> String {
     }
 }
 
-/// A string as a cell shows it, without its quotes, or another scalar.
+/// The form of a string in a cell, without its quotes, or of another scalar.
 fn cell(token: &str) -> String {
     let text = token.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
     let text = match text {
-        // Escapes that are nothing but spelling.
+        // Escapes that are only spelling.
         Some(text) => text.replace("\\\"", "\"").replace("\\/", "/"),
         None if token == "null" => String::new(),
         None => token.to_owned(),
@@ -311,7 +312,7 @@ fn table(node: &Node<'_>, indent: usize, columns: usize) -> Option<String> {
     Some(text)
 }
 
-/// The tokens of an object in the order of the keys; nothing where it has none.
+/// The tokens of an object in the order of the keys; nothing for a missing key.
 fn row<'a>(element: &Node<'a>, keys: &[&str]) -> Vec<&'a str> {
     let Node::Object(members) = element else {
         return Vec::new();
@@ -359,7 +360,7 @@ mod tests {
     fn objects_are_indented_and_short_lists_stay_on_a_line() {
         let json = r#"{"a":1,"b":[1,2,{"c":"x"}],"d":[1,2],"e":{"f":{"g":[]}},"a":2}"#;
         let expected = "{\n  \"a\": 1,\n  \"b\": [\n    1,\n    2,\n    { \"c\": \"x\" }\n  ],\n  \"d\": [1, 2],\n  \"e\": {\n    \"f\": { \"g\": [] }\n  },\n  \"a\": 2\n}\n";
-        // The list within `g` is no scalar.
+        // The list within `g` is not a scalar.
         let expected = expected.replace(
             "    \"f\": { \"g\": [] }\n",
             "    \"f\": {\n      \"g\": []\n    }\n",

@@ -1,4 +1,4 @@
-//! `watch`: the live view of a run that a daemon works.
+//! `watch`: the live view of a run on which a daemon works.
 
 use std::process::ExitCode;
 
@@ -22,8 +22,9 @@ use super::{shot, terminal};
   ductworkd watch 5d91c07e
   ductworkd watch 5d91c07e > output.json   # the output, once it has completed
 
-It ends when the run ends, with 0 when the run completed and with 1 when it did not. A run that waits for a person is \
-watched until somebody answers. Ctrl-C ends the watching with 130; the run goes on. A database that goes away is waited for, five minutes at most.
+The command ends when the run ends, with 0 if the run completed and with 1 if it did not. It watches a run that \
+waits for a person until somebody answers. Ctrl-C ends the command with 130; the run goes on. If the database goes \
+away, the command waits for it, five minutes at most.
 ")]
 pub struct Watch {
     /// The run's id, or some of its first or last digits

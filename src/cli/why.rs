@@ -22,7 +22,7 @@ use super::patiently::waiting;
 use super::setup::{self, CliContext};
 use super::shot;
 
-/// Values to decide on that are shown.
+/// The number of values to decide on that are shown.
 const ASKED: usize = 5;
 
 /// Explains a run.
@@ -114,7 +114,7 @@ async fn asked(
         }
     }
     let mut why = why(&facts);
-    // Nothing moves then, whatever else there is to say of a run that could.
+    // An obstacle stops every run that could move, so this reason replaces the other.
     if !facts.status.is_terminal()
         && let (Some(fact), writer) = setup::obstacle(conn, config, &processes).await?
     {
@@ -133,15 +133,15 @@ async fn asked(
     Ok(Some((facts.status, why)))
 }
 
-/// A branch that halted, and what there is to say of that.
+/// A branch that halted, with the explanation.
 pub struct Halt {
-    /// Where and why.
+    /// The place and the reason.
     pub fact: HaltFact,
-    /// The same in words.
+    /// The explanation in words.
     pub explanation: Option<String>,
 }
 
-/// Halts of a run that are told.
+/// The number of a run's halts that are shown.
 const TOLD: usize = 5;
 
 /// The first halts of a run, explained by its definition.
@@ -158,7 +158,7 @@ pub async fn halts(
     Ok(halts.collect())
 }
 
-/// The halts that no failed step shows, a line for each.
+/// The halts that no failed step shows, one line for each.
 pub fn explained(halts: &[Halt]) -> String {
     let mut text = String::new();
     for halt in halts.iter().filter(|halt| !halt.fact.is_of_step()) {

@@ -1,5 +1,5 @@
-//! The console's settings: the places at which it listens, the names by which it may be asked for, and those
-//! that it tells of runs.
+//! The console's settings: the places at which it listens, the names by which it may be asked for, and the
+//! endpoints that it tells of runs.
 //!
 //! Owns: their notation, and the rights of a visitor without a token. Never: opens a socket.
 
@@ -20,26 +20,26 @@ use super::webhooks::{self, Endpoint};
 /// Settings of the console.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Console {
-    /// Where it listens; `None`: a supervisor starts none.
+    /// Where it listens; `None`: a supervisor starts no console.
     pub listen: Option<SocketAddr>,
-    /// Further names of hosts by which it may be asked for.
+    /// Further host names by which it may be asked for.
     pub hosts: Vec<String>,
-    /// The socket in the file system at which it listens as well; those who may open it may do everything.
+    /// The socket in the file system at which it also listens; those who may open it may do everything.
     pub socket: Option<PathBuf>,
     /// The reverse proxy that says who a visitor is.
     pub proxy: Proxy,
-    /// Visitors without a token are refused; `None`: where other hosts can reach it.
+    /// Whether visitors without a token are refused; `None`: they are where other hosts can reach it.
     pub tokens: Option<bool>,
-    /// Those that hear of runs; none where a variable is not set that they need.
+    /// The endpoints that hear of runs; none if a variable is not set that they need.
     pub webhooks: Vec<Endpoint>,
-    /// The names of those that hear of runs.
+    /// The names of the endpoints that hear of runs.
     pub endpoints: Vec<String>,
     /// The collector of traces.
     pub traces: Collector,
 }
 
 impl Console {
-    /// Reads them; files are sought from this directory.
+    /// Reads the settings; files are looked for from this directory.
     pub fn read(read: &mut Reader, base_dir: &Path) -> Self {
         let mut webhooks = read.of_console("console.webhooks", webhooks::webhooks);
         for endpoint in &mut webhooks {
@@ -78,7 +78,7 @@ impl Console {
 
     /// The rights of a visitor without a token: on a developer's own host there is nobody else.
     pub fn anonymous(&self, environment: &str) -> Option<Scope> {
-        // A further name is a proxy's, behind which may be anybody.
+        // A further name is a proxy's, and anybody may be behind that.
         let is_behind = !self.hosts.is_empty() || !self.proxy.from.is_empty();
         let is_reached = is_behind || self.listen.is_some_and(|it| !it.ip().is_loopback());
         match self.tokens.unwrap_or(is_reached) {

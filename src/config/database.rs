@@ -17,7 +17,7 @@ pub struct DatabaseUrl {
     path: Option<PathBuf>,
 }
 
-/// Why an address is refused: what, and what to do instead. Names no secret.
+/// Why an address is refused: the mistake, and the remedy. Names no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlError {
     /// Lowercase, no full stop.
@@ -73,7 +73,7 @@ impl DatabaseUrl {
         &self.url
     }
 
-    /// The kind of the server, with host and port of each as the address has them.
+    /// The kind of the server, with the host and port of each server as they are in the address.
     pub fn server(&self) -> Option<(&'static str, String)> {
         match &self.path {
             Some(_) => None,
@@ -89,7 +89,7 @@ impl DatabaseUrl {
         }
     }
 
-    /// The file of an SQLite database, absolute where the configuration's directory is.
+    /// The file of an SQLite database, absolute if the configuration's directory is.
     pub fn sqlite_path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
@@ -123,8 +123,8 @@ fn redact(url: &str) -> String {
         None => place.to_owned(),
     };
     let query = query.map(|query| {
-        // The rest of a password of which a `?` was not percent-encoded, and what stood before it
-        // may pass for a port.
+        // It is the rest of a password whose `?` was not percent-encoded, and the text before it may
+        // pass for a port.
         if query.contains('@') {
             return "***".to_owned();
         }
@@ -142,8 +142,8 @@ fn redact(url: &str) -> String {
     }
 }
 
-/// `line` with every password of a URL covered, character by character, so that columns
-/// still point at what they pointed at.
+/// `line` with every password of a URL covered, character by character, so that columns still point
+/// at the same characters.
 pub fn cover_passwords(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line;
@@ -156,7 +156,7 @@ pub fn cover_passwords(line: &str) -> String {
             .unwrap_or(tail.len());
         let (url, after) = tail.split_at(end);
         match (url.find(':'), url.rfind('@')) {
-            // The form of an address, as a help shows it, has no password.
+            // An address as a help text shows it has no password.
             (Some(colon), Some(last)) if colon < last && &url[colon + 1..last] != "PASSWORD" => {
                 out.push_str(&url[..=colon]);
                 out.extend(url[colon + 1..last].chars().map(|_| '*'));
@@ -167,7 +167,7 @@ pub fn cover_passwords(line: &str) -> String {
         rest = after;
     }
     out.push_str(rest);
-    // A password may stand in the query as well.
+    // A password may be in the query as well.
     const NAME: &str = "password=";
     if let Some(at) = out.to_ascii_lowercase().find(NAME) {
         let from = at + NAME.len();
@@ -180,8 +180,8 @@ pub fn cover_passwords(line: &str) -> String {
     cover_secrets(out)
 }
 
-/// The same of the secrets of an endpoint, unless they are variables: of those behind their key, and wherever else one
-/// stands that begins like one.
+/// Covers the secrets of an endpoint likewise, unless they are variables: the values after their key, and any
+/// other word that begins like a secret.
 fn cover_secrets(line: String) -> String {
     const NAME: &str = "secret:";
     let (mut out, mut rest) = (String::new(), line.as_str());
@@ -191,7 +191,7 @@ fn cover_secrets(line: String) -> String {
             .find(|char| !ends_secret(char))
             .map_or(rest.len(), |to| from + to);
         out.push_str(&rest[..from]);
-        // A list goes on to its end, anything else to the end of the word.
+        // A list goes on to its end, any other value to the end of the word.
         let is_list = rest[at..from].contains('[');
         let end = match is_list {
             true => rest[from..].find(']'),
@@ -212,12 +212,12 @@ fn cover_secrets(line: String) -> String {
     words.collect()
 }
 
-/// True of what no secret has in it.
+/// True for a character that no secret contains.
 fn ends_secret(char: char) -> bool {
     char.is_whitespace() || matches!(char, '"' | '\'' | ',' | '[' | ']' | '}')
 }
 
-/// A word covered, unless it is a variable; what ends it stays.
+/// Covers a word, unless it is a variable; the character that ends it stays.
 fn covered(word: &str) -> String {
     let cover = |char| if ends_secret(char) { char } else { '*' };
     match word.starts_with('$') {
@@ -258,7 +258,7 @@ fn sqlite(text: &str, base_dir: &Path) -> Result<DatabaseUrl, UrlError> {
             "write `%25` for a percent sign",
         );
     };
-    // Its last part, as far as it names one: a directory is no file.
+    // The last part of the path has to name a file: a directory is no file.
     let name = path.rsplit('/').next().unwrap_or_default();
     if matches!(name, "" | "." | "..") || path.contains('\0') {
         return refuse("the SQLite address names no file", SQLITE_HELP);
@@ -270,7 +270,7 @@ fn sqlite(text: &str, base_dir: &Path) -> Result<DatabaseUrl, UrlError> {
     })
 }
 
-/// Characters that would end the path, or be trimmed off it, stand in the URL as their bytes in hexadecimal.
+/// Writes characters that would end the path, or be trimmed off it, as their bytes in hexadecimal.
 fn percent_encoded(path: &str) -> String {
     let mut url = String::with_capacity(path.len());
     for char in path.chars() {
@@ -337,8 +337,8 @@ fn postgres(text: &str) -> Result<DatabaseUrl, UrlError> {
     })
 }
 
-/// The parameters of an address that the driver understands. All else it leaves out with a warning: also a
-/// misspelt wish for TLS.
+/// The parameters of an address that the driver understands. It leaves out all others with a warning, even
+/// a misspelt wish for TLS.
 const PARAMETERS: [&str; 19] = [
     "sslmode",
     "ssl-mode",
@@ -371,7 +371,7 @@ const SSL_MODES: [&str; 6] = [
     "verify-full",
 ];
 
-/// Refuses a parameter of the query that would be left out. Shows no value.
+/// Refuses a parameter of the query that the driver would leave out. Shows no value.
 fn parameter(pair: &str) -> Result<(), UrlError> {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
     let (Some(name), Some(value)) = (percent_decoded(name), percent_decoded(value)) else {
@@ -407,7 +407,7 @@ fn parameter(pair: &str) -> Result<(), UrlError> {
 
 fn bad_port(hosts: &str) -> bool {
     hosts.split(',').any(|host| {
-        // The colons of an IPv6 address stand in brackets.
+        // The colons of an IPv6 address are in brackets.
         let after = host.rsplit_once(']').map_or(host, |(_, after)| after);
         match after.split_once(':') {
             Some((_, port)) => !port.parse::<u16>().is_ok_and(|port| port > 0),

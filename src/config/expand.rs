@@ -9,7 +9,7 @@ use crate::yaml::{Entry, Fault, Mark, Node, Value};
 /// Reads a variable.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// `node` with all variables put in, and the variables that it named.
+/// `node` with all variables replaced, and the variables that it named.
 pub fn node(node: &Node, vars: Variables) -> Result<(Node, Vec<String>), Vec<Fault>> {
     let mut expansion = Expansion {
         vars,
@@ -36,12 +36,12 @@ pub fn used(node: &Node, vars: Variables) -> Vec<String> {
     expansion.used
 }
 
-/// Keys below which secrets stand: nobody is to write one into the file as a default.
+/// Keys that have secrets below them: nobody is to write one into the file as a default.
 const SECRETS: [&str; 2] = ["secret", "headers"];
 
 struct Expansion<'a> {
     vars: Variables<'a>,
-    /// It is below one of these.
+    /// The node is below one of these keys.
     in_secret: bool,
     used: Vec<String>,
     faults: Vec<Fault>,

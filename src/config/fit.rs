@@ -1,4 +1,4 @@
-//! Settings that do not fit each other, or that are hardly meant.
+//! Settings that do not fit together, or that hardly anybody intends.
 //!
 //! Owns: judgements about several keys at once, and doubts about one. Never: reads a value.
 
@@ -23,7 +23,7 @@ fn drains(config: &Config) -> Vec<(&'static str, Option<&str>, Duration)> {
     drains
 }
 
-/// Everybody who reaches a console reads what is in it.
+/// Everybody who reaches a console can read all of it.
 pub fn console_open_to_others(config: &Config) -> Option<Problem> {
     let console = &config.console;
     let address = console.listen.filter(|it| !it.ip().is_loopback())?;
@@ -55,7 +55,7 @@ fn rights_without_a_proxy(config: &Config) -> Option<Problem> {
     Some(problem.help("name the proxy's address: `console: { proxy: { from: [127.0.0.1] } }`"))
 }
 
-/// The kernel keeps the path of a socket in so many bytes, and beside it stands one that is a little longer.
+/// The kernel bounds the path of a socket, and beside this socket there is one whose path is a little longer.
 pub fn socket_too_deep(config: &Config) -> Option<Problem> {
     const MOST: usize = 96;
     let path = config.console.socket.as_ref()?;
@@ -93,7 +93,7 @@ fn name_that_is_a_group(config: &Config) -> Option<Problem> {
     Some(problem.help("name the header in which the proxy sends the groups"))
 }
 
-/// A supervisor kills the children that have not ended within its own time, so theirs has to fit.
+/// A supervisor kills the children that have not ended within its own time, so their time has to fit into that.
 pub fn drains_that_do_not_fit(config: &Config) -> Option<Problem> {
     // A role of its own has no supervisor.
     if config.role != DaemonRole::All {
@@ -105,7 +105,7 @@ pub fn drains_that_do_not_fit(config: &Config) -> Option<Problem> {
         .iter()
         .max_by_key(|(.., time)| *time)
         .filter(|(.., time)| *time > supervisor)?;
-    // The place that the problem shows need not be said.
+    // The message need not name the place that the problem shows.
     let shown = match config.places.mark(OF_SUPERVISOR, None) {
         Some(_) => OF_SUPERVISOR,
         None => path,
@@ -131,7 +131,7 @@ pub fn drains_that_do_not_fit(config: &Config) -> Option<Problem> {
     Some(problem.help(format!("raise `{OF_SUPERVISOR}`, or lower `{path}`")))
 }
 
-/// Settings that are allowed, and hardly meant.
+/// Settings that are allowed, and that hardly anybody intends.
 pub fn doubts(config: &Config) -> Vec<Problem> {
     let none = drains(config)
         .into_iter()

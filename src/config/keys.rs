@@ -1,9 +1,9 @@
-//! Every configuration key: its path, what it takes, its default and what it is for.
+//! Every configuration key: its path, the values that it takes, its default and its purpose.
 //!
 //! Owns: the one table that drives unknown-key checks, environment overrides, defaults,
 //! ranges and the JSON schema. Never: reads a file or a variable.
 
-// A key that a pipeline's file may have as well has its range there, so that both have the same.
+// A key that a pipeline's file may also have takes its range from there, so that both are the same.
 use crate::definition::{MAX_BUDGET, MAX_FACTOR};
 
 /// A day, in milliseconds.
@@ -27,7 +27,7 @@ pub struct Key {
 /// The kind of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// Where the database is.
+    /// The address of the database.
     Url,
     /// A path, relative to the file's directory.
     Path,
@@ -80,7 +80,7 @@ pub enum Kind {
     Hosts,
     /// A list of endpoints.
     Webhooks,
-    /// `none`, or an address by HTTP.
+    /// `none`, or an HTTP address.
     Collector,
     /// A map of headers.
     Headers,
@@ -166,96 +166,96 @@ pub static KEYS: &[Key] = &[
     key("pipelines_path", Kind::Path, Scope::One, "pipelines",
         "the directory of the pipelines' files"),
     key("role", Kind::Choice(ROLES), Scope::One, "all",
-        "what this daemon is: `all` (a supervisor with children), or only `advancer`, `worker` or `console`"),
+        "the role of this daemon: `all` (a supervisor with children), or only `advancer`, `worker` or `console`"),
     key("logger.level", Kind::Choice(LEVELS), Scope::One, "info",
-        "the least important events to log; `RUST_LOG` wins"),
+        "the least severe events to log; `RUST_LOG` takes precedence"),
     key("logger.format", Kind::Choice(FORMATS), Scope::One, "auto",
         "`pretty`, `json`, or `auto`: pretty on a terminal and in the journal, JSON elsewhere"),
     key("job_worker.count", COUNT, Scope::Pipeline, "5",
-        "executions that run at once, per pipeline"),
+        "how many executions run at once, per pipeline"),
     key("job_worker.max_retry", BUDGET, Scope::Step, "3",
-        "attempts after the first that errors may spend"),
+        "how many retries (attempts after the first) errors may use"),
     key("job_worker.max_crash", BUDGET, Scope::Step, "10",
-        "crashes (a killed process, a lost host) at which a step fails; they spend no retries"),
+        "the number of crashes (a killed process, a lost host) at which a step fails; they use no retries"),
     key("job_worker.timeout", Kind::Duration { min_ms: 1, max_ms: 365 * DAY_MS, or: Some("none") }, Scope::Step, "none",
-        "longest an attempt may take, where the step says nothing"),
+        "the longest time that an attempt may take, unless the step sets its own"),
     key("job_worker.backoff", Kind::Backoff, Scope::Step, "",
         "the wait between attempts: `initial × factor^(n-1)`, at most `max`, spread by `jitter`"),
     key("job_worker.backoff.initial", WAIT, Scope::One, "10s",
-        "wait after the first error"),
+        "the wait after the first error"),
     key("job_worker.backoff.factor", FACTOR, Scope::One, "1",
-        "growth per further error; 1 is constant"),
+        "multiplies the wait after each further error; 1 keeps it constant"),
     key("job_worker.backoff.max", WAIT, Scope::One, "1h",
-        "longest wait, before jitter"),
+        "the longest wait, before jitter"),
     key("job_worker.backoff.jitter", JITTER, Scope::One, "0.1",
-        "fraction by which a wait varies, so that retries do not come in step"),
+        "the fraction by which a wait varies, so that retries do not coincide"),
     key("job_worker.polling_timeout", POLL, Scope::Pipeline, "1",
-        "longest a worker sleeps before it looks for work that nobody announced"),
+        "the longest time that a worker sleeps before it looks for unannounced work"),
     key("job_worker.shutdown_timeout", SHUTDOWN, Scope::Pipeline, "20",
-        "how long running executions may go on after a stop was asked for"),
+        "how long running executions may continue after a stop request"),
     key("job_worker.max_payload", Kind::Size { min: 1_024, max: 256 << 20 }, Scope::Pipeline, "16MiB",
-        "largest input or output of a step"),
+        "the largest input or output of a step"),
     key("job_worker.env", Kind::Variables, Scope::Pipeline, "inherit",
         "which of the daemon's variables a step inherits: `inherit` for all, or a list such as `[PATH, LC_*]`"),
     key("pipeline_advancer.count", COUNT, Scope::One, "3",
-        "how wide the advancer's batches are: one advancer moves the branches of all pipelines"),
+        "the width of the advancer's batches: one advancer moves the branches of all pipelines"),
     key("pipeline_advancer.max_retry", BUDGET, Scope::Pipeline, "10",
-        "failed attempts to advance a branch before it halts"),
+        "the number of failed attempts to advance a branch before it halts"),
     key("pipeline_advancer.max_crash", BUDGET, Scope::Pipeline, "10",
-        "crashes while advancing a branch before it halts"),
+        "the number of crashes while advancing a branch before it halts"),
     key("pipeline_advancer.backoff", Kind::Backoff, Scope::Pipeline, "",
         "the wait between attempts to advance a branch"),
     key("pipeline_advancer.backoff.initial", WAIT, Scope::One, "1s",
-        "wait after the first failure"),
+        "the wait after the first failure"),
     key("pipeline_advancer.backoff.factor", FACTOR, Scope::One, "2",
-        "growth per further failure; 1 is constant"),
+        "multiplies the wait after each further failure; 1 keeps it constant"),
     key("pipeline_advancer.backoff.max", WAIT, Scope::One, "1m",
-        "longest wait, before jitter"),
+        "the longest wait, before jitter"),
     key("pipeline_advancer.backoff.jitter", JITTER, Scope::One, "0.1",
-        "fraction by which a wait varies"),
+        "the fraction by which a wait varies"),
     key("pipeline_advancer.polling_timeout", POLL, Scope::One, "1",
-        "longest the advancer sleeps before it looks for work that nobody announced"),
+        "the longest time that the advancer sleeps before it looks for unannounced work"),
     key("pipeline_advancer.shutdown_timeout", SHUTDOWN, Scope::One, "20",
-        "how long an advancement may go on after a stop was asked for"),
+        "how long an advancement may continue after a stop request"),
     key("pipeline_advancer.steps.max_depth", Kind::Limit { max: 1_000_000_000 }, Scope::Pipeline, "-1",
-        "widest fan-out allowed; -1 is without limit"),
+        "the widest fan-out allowed; -1 means no limit"),
     key("supervisor.polling_timeout", POLL, Scope::One, "1",
-        "longest the supervisor sleeps before it looks at its children and at the database"),
+        "the longest time that the supervisor sleeps before it looks at its children and at the database"),
     key("supervisor.reaper_timeout", Kind::Duration { min_ms: 1_000, max_ms: DAY_MS, or: None }, Scope::One, "30",
-        "how long a silent process keeps its work, the same on every host; each beats six times in it"),
+        "how long a silent process keeps its work, the same on every host; each process beats six times in that time"),
     key("supervisor.shutdown_timeout", SHUTDOWN, Scope::One, "30",
         "how long children may drain before they are killed"),
     key("console.listen", Kind::Listen, Scope::One, "none",
-        "where the console listens, such as `127.0.0.1:9410`; `none`: there is no console"),
+        "where the console listens, such as `127.0.0.1:9410`; `none` means no console"),
     key("console.hosts", Kind::Hosts, Scope::One, "[]",
         "further names by which browsers reach the console, such as that of a reverse proxy"),
     key("console.visitors", Kind::Choice(VISITORS), Scope::One, "auto",
-        "whom the console answers: `known` (with a token alone), or `anybody` on its host, who reads; `auto`: `known` \
-         where other hosts or `console.hosts` reach it"),
+        "the visitors whom the console answers: `known` (only those with a token), or `anybody` on its host, who may \
+         read; `auto` means `known` where other hosts or `console.hosts` reach it"),
     key("console.socket", Kind::File, Scope::One, "none",
-        "a socket in the file system at which the console listens as well: whom its permissions let in may do \
-         everything; `none`: there is none"),
+        "a socket in the file system on which the console also listens: everybody whom its permissions let in may do \
+         everything; `none` means no socket"),
     key("console.proxy.from", Kind::Networks, Scope::One, "[]",
-        "addresses and networks of reverse proxies that have asked visitors who they are, and say so by headers"),
+        "addresses and networks of reverse proxies that authenticate visitors and identify them by headers"),
     key("console.proxy.user", Kind::Header, Scope::One, "X-Forwarded-Email",
-        "the header in which they name the visitor"),
+        "the header in which the proxy names the visitor"),
     key("console.proxy.groups", Kind::Header, Scope::One, "X-Forwarded-Groups",
-        "the header in which they name the visitor's groups, with commas between them"),
+        "the header in which the proxy names the visitor's groups, separated by commas"),
     key("console.proxy.operate", Kind::Groups, Scope::One, "[]",
-        "groups of visitors who may act on runs; `*`: everybody whom the proxy lets through"),
+        "groups of visitors who may act on runs; `*` means everybody whom the proxy lets through"),
     key("console.proxy.admin", Kind::Groups, Scope::One, "[]",
         "groups of visitors who may do everything"),
     key("console.webhooks", Kind::Webhooks, Scope::One, "[]",
-        "endpoints that are told of runs which have ended or wait: each a `name`, a `url` and a `secret`, or a list of \
-         secrets, of which each signs and the first is the newest, and if not all \
-         are meant its `events` and `pipelines`; a `ca` is the PEM file of the authorities that alone vouch for it"),
+        "endpoints to notify of runs that have ended or wait: each has a `name`, a `url` and a `secret` (or a list of \
+         secrets, the newest first, each of which signs), and may limit its `events` and `pipelines`; its `ca` is the \
+         PEM file of the only authorities that vouch for it"),
     key("console.traces.endpoint", Kind::Collector, Scope::One, "none",
-        "where the traces of runs that have ended are sent, by OTLP over HTTP: the whole address, such as \
+        "where to send the traces of runs that have ended, by OTLP over HTTP: the whole address, such as \
          `https://collector.example:4318/v1/traces`; `none`: nowhere"),
     key("console.traces.headers", Kind::Headers, Scope::One, "{}",
-        "further headers of these requests, such as `{ authorization: \"Bearer ${TOKEN}\" }`"),
+        "further headers of each request to the collector, such as `{ authorization: \"Bearer ${TOKEN}\" }`"),
     key("console.traces.ca", Kind::File, Scope::One, "none",
-        "PEM file of the authorities that alone vouch for the collector; `none`: the usual ones do"),
+        "the PEM file of the only authorities that vouch for the collector; `none` means the usual ones"),
     key("hooks.supervisor.start", Kind::Commands, Scope::One, "[]",
         "run before the first child starts; a failure stops the start"),
     key("hooks.supervisor.stop", Kind::Commands, Scope::One, "[]",
@@ -286,7 +286,7 @@ pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// The names that may stand directly below `group` (`""` is the top), in order.
+/// The names that may be directly below `group` (`""` is the top), in order.
 pub fn children(group: &str) -> Vec<&'static str> {
     let mut names: Vec<&'static str> = Vec::new();
     for key in KEYS {

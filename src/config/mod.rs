@@ -1,11 +1,12 @@
 //! The settings of one daemon: file and environment in, one immutable [`Config`] out.
 //!
-//! Owns: the search for the file, its sections, overrides and defaults; every number is
-//! resolved and checked once, at load, and all problems are found at once. Never: connects,
-//! reads a pipeline, or is asked twice for the same value with two answers.
+//! Owns: the search for the file, its sections, overrides and defaults; every number is resolved and
+//! checked once, at load, and all problems are found at once. Never: connects, reads a pipeline, or
+//! gives two answers for the same value.
 //!
 //! Precedence: the command line, then variables, then the file, then the defaults of
-//! [`keys::KEYS`]. Paths in either are relative to the file's directory.
+//! [`keys::KEYS`]. Paths in variables and in the file are relative to
+//! the file's directory.
 
 mod console;
 pub mod database;
@@ -59,24 +60,24 @@ pub struct LoadOptions<'a> {
     pub vars: &'a dyn Fn(&str) -> Option<String>,
     /// The names of all environment variables: the only way to find a misspelt override.
     pub names: &'a [String],
-    /// Where relative paths of the command line begin. Absolute.
+    /// The directory from which relative paths of the command line start. Absolute.
     pub cwd: PathBuf,
     /// The texts that were read before, from `file` if there was one; no file is read again.
     pub handed: Option<Handed>,
 }
 
-/// The texts that a supervisor read, for its children: until it reads anew, they use the same. One that is
-/// started after a bad edit starts, and after a good one it uses the same database.
+/// The texts that a supervisor read, for its children: they use the same until it reads anew. A child that
+/// is started after a bad edit starts, and after a good one it uses the same database.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Handed {
-    /// The file's text; `None`: there was none.
+    /// The file's text; `None` if there was no file.
     text: Option<Secret>,
     /// The address in the file that a variable named.
     url: Option<Secret>,
 }
 
 impl Handed {
-    /// As if a file had held this.
+    /// The texts as if a file had held this one.
     #[cfg(feature = "internals")]
     pub fn of(text: String) -> Self {
         Self {
@@ -99,7 +100,7 @@ pub struct Config {
     pub environment: String,
     /// Where everything is kept.
     pub database: Database,
-    /// Which pipelines run here.
+    /// The pipelines that run here.
     pub pipelines: PipelineFilter,
     /// The directory of the pipelines' files, absolute.
     pub pipelines_path: PathBuf,
@@ -127,7 +128,7 @@ pub struct Config {
     unset: Warnings,
 }
 
-/// Mistakes that keep nobody from starting.
+/// Mistakes that do not prevent a start.
 #[derive(Clone, Debug, Default)]
 struct Warnings(Vec<Problem>);
 
@@ -185,7 +186,7 @@ pub enum DaemonRole {
 }
 
 impl DaemonRole {
-    /// True for one with workers.
+    /// True for a role with workers.
     pub fn runs_steps(self) -> bool {
         matches!(self, Self::All | Self::Worker)
     }
@@ -230,7 +231,7 @@ impl JobWorker {
         *self.max_crash.get(pipeline).get(step)
     }
 
-    /// Longest an attempt may take; `None` is without limit.
+    /// The longest that an attempt may take; `None` is without limit.
     pub fn timeout(&self, pipeline: &str, step: &str) -> Option<Duration> {
         *self.timeout.get(pipeline).get(step)
     }
@@ -240,7 +241,7 @@ impl JobWorker {
         *self.backoff.get(pipeline).get(step)
     }
 
-    /// Longest sleep before looking for work.
+    /// The longest sleep before looking for work.
     pub fn polling_timeout(&self, pipeline: &str) -> Duration {
         *self.polling_timeout.get(pipeline)
     }
@@ -261,7 +262,7 @@ impl JobWorker {
         each.max().unwrap_or_default()
     }
 
-    /// Largest input or output of a step, in bytes.
+    /// The largest input or output of a step, in bytes.
     pub fn max_payload(&self, pipeline: &str) -> u64 {
         *self.max_payload.get(pipeline)
     }
@@ -275,7 +276,7 @@ pub struct PipelineAdvancer {
     max_retry: Scoped<u32>,
     max_crash: Scoped<u32>,
     backoff: Scoped<Backoff>,
-    /// Longest sleep before looking for work.
+    /// The longest sleep before looking for work.
     pub polling_timeout: Duration,
     /// How long an advancement may go on after a stop was asked for.
     pub shutdown_timeout: Duration,
@@ -298,7 +299,7 @@ impl PipelineAdvancer {
         *self.backoff.get(pipeline)
     }
 
-    /// Widest fan-out allowed (`steps.max_depth`); `None` is without limit.
+    /// The widest fan-out allowed (`steps.max_depth`); `None` is without limit.
     pub fn max_fan_out(&self, pipeline: &str) -> Option<u64> {
         *self.max_fan_out.get(pipeline)
     }
@@ -307,7 +308,7 @@ impl PipelineAdvancer {
 /// Settings of the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Supervisor {
-    /// Longest sleep before looking at the children and at the database.
+    /// The longest sleep before looking at the children and at the database.
     pub polling_timeout: Duration,
     /// How long a silent process keeps its work.
     pub reaper_timeout: Duration,
@@ -318,11 +319,11 @@ pub struct Supervisor {
 /// Commands around the life of a process, each an argv.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hooks {
-    /// Around the supervisor's.
+    /// Around the life of the supervisor.
     pub supervisor: StartStop,
-    /// Around an advancer's.
+    /// Around the life of an advancer.
     pub advancer: StartStop,
-    /// Around a job worker's.
+    /// Around the life of a job worker.
     pub worker: StartStop,
 }
 
@@ -336,7 +337,7 @@ pub struct StartStop {
 }
 
 impl Config {
-    /// The way to the configured database.
+    /// The location of the configured database.
     pub fn location(&self) -> Result<Location, store::Error> {
         let location = match self.database.url.sqlite_path() {
             Some(path) => Location::sqlite(path),
@@ -345,8 +346,8 @@ impl Config {
         Ok(location.leased(self.supervisor.reaper_timeout))
     }
 
-    /// Reads the configuration, or says everything that is wrong with it. Variables that only the console needs may
-    /// be missing: [`Config::complete`] tells.
+    /// Reads the configuration, or reports everything that is wrong with it. Variables that only the console
+    /// needs may be missing: [`Config::complete`] reports them.
     pub fn load(options: LoadOptions) -> Result<Self, Problems> {
         let (config, problems) = Self::understand(options);
         match problems.is_empty() {
@@ -355,7 +356,7 @@ impl Config {
         }
     }
 
-    /// Reads the configuration, and says everything that is wrong with it: there the defaults stand.
+    /// Reads the configuration, and reports everything that is wrong with it: there the defaults hold.
     pub fn examine(options: LoadOptions) -> (Self, Vec<Problem>) {
         let (config, mut problems) = Self::understand(options);
         problems.extend(config.unset.0.iter().cloned());
@@ -408,7 +409,7 @@ impl Config {
         let mut reader = Reader::new(source.as_ref(), section, overrides, options.vars);
         reader.url_file = url.map(|url| url.0);
         let mut config = resolve(&mut reader, source.as_ref(), environment, &options.cwd);
-        // A value that cannot be read was replaced by its default, which nobody has to fit.
+        // A value that cannot be read was replaced by its default, which other settings need not fit.
         if reader.problems.is_empty() {
             problems.extend(fit::drains_that_do_not_fit(&config));
             problems.extend(fit::console_open_to_others(&config));
@@ -436,7 +437,7 @@ impl Config {
         here(file, env, None, Some(given), Self::load)?
     }
 
-    /// Like [`Config::load_here`], with what is right even where something is wrong.
+    /// Like [`Config::load_here`], but returns the settings that are right even if some are wrong.
     pub fn examine_here(
         file: Option<PathBuf>,
         env: Option<String>,
@@ -444,8 +445,8 @@ impl Config {
         here(file, env, None, None, Self::examine)
     }
 
-    /// Like [`Config::load_here`], of a child to which its supervisor handed what it had read: from
-    /// `file`, where there was one.
+    /// Like [`Config::load_here`], for a child to which its supervisor handed the texts that it had
+    /// read: from `file`, if there was one.
     pub fn load_here_as(
         file: Option<PathBuf>,
         env: Option<String>,
@@ -454,7 +455,7 @@ impl Config {
         here(file, env, handed, None, Self::load)?
     }
 
-    /// The pipelines, and the steps of them, for which it makes an exception, by the key.
+    /// The pipelines, and their steps, for which it makes an exception, with the key.
     pub fn exceptions(&self) -> Vec<Exception<'_>> {
         let (worker, advancer) = (&self.job_worker, &self.pipeline_advancer);
         let mut all = Vec::new();
@@ -478,13 +479,13 @@ impl Config {
         all
     }
 
-    /// Mistakes that keep nobody from starting, each with its place.
+    /// Mistakes that do not prevent a start, each with its place.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings.0
     }
 
-    /// A problem with the setting at `path`, at the place that says it; of a map of names, or a list of
-    /// them, at `name`.
+    /// A problem with the setting at `path`, with the place that sets it; in a map or a list of names,
+    /// that is the place of `name`.
     pub fn placed(&self, path: &str, name: Option<&str>, message: String) -> Problem {
         if let Some(variable) = self.places.variable(path) {
             return Problem::new(format!("{variable}: {message}"));
@@ -528,7 +529,8 @@ impl Config {
     }
 }
 
-/// With the variables and the working directory of this process, and a variable that it was given beside these.
+/// Reads with the variables and the working directory of this process, and one more variable if it was given
+/// one.
 fn here<T>(
     file: Option<PathBuf>,
     env: Option<String>,
@@ -547,7 +549,7 @@ fn here<T>(
         Some((given, value)) if given == name => Some(value.to_owned()),
         _ => std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()),
     };
-    // A section, or an address, of other letters than were meant.
+    // Such a name may be a section or an address in other letters than were meant.
     let ours = |name: &&String| name.starts_with(keys::PREFIX) || name.starts_with("DATABASE_URL");
     let unclear = |name: &&String| std::env::var(name.as_str()).is_err();
     let unclear = names.iter().filter(ours).filter(unclear);

@@ -1,4 +1,4 @@
-//! The place of each setting: the line of the file, or the variable, that says it.
+//! The place of each setting: the line of the file, or the variable, that sets it.
 //!
 //! Owns: the way from a key back to that place. Never: keeps a value, which may be a secret.
 
@@ -59,13 +59,13 @@ impl Places {
         }
     }
 
-    /// The variable that says the setting at `path`.
+    /// The variable that sets the key at `path`.
     pub fn variable(&self, path: &str) -> Option<String> {
         self.variables.contains(path).then(|| keys::variable(path))
     }
 
-    /// The line of the file that says the setting at `path`, unless a variable does: of `name` in it,
-    /// where the line names that.
+    /// The line of the file that sets the key at `path`, unless a variable does; the line of `name`
+    /// in it, if the file names that.
     pub fn mark(&self, path: &str, name: Option<&str>) -> Option<Mark> {
         if self.variables.contains(path) {
             return None;

@@ -1,6 +1,6 @@
 //! The reverse proxy that says who a visitor is.
 //!
-//! Owns: the notation of its settings, and which addresses are its own. Never: reads a request.
+//! Owns: the notation of its settings, and the addresses that are its own. Never: reads a request.
 
 use std::net::IpAddr;
 
@@ -29,7 +29,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Reads them.
+    /// Reads its settings.
     pub fn read(read: &mut Reader) -> Self {
         Self {
             from: read.one("console.proxy.from", networks),
@@ -40,7 +40,7 @@ impl Proxy {
         }
     }
 
-    /// One at these addresses, with the usual headers; members of `ops` operate, and `sre` are admins.
+    /// A proxy at these addresses, with the usual headers; members of `ops` operate, and `sre` are admins.
     #[cfg(test)]
     pub fn at(from: &[&str]) -> Self {
         let only = |name: &str| Groups::Only(vec![name.to_owned()]);
@@ -58,7 +58,7 @@ impl Proxy {
         self.from.iter().any(|network| network.has(address))
     }
 
-    /// The rights of a visitor who is in these groups: whom the proxy lets through may read.
+    /// The rights of a visitor who is in these groups: everybody whom the proxy lets through may read.
     pub fn scope_of(&self, groups: &[&str]) -> Scope {
         if self.admin.has_any(groups) {
             Scope::Admin
@@ -101,7 +101,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// An address, or one with the number of bits that its network has.
+    /// An address, or an address with the number of bits that its network has.
     fn parse(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -117,7 +117,7 @@ impl Network {
             Some(_) => return None,
             None => most,
         };
-        // As a peer's address is written that comes by a socket for both versions.
+        // A socket for both versions writes a peer's address in this form.
         match (address, address.to_canonical(), bits.checked_sub(96)) {
             (IpAddr::V6(_), canonical @ IpAddr::V4(_), Some(bits)) if bits <= 32 => Some(Self {
                 address: canonical,
@@ -133,7 +133,7 @@ impl Network {
     }
 
     fn has(&self, address: IpAddr) -> bool {
-        // A socket for both versions writes the older one in the words of the newer.
+        // A socket for both versions writes an address of the older one in the form of the newer.
         let (own, other, width) = match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
                 (u128::from(own.to_bits()), u128::from(other.to_bits()), 32)
@@ -141,7 +141,7 @@ impl Network {
             (IpAddr::V6(own), IpAddr::V6(other)) => (own.to_bits(), other.to_bits(), 128),
             _ => return false,
         };
-        // A shift by the whole width is none that the machine knows.
+        // The machine knows no shift by the whole width.
         let differ = (own ^ other).checked_shr(width - u32::from(self.bits));
         differ.unwrap_or_default() == 0
     }
@@ -171,7 +171,7 @@ fn groups(node: &Node, key: &Key) -> Result<Groups, Faults> {
 fn header(node: &Node, key: &Key) -> Result<HeaderName, Faults> {
     let text = node.as_text().filter(|_| !node.is_null());
     let name = text.and_then(|text| text.parse::<HeaderName>().ok());
-    // These say something else, and whoever asks sends them.
+    // These say something else, and visitors send them themselves.
     let other = [HOST, COOKIE, AUTHORIZATION, ORIGIN];
     name.filter(|name| !other.contains(name)).ok_or_else(|| {
         let found = node.describe();

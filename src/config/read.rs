@@ -1,8 +1,7 @@
 //! From the section and the overrides to typed settings: each key once, every problem kept.
 //!
-//! Owns: precedence (variable, then file, then default) and the expansion of variables in
-//! what the file says. Never: stops at the first problem; a bad value is replaced by its
-//! default so that the rest is still checked.
+//! Owns: precedence (variable, then file, then default) and the expansion of variables in the file's values.
+//! Never: stops at the first problem; a bad value is replaced by its default so that the rest is still checked.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,12 +27,12 @@ pub const URL_VARIABLES: [&str; 3] = [
     "DATABASE_URL",
 ];
 
-/// Variables that an address may well name and that are no secret.
+/// Variables that an address may well name and that are not secret.
 const PUBLIC: [&str; 9] = [
     "HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER",
 ];
 
-/// A file that holds an address is no larger than this.
+/// The largest size of a file that holds an address.
 const MAX_URL_BYTES: u64 = 64 * 1024;
 
 /// Reads keys, and remembers what was wrong with them.
@@ -42,7 +41,7 @@ pub struct Reader<'a> {
     section: Option<Node>,
     overrides: BTreeMap<&'static str, (String, Node)>,
     vars: Variables<'a>,
-    /// Where all of it is said.
+    /// The places of all settings.
     pub places: Places,
     /// The address in the file that a variable names, once it was read.
     pub url_file: Option<String>,
@@ -79,7 +78,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A key that has one value, of which only a console makes anything: who runs none need not have its variables.
+    /// A key that has one value, which only a console uses: a process that runs none need not have its
+    /// variables.
     pub fn of_console<T>(&mut self, path: &str, parse: fn(&Node, &Key) -> Result<T, Faults>) -> T {
         let Some(Err(faults)) = self.unread(path).map(|node| expand::node(node, self.vars)) else {
             return self.one(path, parse);
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
         default(path, parse)
     }
 
-    /// The value of a key as it stands in the file, where it counts.
+    /// The value of a key as it is written in the file, where it counts.
     pub fn unread(&self, path: &str) -> Option<&Node> {
         self.in_file(path)
             .filter(|_| !self.overrides.contains_key(path))
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         backoffs
     }
 
-    /// Overrides of single parts hold everywhere; then the parts have to fit each other.
+    /// Overrides of single parts hold everywhere; after them, the parts have to fit together.
     fn finish_backoffs<'b>(&mut self, path: &str, backoffs: impl Iterator<Item = &'b mut Backoff>) {
         let key = known(path);
         let mut longest_first: Option<Backoff> = None;
@@ -195,8 +195,8 @@ impl<'a> Reader<'a> {
         let mut from_file = None;
         if let Some(node) = &file {
             let expanded = expand::node(node, self.vars);
-            // A value of the file is a secret even where a variable wins over the file. The
-            // path of an SQLite database is none.
+            // A value of the file is a secret even where a variable wins over the file. The path of
+            // an SQLite database is not.
             if let Ok((node, used)) = &expanded
                 && !node.as_text().unwrap_or_default().starts_with("sqlite")
             {
@@ -271,7 +271,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The variable that says where the database is, if one does.
+    /// The variable that gives the database's address, if there is one.
     fn url_name(&self) -> Option<String> {
         let is_set = |name: &String| (self.vars)(name).is_some_and(|text| !text.trim().is_empty());
         let mut names = URL_VARIABLES

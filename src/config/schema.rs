@@ -45,8 +45,8 @@ fn group(path: &str) -> Value {
     closed(properties)
 }
 
-/// An object of these properties. Merge keys are resolved before a validator's rules mean
-/// anything, but not by every validator, so they are allowed by name.
+/// An object with these properties. Merge keys are resolved before a validator's rules mean anything,
+/// but not every validator resolves them, so they are allowed by name.
 fn closed(mut properties: Map<String, Value>) -> Value {
     properties.insert("<<".into(), json!({}));
     json!({
@@ -79,7 +79,7 @@ fn of_key(key: &Key) -> Value {
 }
 
 fn leaf(key: &Key) -> Value {
-    // Anything may come from a variable instead.
+    // Any value may come from a variable instead.
     let variable = json!({"type": "string", "pattern": "\\$\\{"});
     let or_variable = |form: Value| json!({"anyOf": [form, variable, {"type": "null"}]});
     match key.kind {

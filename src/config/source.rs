@@ -29,11 +29,11 @@ const PLACES: [&str; 2] = ["ductwork.yml", "config/ductwork.yml"];
 /// A file that was read.
 #[derive(Debug)]
 pub struct Source {
-    /// As it was named: what problems show.
+    /// The path as it was named, which problems show.
     pub shown: PathBuf,
-    /// Absolute.
+    /// The absolute path.
     pub path: PathBuf,
-    /// Without a byte order mark.
+    /// The text without a byte order mark.
     pub text: String,
 }
 
@@ -136,8 +136,7 @@ impl Source {
             .collect()
     }
 
-    /// The settings of `environment`, with every unknown key reported, and every one that has no
-    /// meaning any more.
+    /// The settings of `environment`. Reports every unknown key, and every key that has no meaning any more.
     pub fn section(
         &self,
         environment: &str,
@@ -146,7 +145,7 @@ impl Source {
     ) -> Option<Node> {
         let (document, mut faults) = yaml::parse(&self.text, MAX_NODES);
         let section = match document {
-            // It lacks what its faults are about.
+            // The document lacks the parts that its faults are about.
             _ if !faults.is_empty() => None,
             // Nothing but comments: the defaults, as where there is no file.
             Some(node) if node.is_null() => None,
@@ -209,8 +208,8 @@ fn choose(document: Node, environment: &str, faults: &mut Vec<Fault>) -> Option<
             .map(|entry| entry.key.as_str())
             .filter(|name| !is_extension(name) && !is_key(name) && *name != "default")
             .collect();
-        // `default` stands in for the environment that nobody names, and for no other: one that
-        // somebody names and the file does not have is a misspelt one.
+        // `default` stands in for the environment that nobody names, and for no other: an environment
+        // that somebody names and the file does not have is misspelt.
         let default = named("default");
         if default.is_some() && environment != DEFAULT_ENVIRONMENT {
             faults.push(unknown_environment(&sections, environment, document.at));
@@ -404,11 +403,11 @@ const OTHERS: [&str; 5] = [
     "COPY_TO",
 ];
 
-/// The suspicion about a variable that looks like one of ours. It need not be: steps are handed
-/// some, and whoever calls us may have some.
+/// The suspicion about a variable that looks like one of ours. It need not be one: steps are handed
+/// some, and our caller may have some.
 fn misspelt(name: &str) -> Option<Problem> {
     let rest = name.strip_prefix(PREFIX)?;
-    // Those of the ones that steps are handed which are a few letters away from a key.
+    // Steps are handed these, which are only a few letters away from a key.
     if matches!(rest, "PIPELINE" | "CONTEXT_SOCKET") {
         return None;
     }
@@ -444,7 +443,7 @@ fn unknown_override(name: &str) -> Option<Problem> {
         return Some(problem.help(format!("did you mean {meant}?")));
     }
     if !rest.contains("__") && !top.contains(&first.as_str()) {
-        // One that the daemon hands to steps, or somebody else's.
+        // The daemon hands it to steps, or it is somebody else's.
         return None;
     }
     let below: Vec<&String> = known

@@ -165,7 +165,7 @@ fn the_shipped_configuration_says_the_defaults() {
         let mut shipped = desk.load_as(None, Some(env)).unwrap();
         let mut built_in = defaults.load_as(None, Some(env)).unwrap();
         assert!(shipped.file.take().is_some());
-        // All that may differ is where the two stand.
+        // The two may differ only in their places.
         for config in [&mut shipped, &mut built_in] {
             config.base_dir = PathBuf::new();
             config.others = Vec::new();
@@ -174,7 +174,7 @@ fn the_shipped_configuration_says_the_defaults() {
             let url = format!("sqlite://{}", name.unwrap().to_str().unwrap());
             config.database.url = DatabaseUrl::parse(&url, Path::new("/")).unwrap();
         }
-        // The safer choice, which would take variables from steps that have them today.
+        // The sample makes the safer choice, which would take variables from steps that have them today.
         let Inherit::Only(listed) = &shipped.job_worker.env.default else {
             panic!("the sample lists no variables");
         };
@@ -306,7 +306,7 @@ fn a_child_is_what_its_supervisor_had_read_whatever_the_files_say_by_now() {
     fs::remove_file(&secret).unwrap();
     let child = desk.load_handed(file, None, handed(&before)).unwrap();
     assert_eq!(child.database, before.database);
-    // Its own children would be the same.
+    // Its own children would get the same.
     assert_eq!(desk.load_handed(file, None, handed(&child)), Ok(before));
 
     let desk = Desk::new();
@@ -876,7 +876,7 @@ fn variables_of_webhooks_are_needed_where_a_console_starts_and_nowhere_else() {
     let desk = Desk::with(text).var("SET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
     let config = desk.config();
     assert_eq!(config.console.webhooks, []);
-    // The names are known all the same: `health` tells messages by them.
+    // The names are known all the same: `health` recognises messages by them.
     assert_eq!(config.console.endpoints, ["a", "b"]);
     assert_eq!(
         said(config.complete().unwrap_err()),
@@ -1583,7 +1583,7 @@ fn an_endpoint_that_cannot_be_meant_is_refused_with_the_way_out() {
             "{said}"
         );
     }
-    // Nor where each stands on a line of its own.
+    // Nor where each is on a line of its own.
     for secret in [
         format!("\n        - hunter2\n        - {SECRET}"),
         "\n        hunter2".to_owned(),

@@ -16,13 +16,13 @@ use super::keys::Key;
 use super::value::{self, Faults};
 use super::webhooks::url;
 
-/// As many headers.
+/// The largest number of headers.
 const HEADERS_MAX: usize = 16;
 
 /// Where traces are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
-    /// The whole address, with its path: `http` or `https`, with a host; `None`: they are sent nowhere.
+    /// The whole address, with its path: `http` or `https`, with a host; `None`: traces are sent nowhere.
     pub endpoint: Option<Uri>,
     /// Further headers; nothing shows their values.
     pub headers: Vec<(HeaderName, HeaderValue)>,

@@ -16,13 +16,13 @@ use crate::yaml::{Fault, Mark, Node, Value, shorten};
 
 use super::keys::{self, Key, Kind};
 
-/// The mistake in one value.
+/// The mistakes in one value.
 pub type Faults = Vec<Fault>;
 
 /// A value, and its exceptions by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scoped<T> {
-    /// Where no exception is made.
+    /// The value where no exception is made.
     pub default: T,
     /// The exceptions.
     pub by_name: BTreeMap<String, T>,
@@ -81,10 +81,10 @@ impl<T> ByStep<T> {
     }
 }
 
-/// Which pipelines run here.
+/// The pipelines that run here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PipelineFilter {
-    /// Every one that there is.
+    /// All pipelines.
     All,
     /// These, each once.
     Only(Vec<String>),
@@ -99,7 +99,7 @@ impl PipelineFilter {
         }
     }
 
-    /// The names, where they are named.
+    /// The names, if the filter lists names.
     pub fn names(&self) -> Option<Vec<String>> {
         match self {
             Self::All => None,
@@ -156,7 +156,7 @@ pub fn float(node: &Node, key: &Key) -> Result<f64, Faults> {
         unreachable!("{} is {:?}, not a number", key.path, key.kind);
     };
     let number = node.as_plain().filter(|text| {
-        // Words such as `inf` and `nan` parse as floats and are none here.
+        // Words such as `inf` and `nan` parse as floats and are not numbers here.
         text.bytes()
             .all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+' | b'e' | b'E'))
     });
@@ -281,7 +281,7 @@ pub fn choice(node: &Node, key: &Key) -> Result<&'static str, Faults> {
     Err(vec![fault])
 }
 
-/// A path: any text but none.
+/// A path: any text but an empty one.
 pub fn path(node: &Node, key: &Key) -> Result<String, Faults> {
     match node.as_text() {
         Some(text) if !text.is_empty() && !text.contains('\0') => Ok(text.to_owned()),
@@ -481,7 +481,7 @@ pub fn commands(node: &Node, key: &Key) -> Result<Vec<Vec<String>>, Faults> {
 /// The names below a backoff key.
 pub const BACKOFF: [&str; 4] = ["initial", "factor", "max", "jitter"];
 
-/// A backoff; what it leaves out is as in `fallback`.
+/// A backoff; the parts that it leaves out are as in `fallback`.
 pub fn backoff(node: &Node, key: &Key, fallback: &Backoff) -> Result<Backoff, Faults> {
     let Some(entries) = node.as_map() else {
         return expected(
@@ -539,12 +539,12 @@ pub fn unknown_key(name: &str, at: crate::yaml::Mark, group: &str, known: &[&str
         .help(format!("{suggestion}valid keys: {}", known.join(", ")))
 }
 
-/// The path of the key that is called so, or so in other systems, and stands in another group.
+/// The path of a key in another group that has this name, here or in other systems.
 fn elsewhere(name: &str) -> Option<String> {
     let last = |path: &'static str| path.rsplit('.').next().unwrap_or(path);
     let known: Vec<&str> = keys::KEYS.iter().map(|key| last(key.path)).collect();
     let ours = meant(name, known.iter().copied())?;
-    // One that is only written almost so may be anything.
+    // A name that is only similar may mean anything.
     if ours != name && nearest(name, known.iter().copied()) == Some(ours) {
         return None;
     }

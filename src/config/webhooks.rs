@@ -15,19 +15,19 @@ use crate::yaml::{Fault, Node, Value};
 use super::keys::Key;
 use super::value::{Faults, unknown_key};
 
-/// As many endpoints; each is a few messages at once.
+/// The largest number of endpoints; each means a few messages at once.
 const ENDPOINTS_MAX: usize = 16;
 
-/// Letters of a name.
+/// The most letters of a name.
 const NAME_MAX: usize = 64;
 
-/// Bytes of an address.
+/// The most bytes of an address.
 const URL_MAX: usize = 2_000;
 
-/// Bytes of a secret, as Standard Webhooks wants them.
+/// The bytes of a secret, as Standard Webhooks requires.
 const SECRET: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// Secrets of an endpoint at once: a new one, those that it is to replace, and no more.
+/// The most secrets of an endpoint at once: a new one, those that it is to replace, and no more.
 const SECRETS_MAX: usize = 3;
 
 /// The beginning of a secret.
@@ -199,7 +199,7 @@ fn endpoint(node: &Node, key: &Key) -> Result<Endpoint, Faults> {
     }
 }
 
-/// One text, or a list of texts; what is none is an empty one.
+/// One text, or a list of texts; a value that is not a text counts as an empty one.
 fn texts(node: &Node) -> Vec<(&Node, String)> {
     let text = |node: &Node| node.as_text().unwrap_or_default().to_owned();
     match &node.value {
@@ -234,9 +234,9 @@ fn name(node: &Node) -> Result<String, Fault> {
     }
 }
 
-/// An address by HTTP.
+/// An HTTP address.
 pub(super) fn url(node: &Node, what: &str) -> Result<Uri, Fault> {
-    // A path may be a secret, and it is the beginning that is wrong.
+    // A path may be a secret, and the mistake is at the beginning.
     let refuse = |why: &str| {
         let message = format!("{what} {why}");
         let help =
@@ -258,7 +258,7 @@ pub(super) fn url(node: &Node, what: &str) -> Result<Uri, Fault> {
         Some(authority) if authority.as_str().contains('@') => {
             refuse("has a user in it, which would be sent to nobody")
         }
-        // A port that is none is dropped otherwise.
+        // A port that is not valid would be dropped otherwise.
         Some(authority) if authority.as_str().ends_with(':') || has_no_port(authority) => {
             refuse("has a port that is none")
         }
@@ -292,8 +292,8 @@ fn has_no_port(authority: &hyper::http::uri::Authority) -> bool {
 const SECRET_HELP: &str = "write `\"${VARIABLE}\"`, and give the variable `whsec_` and 24 to 64 random bytes in base64: \
      `head -c 32 /dev/urandom | base64` makes the second part";
 
-/// One secret, or a list of them, of which the first is the newest. Faults have the place of the endpoint: the line of a
-/// secret would show it.
+/// One secret, or a list of them, of which the first is the newest. Faults have the place of the endpoint: the
+/// line of a secret would show the secret.
 fn secrets(node: &Node, endpoint: &Node, take: &mut impl FnMut(Fault)) -> Vec<SigningKey> {
     let all = match &node.value {
         Value::List(items) => items.as_slice(),
@@ -321,7 +321,7 @@ fn secrets(node: &Node, endpoint: &Node, take: &mut impl FnMut(Fault)) -> Vec<Si
     keys
 }
 
-/// Nothing of what it was is told: it may be one that was only cut off.
+/// The message tells nothing of the text: it may be a secret that was only cut off.
 fn secret(node: &Node) -> Result<SigningKey, &'static str> {
     SigningKey::read(node.as_text().unwrap_or_default())
         .ok_or("the `secret` of an endpoint is not `whsec_` and 24 to 64 bytes in base64")

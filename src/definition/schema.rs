@@ -1,14 +1,14 @@
 //! The format of a pipeline file: its keys, and their description for editors.
 //!
-//! Owns: the lists of keys that the YAML front end accepts, and the JSON Schema made of
-//! them. Never: reads anything.
+//! Owns: the lists of keys that the YAML front end accepts, and the JSON Schema that is made
+//! from them. Never: reads anything.
 
 use serde_json::{Value, json};
 
 use super::check::{MAX_BUDGET, MAX_FACTOR, MAX_NAME};
 use super::input::{Format, Kind};
 
-/// The keys of a pipeline; those that begin with `x-` are the author's own.
+/// The keys of a pipeline; keys that begin with `x-` are the author's own.
 pub const PIPELINE_KEYS: [&str; 8] = [
     "pipeline",
     "on_halt",
@@ -31,7 +31,7 @@ pub const STEP_KEYS: [&str; 9] = [
     "env",
     "cwd",
 ];
-/// Kinds of steps that the design has and this version does not, and the way to do without.
+/// Kinds of steps that the design has and this version lacks, and how to do without them.
 pub const PLANNED_RUNNERS: [(&str, &str); 3] = [
     (
         "worker",
@@ -46,7 +46,7 @@ pub const PLANNED_RUNNERS: [(&str, &str); 3] = [
         "until then use `command: [psql, …]`, or a program that asks the database",
     ),
 ];
-/// Keys of a pipeline that the design has and this version does not, and the way to do without.
+/// Keys of a pipeline that the design has and this version lacks, and how to do without them.
 pub const PLANNED_KEYS: [(&str, &str); 3] = [
     ("schedule", TIMER),
     ("cron", TIMER),
@@ -59,11 +59,11 @@ const TIMER: &str = "until then let cron or a systemd timer call `ductworkd trig
      one run, however often it is called";
 /// The keys of a step's backoff.
 pub const BACKOFF_KEYS: [&str; 4] = ["initial", "factor", "max", "jitter"];
-/// The keys of a variable of a step's `env`, where it is more than a text.
+/// The keys of a variable of a step's `env` that is more than a text.
 pub const SECRET_KEYS: [&str; 1] = ["secret"];
-/// The keys of a transition's target, where it is more than a name.
+/// The keys of a transition's target that is more than a name.
 pub const TARGET_KEYS: [&str; 2] = ["to", "delay"];
-/// The keys of a dampen, where it is more than a text.
+/// The keys of a dampen that is more than a text.
 pub const QUESTION_KEYS: [&str; 3] = ["prompt", "timeout", "then"];
 /// The moves of a branch whose question nobody has answered in time.
 pub const UNANSWERED: [&str; 2] = ["halt", "approve"];
@@ -205,14 +205,14 @@ fn step() -> Value {
                 "description": "A step of the program that embeds the library.",
                 "anyOf": [{ "const": true }, { "type": "object", "maxProperties": 0 }]
             },
-            "timeout": described("duration", "Longest an attempt may take."),
+            "timeout": described("duration", "The longest time that an attempt may take."),
             "delay": described("duration", "Wait before the step may be claimed."),
             "max_retry": {
-                "description": "Attempts after the first that errors may spend.",
+                "description": "How many retries (attempts after the first) errors may use.",
                 "type": "integer", "minimum": 0, "maximum": MAX_BUDGET
             },
             "max_crash": {
-                "description": "Crashes that the step may survive.",
+                "description": "The number of crashes at which the step fails.",
                 "type": "integer", "minimum": 0, "maximum": MAX_BUDGET
             },
             "backoff": described("backoff", "Wait between attempts."),
@@ -276,7 +276,7 @@ fn backoff() -> Value {
         "properties": {
             "initial": described("duration", "Wait after the first error."),
             "factor": {
-                "description": "Growth per further error; 1 is constant.",
+                "description": "Multiplies the wait after each further error; 1 keeps it constant.",
                 "type": "number", "minimum": 1, "maximum": MAX_FACTOR
             },
             "max": described("duration", "Longest wait."),

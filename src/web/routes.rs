@@ -1,7 +1,6 @@
 //! Every route of the console.
 //!
-//! Owns: the one table from which the router is made, and which tests go through. Never: answers a
-//! request.
+//! Owns: the one table from which the router is made, and through which tests go. Never: answers a request.
 
 use std::sync::Arc;
 
@@ -41,21 +40,21 @@ use super::{Site, guard, health, metrics, pages};
 
 /// A route.
 pub struct Route {
-    /// Its method; one that takes GET takes HEAD as well.
+    /// Its method; a route that takes GET takes HEAD as well.
     pub method: Method,
     /// Its path, as axum writes it.
     pub path: &'static str,
     /// One line for people, without a full stop.
     pub summary: &'static str,
-    /// The rights that it asks for; none of a route that is for everybody, and tells nobody anything of a run.
+    /// The rights that it requires; none for a route that is for everybody and reveals nothing about a run.
     pub scope: Option<Scope>,
-    /// The parameters that it takes; of a page its own, which are not here.
+    /// The parameters that it takes; a page's own parameters are not here.
     pub params: &'static [&'static About],
-    /// The form of its answers; none of what is no part of the API.
+    /// The form of its answers; none outside the API.
     pub form: Option<Form>,
-    /// It goes on telling of changes to those who ask for that.
+    /// It streams changes to visitors who ask for them.
     pub is_live: bool,
-    /// The form of what it is sent.
+    /// The form of the body that is sent to it.
     pub body: Option<fn(&mut SchemaGenerator) -> Schema>,
     serve: Serve,
 }
@@ -68,13 +67,13 @@ enum Serve {
     Deed(Doer),
 }
 
-/// For everybody.
+/// For every visitor.
 pub(super) const OPEN: Option<Scope> = None;
 
-/// For those who may read.
+/// For visitors who may read.
 const READ: Option<Scope> = Some(Scope::Read);
 
-/// For those who may act on runs.
+/// For visitors who may act on runs.
 const OPERATE: Option<Scope> = Some(Scope::Operate);
 
 pub(super) const fn route(
@@ -97,7 +96,7 @@ pub(super) const fn route(
     }
 }
 
-/// A page that is renewed while it is looked at.
+/// A page that is renewed while somebody looks at it.
 pub(super) const fn page(
     path: &'static str,
     summary: &'static str,
@@ -137,7 +136,7 @@ const fn reads(
     }
 }
 
-/// A route of the API that goes on telling.
+/// A route of the API that streams.
 const fn tells(
     path: &'static str,
     summary: &'static str,
@@ -193,7 +192,7 @@ pub static ROUTES: &[Route] = &[
     page("/runs",
         "The list of runs", || get(pages::runs)),
     page("/runs/{id}",
-        "A run: what keeps it, its graph, its steps", || get(pages::run)),
+        "A run: the fact that keeps it from moving, its graph, its steps", || get(pages::run)),
     route(Method::GET, "/runs/{id}/input", READ,
         "The input of a run as a file", || get(pages::input)),
     route(Method::GET, "/runs/{id}/output", READ,
@@ -209,9 +208,9 @@ pub static ROUTES: &[Route] = &[
     page("/halted",
         "The halted runs, by kind", || get(pages::halted)),
     page("/waiting",
-        "Those that wait for a person", || get(pages::waiting)),
+        "The runs that wait for a person", || get(pages::waiting)),
     page("/pipelines",
-        "The pipelines of which there ever was a run", || get(pages::pipelines)),
+        "The pipelines that ever had a run", || get(pages::pipelines)),
     page("/pipelines/{name}",
         "A pipeline: its graph and its versions", || get(pages::pipeline)),
     page("/processes",
@@ -219,7 +218,7 @@ pub static ROUTES: &[Route] = &[
     route(Method::GET, "/assets/{name}", OPEN,
         "A file that pages need", || get(pages::asset)),
     page("/actions",
-        "Who did what, newest first", || get(pages::actions)),
+        "The actions, newest first", || get(pages::actions)),
     page("/trust",
         "The findings of the last audit and the last drills", || get(pages::trust)),
     page("/bulk",
@@ -229,7 +228,7 @@ pub static ROUTES: &[Route] = &[
     route(Method::POST, "/bulk", OPERATE,
         "Change many runs at once", || post(pages::bulk)),
     page("/bulk/{id}",
-        "A bulk action: how far it is", || get(pages::one_bulk)),
+        "A bulk action and its progress", || get(pages::one_bulk)),
     route(Method::POST, "/bulk/{id}/stop", OPERATE,
         "Stop a bulk action", || post(pages::stop_bulk)),
     route(Method::GET, "/webhooks", READ,
@@ -245,13 +244,13 @@ pub static ROUTES: &[Route] = &[
     route(Method::POST, "/runs/{id}/resume", OPERATE,
         "Resume a run that waits for a person", || post(pages::resume)),
     route(Method::GET, "/pipelines/{name}/trigger", OPERATE,
-        "The form by which a run is started", || get(pages::ask_trigger)),
+        "The form that starts a run", || get(pages::ask_trigger)),
     route(Method::POST, "/pipelines/{name}/trigger", OPERATE,
         "Start a run", || post(pages::trigger)),
     route(Method::POST, "/pipelines/{name}/pause", OPERATE,
         "Pause a pipeline", || post(pages::pause)),
     route(Method::POST, "/pipelines/{name}/unpause", OPERATE,
-        "Let a paused pipeline go on", || post(pages::unpause)),
+        "Let a paused pipeline continue", || post(pages::unpause)),
     route(Method::GET, "/sign-in", OPEN,
         "The page on which a browser signs in", || get(pages::ask_sign_in)),
     route(Method::POST, "/sign-in", OPEN,
@@ -265,30 +264,30 @@ pub static ROUTES: &[Route] = &[
     route(Method::GET, "/startupz", OPEN,
         "200 from the database's first answer on", || get(health::startupz)),
     route(Method::GET, "/metrics", READ,
-        "All metrics as Prometheus reads them", || get(metrics::metrics)),
+        "All metrics, in the format of Prometheus", || get(metrics::metrics)),
 
     reads("/api/v1/runs", "Runs, newest first",
         &[&runs::PIPELINE.about, &runs::STATUS.about, &runs::SINCE.about, &runs::KEY.about, &runs::LIMIT_.about,
           &runs::AFTER.about],
         json::<Vec<RunJson>>(), |site, given| Box::pin(runs::list(site, given))),
-    reads("/api/v1/runs/{id}", "One run, with its payloads whole and without its steps",
+    reads("/api/v1/runs/{id}", "One run, with its whole payloads and without its steps",
         &[&runs::ID.about], json::<AloneJson>(), |site, given| Box::pin(runs::one(site, given))),
-    reads("/api/v1/runs/{id}/steps", "The steps of a run with their attempts: those of its root branch, then fan-out by \
-         fan-out and element by element",
+    reads("/api/v1/runs/{id}/steps", "The steps of a run with their attempts: first those of its root branch, then \
+         fan-out by fan-out and element by element",
         &[&runs::ID.about, &runs::LIMIT_.about, &steps::AFTER.about],
         json::<Vec<StepJson>>(), |site, given| Box::pin(steps::list(site, given))),
-    reads("/api/v1/runs/{id}/steps/{step}", "One step, with its payloads whole",
+    reads("/api/v1/runs/{id}/steps/{step}", "One step, with its whole payloads",
         &[&runs::ID.about, &steps::STEP.about], json::<StepJson>(), |site, given| Box::pin(steps::one(site, given))),
     reads("/api/v1/runs/{id}/why", "The one fact that keeps a run from moving, and the remedy",
         &[&runs::ID.about], json::<WhyJson>(), |site, given| Box::pin(runs::why_not(site, given))),
-    reads("/api/v1/runs/{id}/graph.svg", "A run as a picture of its pipeline's graph; of a wide run only its fan-outs \
-         are counted",
+    reads("/api/v1/runs/{id}/graph.svg", "A run as a picture of its pipeline's graph; for a wide run, only its \
+         fan-outs are counted",
         &[&runs::ID.about], Form::Svg, |site, given| Box::pin(runs::picture(site, given))),
-    reads("/api/v1/runs/{id}/timeline.svg", "A run as a picture of its times: when each step waited and ran; of more \
-         than 200 steps a row per node, with a sample of its steps and those that failed",
+    reads("/api/v1/runs/{id}/timeline.svg", "A run as a picture of its timeline: when each step waited and ran; if \
+         there are more than 200 steps, each node has a row, with a sample of its steps and those that failed",
         &[&runs::ID.about], Form::Svg, |site, given| Box::pin(runs::times(site, given))),
-    reads("/api/v1/runs/{id}/trace", "A run as a trace in the JSON of OTLP, which a collector takes as it is: the run, and each \
-         attempt; of more than 1,000 those that failed, and others",
+    reads("/api/v1/runs/{id}/trace", "A run as a trace in the JSON of OTLP, which a collector accepts as it is: the \
+         run and each attempt; of more than 1,000, those that failed and some others",
         &[&runs::ID.about], json::<TraceJson>(), |site, given| Box::pin(runs::trace(site, given))),
     reads("/api/v1/runs/{id}/fan-outs", "The fan-outs of a run's root branch, or of another branch",
         &[&runs::ID.about, &steps::BRANCH.about],
@@ -296,12 +295,12 @@ pub static ROUTES: &[Route] = &[
     reads("/api/v1/runs/{id}/fan-outs/{fan_out}/elements", "The elements of a fan-out, each with the step that it is at",
         &[&runs::ID.about, &steps::FAN_OUT.about, &steps::FROM.about, &runs::LIMIT_.about],
         json::<Vec<ElementJson>>(), |site, given| Box::pin(steps::elements(site, given))),
-    reads("/api/v1/executions/{id}/log", "An attempt, and the end of what it wrote to stderr",
+    reads("/api/v1/executions/{id}/log", "An attempt, and the end of its output on stderr",
         &[&steps::EXECUTION.about], json::<LogJson>(), |site, given| Box::pin(steps::log(site, given))),
-    reads("/api/v1/pipelines", "Pipelines, with their runs and queues counted",
+    reads("/api/v1/pipelines", "Pipelines, with the counts of their runs and queues",
         &[], json::<Vec<PipelineJson>>(), |site, given| Box::pin(pipelines::list(site, given))),
-    reads("/api/v1/pipelines/{name}/series", "The counts of a pipeline by the minute or by the hour, newest first; there is no \
-         point where nothing was counted",
+    reads("/api/v1/pipelines/{name}/series", "The counts of a pipeline by the minute or by the hour, newest first; a \
+         time in which nothing was counted has no point",
         &[&actions::NAME.about, &series::SINCE.about, &series::GRAIN.about, &runs::LIMIT_.about, &series::AFTER.about],
         json::<Vec<PointJson>>(), |site, given| Box::pin(series::list(site, given))),
     reads("/api/v1/definitions/{digest}", "A definition of a pipeline, as it was frozen for its runs",
@@ -310,40 +309,40 @@ pub static ROUTES: &[Route] = &[
     reads("/api/v1/processes", "The registered processes, or those that are gone",
         &[&processes::GONE.about, &runs::LIMIT_.about],
         json::<ProcessesJson>(), |site, given| Box::pin(processes::list(site, given))),
-    reads("/api/v1/stats", "How much there is to do, for a scaler; at most a second old",
+    reads("/api/v1/stats", "The amount of work, for a scaler; at most a second old",
         &[&runs::KNOWN_PIPELINE.about], json::<StatsJson>(), |site, given| Box::pin(pipelines::stats(site, given))),
-    reads("/api/v1/halted", "The runs that have halted and that no other continues, by kind; of the newest 2,000",
+    reads("/api/v1/halted", "The halted runs that no other run continues, by kind; of the newest 2,000",
         &[&runs::KNOWN_PIPELINE.about], json::<HaltedJson>(), |site, given| Box::pin(runs::halted(site, given))),
-    reads("/api/v1/actions", "Who did what to which run, newest first",
+    reads("/api/v1/actions", "The actions of people and programs, newest first",
         &[&actions::RUN.about, &actions::BULK.about, &runs::LIMIT_.about, &actions::AFTER.about],
         json::<Vec<ActionJson>>(), |site, given| Box::pin(actions::list(site, given))),
-    acts::<actions::TriggerBody>(Method::POST, "/api/v1/pipelines/{name}/runs", "Start a run. An `Idempotency-Key` is its trigger key: \
-         sent again, it answers 200 with the same run",
+    acts::<actions::TriggerBody>(Method::POST, "/api/v1/pipelines/{name}/runs", "Start a run. An `Idempotency-Key` \
+         is its trigger key: if it is sent again, the answer is 200 with the same run",
         &[&actions::NAME.about], json::<MadeJson>(), |deed| Box::pin(actions::trigger(deed))),
     acts::<actions::ReviveBody>(Method::POST, "/api/v1/runs/{id}/revive", "Continue a halted run as a new one",
         &[&runs::ID.about], json::<MadeJson>(), |deed| Box::pin(actions::revive(deed))),
-    acts::<actions::NoBody>(Method::POST, "/api/v1/runs/{id}/cancel", "End a run for good. 202: it is wide, and the rest of it ends \
-         by itself",
+    acts::<actions::NoBody>(Method::POST, "/api/v1/runs/{id}/cancel", "End a run for good. 202: the run is wide, and \
+         the rest of it ends by itself",
         &[&runs::ID.about], json::<CancelledJson>(), |deed| Box::pin(actions::cancel(deed))),
     acts::<actions::ResumeBody>(Method::POST, "/api/v1/runs/{id}/resume", "Resume a run that waits for a person",
         &[&runs::ID.about], json::<ResumedJson>(), |deed| Box::pin(actions::resume(deed))),
     acts::<actions::PauseBody>(Method::POST, "/api/v1/pipelines/{name}/pause", "Pause a pipeline: nothing more is taken off its queue",
         &[&actions::NAME.about], json::<PauseJson>(), |deed| Box::pin(actions::pause(deed))),
-    acts::<actions::NoBody>(Method::POST, "/api/v1/pipelines/{name}/unpause", "Let a paused pipeline go on",
+    acts::<actions::NoBody>(Method::POST, "/api/v1/pipelines/{name}/unpause", "Let a paused pipeline continue",
         &[&actions::NAME.about], json::<UnpausedJson>(), |deed| Box::pin(actions::unpause(deed))),
-    acts::<bulks::BulkBody>(Method::POST, "/api/v1/bulk", "Revive, cancel or resume many runs, one after the other, in the \
-         background: those that are chosen, or all that match",
+    acts::<bulks::BulkBody>(Method::POST, "/api/v1/bulk", "Revive, cancel or resume many runs, one after the other, \
+         in the background: the chosen runs, or all that match",
         &[], json::<BulkJson>(), |deed| Box::pin(bulks::create(deed))),
     reads("/api/v1/bulk", "Bulk actions, newest first",
         &[&runs::LIMIT_.about, &bulks::AFTER.about],
         json::<Vec<ListedJson>>(), |site, given| Box::pin(bulks::list(site, given))),
-    reads("/api/v1/bulk/{bulk}", "A bulk action, and how far it is",
+    reads("/api/v1/bulk/{bulk}", "A bulk action and its progress",
         &[&bulks::ID.about], json::<BulkJson>(), |site, given| Box::pin(bulks::one(site, given))),
-    acts::<actions::NoBody>(Method::DELETE, "/api/v1/bulk/{bulk}", "Stop a bulk action: after the answer no further run is \
-         changed by it",
+    acts::<actions::NoBody>(Method::DELETE, "/api/v1/bulk/{bulk}", "Stop a bulk action: after the answer, it changes \
+         no further run",
         &[&bulks::ID.about], json::<StoppedJson>(), |deed| Box::pin(bulks::stop(deed))),
-    tells("/api/v1/events", "What becomes of runs, as it happens: server-sent events. With `Last-Event-ID` it goes on \
-         behind that one",
+    tells("/api/v1/events", "Changes of runs as they happen, as server-sent events. With `Last-Event-ID`, the stream \
+         continues after that event",
         &events::PARAMS, Form::Events(|schemas| schemas.subschema_for::<EventJson<'_>>()), || get(events::events)),
     reads("/api/v1/webhooks", "Messages to endpoints about runs, newest first",
         &[&webhooks::STATE.about, &webhooks::ENDPOINT.about, &webhooks::PIPELINE.about, &runs::LIMIT_.about,

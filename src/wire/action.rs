@@ -1,4 +1,4 @@
-//! Interventions: those that were made, and the answers to them.
+//! Actions: those that were made, and the answers to them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::store::action::Action;
 
 use super::Time;
 
-/// An intervention.
+/// An action.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Action")]
 pub struct ActionJson<'a> {
@@ -17,24 +17,24 @@ pub struct ActionJson<'a> {
     id: Uuid,
     /// When it was made.
     at: Time,
-    /// The person or the program.
+    /// The person or the program that made it.
     by: &'a str,
-    /// The way: `cli`, `api` or `console`.
+    /// The channel: `cli`, `api` or `console`.
     channel: &'a str,
-    /// The deed: `trigger`, `revive`, `cancel`, `resume`, `pause`, `unpause` or `send`.
+    /// The kind of action: `trigger`, `revive`, `cancel`, `resume`, `pause`, `unpause` or `send`.
     verb: &'a str,
     /// The pipeline.
     pipeline: &'a str,
-    /// The run, unless it was done to the pipeline.
+    /// The run; null if the action was in the pipeline.
     run_id: Option<RunId>,
     /// The run that a revival made.
     made: Option<RunId>,
-    /// The bulk action of which it was a part.
+    /// The bulk action that it was a part of.
     bulk: Option<Uuid>,
 }
 
 impl<'a> ActionJson<'a> {
-    /// Of an intervention.
+    /// The form of an action.
     pub fn of(action: &'a Action) -> Self {
         Self {
             id: action.id,
@@ -50,13 +50,13 @@ impl<'a> ActionJson<'a> {
     }
 }
 
-/// A run that was asked for.
+/// A run that was requested.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Made")]
 pub struct MadeJson {
     /// The run.
     pub run_id: RunId,
-    /// False: the same had been asked for before, and this is what it made.
+    /// False if the same had been requested before: the run is the one that the earlier request made.
     pub created: bool,
 }
 
@@ -66,24 +66,24 @@ pub struct MadeJson {
 pub struct CancelledJson {
     /// The run.
     pub run_id: RunId,
-    /// True while some of it has still to end.
+    /// True while a part of the run has yet to end.
     pub ending: bool,
 }
 
-/// A run that was answered.
+/// A run that received an answer.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Resumed")]
 pub struct ResumedJson {
     /// The run.
     pub run_id: RunId,
-    /// Steps that go on.
+    /// The number of steps that continue.
     pub resumed: usize,
 }
 
-/// A pipeline that goes on.
+/// A pipeline that continues.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Unpaused")]
 pub struct UnpausedJson {
-    /// False: it was not paused.
+    /// False if it was not paused.
     pub was_paused: bool,
 }

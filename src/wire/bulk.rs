@@ -1,4 +1,4 @@
-//! Interventions in many runs at once.
+//! Actions in many runs at once.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::store::bulk::{Bulk, Listed};
 
 use super::Time;
 
-/// A bulk action: the same deed in many runs, one after the other.
+/// A bulk action: the same action in many runs, one after the other.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Bulk")]
 pub struct BulkJson<'a> {
@@ -20,31 +20,31 @@ pub struct BulkJson<'a> {
     verb: &'a str,
     /// `open` while it is worked on, then `ended` or `stopped`.
     state: &'static str,
-    /// The runs that were chosen, where they were.
+    /// The chosen runs; null if a filter selects them.
     runs: Option<&'a [RunId]>,
-    /// The properties of its runs, where they were not chosen.
+    /// The properties that select its runs; null if the runs were chosen.
     filter: Option<FilterJson<'a>>,
-    /// The digest of the definition with which revived runs go on; none: each with its own.
+    /// The digest of the definition with which revived runs continue; null: each continues with its own.
     definition: Option<&'a str>,
-    /// No run with a greater id is among them.
+    /// Runs with a greater id are not included.
     newest: RunId,
     /// All runs up to this one have been dealt with.
     dealt: RunId,
-    /// Runs that were changed.
+    /// The number of runs that were changed.
     done: i64,
-    /// Runs in which there was nothing to do any more.
+    /// The number of runs in which there was nothing left to do.
     skipped: i64,
-    /// Runs that were left as they are; those in `aside` are not among them yet.
+    /// The number of runs that were left unchanged; those in `aside` are not included yet.
     failed: i64,
-    /// Runs that somebody else has locked: they are tried again later.
+    /// The number of runs that somebody else has locked: they are tried again later.
     aside: i64,
-    /// Up to 20 of those that failed, and all that are to be tried again.
+    /// Up to 20 of the runs that failed, and all runs that are to be tried again.
     failures: Vec<FailureJson<'a>>,
-    /// When it was asked for.
+    /// When it was requested.
     created_at: Time,
-    /// The person or the program that asked.
+    /// The person or the program that requested it.
     by: &'a str,
-    /// The way: `api` or `console`.
+    /// The channel: `api` or `console`.
     channel: &'a str,
     /// When it ended, or was stopped.
     ended_at: Option<Time>,
@@ -52,17 +52,17 @@ pub struct BulkJson<'a> {
     stopped_by: Option<&'a str>,
 }
 
-/// The properties of runs.
+/// The properties that select runs.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "BulkFilter")]
 struct FilterJson<'a> {
-    /// Their pipeline; none: any.
+    /// Their pipeline; null: any.
     pipeline: Option<&'a str>,
     /// Their states.
     status: &'a [RunStatus],
-    /// Triggered then or later.
+    /// Only runs that were triggered at this time or later.
     since: Option<Time>,
-    /// Halted in this way.
+    /// Only runs that halted in this way.
     kind: Option<KindJson<'a>>,
 }
 
@@ -72,15 +72,15 @@ struct FilterJson<'a> {
 struct KindJson<'a> {
     /// The node.
     node: Option<&'a str>,
-    /// Why, for machines.
+    /// The reason for the halt, for machines.
     reason: Option<&'a str>,
     /// The class of the error.
     class: Option<&'a str>,
-    /// The error's message, without what is particular to a run.
+    /// The error's message, without the details that are particular to a run.
     kind: &'a str,
 }
 
-/// A run that was left as it is.
+/// A run that was left unchanged.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "BulkFailure")]
 struct FailureJson<'a> {
@@ -88,12 +88,12 @@ struct FailureJson<'a> {
     run_id: RunId,
     /// The reason, for people.
     why: &'a str,
-    /// It is tried again, not before this; none: it has failed.
+    /// The earliest time at which it is tried again; null: it has failed.
     again_at: Option<Time>,
 }
 
 impl<'a> BulkJson<'a> {
-    /// Of a bulk action.
+    /// The form of a bulk action.
     pub fn of(bulk: &'a Bulk) -> Self {
         let (runs, filter) = match &bulk.selection {
             Selection::Chosen(runs) => (Some(runs.as_slice()), None),
@@ -150,24 +150,24 @@ impl<'a> FilterJson<'a> {
     }
 }
 
-/// A bulk action of a list.
+/// A bulk action in a list.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "BulkOfList")]
 pub enum ListedJson<'a> {
-    /// One that can be read.
+    /// A bulk action that can be read.
     Bulk(Box<BulkJson<'a>>),
-    /// One whose row is damaged, or of a newer version: it can be stopped.
+    /// A bulk action whose row is damaged, or of a newer version: it can be stopped.
     Unreadable {
         /// Its id.
         id: Uuid,
-        /// `unreadable`.
+        /// Always `unreadable`.
         state: &'static str,
     },
 }
 
 impl<'a> ListedJson<'a> {
-    /// Of a bulk action.
+    /// The form of a bulk action in a list.
     pub fn of(listed: &'a Listed) -> Self {
         match listed {
             Listed::Bulk(bulk) => Self::Bulk(Box::new(BulkJson::of(bulk))),
@@ -183,6 +183,6 @@ impl<'a> ListedJson<'a> {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "BulkStopped")]
 pub struct StoppedJson {
-    /// False: it had ended before.
+    /// False if it had already ended.
     pub was_open: bool,
 }

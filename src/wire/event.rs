@@ -1,4 +1,4 @@
-//! Changes of runs, as somebody is told of them who asked to be.
+//! Changes of runs, as they are told to those who asked for them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,16 +11,17 @@ use super::Time;
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Event")]
 pub struct EventJson<'a> {
-    /// `run.started`, `run.dampened` (it waits for a person), `run.completed`, `run.halted` or `run.cancelled`.
+    /// `run.started`, `run.dampened` (the run waits for a person), `run.completed`, `run.halted` or
+    /// `run.cancelled`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// When it happened; of `run.dampened` when it was seen.
+    /// When it happened; for `run.dampened`, when it was seen.
     pub timestamp: Time,
     /// The run.
     pub data: EventDataJson<'a>,
 }
 
-/// The run of a change.
+/// The run that changed.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "EventData")]
 pub struct EventDataJson<'a> {
@@ -28,6 +29,6 @@ pub struct EventDataJson<'a> {
     pub run_id: RunId,
     /// Its pipeline.
     pub pipeline: &'a str,
-    /// Its state since then.
+    /// Its state since the change.
     pub status: &'static str,
 }

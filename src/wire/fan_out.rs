@@ -21,13 +21,13 @@ pub struct FanOutJson<'a> {
     node: &'a str,
     /// The transition: `divide` or `expand`.
     via: &'a str,
-    /// How many elements there are to be.
+    /// The number of elements that it will have.
     width: u64,
-    /// Those that have been made so far.
+    /// The number of elements that have been made so far.
     made: u64,
-    /// Those that have ended, in whatever way.
+    /// The number of elements that have ended, in any way.
     arrived: u64,
-    /// Those among them that have halted.
+    /// The number of ended elements that have halted.
     halted: u64,
     /// When it was made.
     created_at: Time,
@@ -63,7 +63,7 @@ pub struct ElementJson<'a> {
     branch_id: BranchId,
     /// Its state.
     status: BranchStatus,
-    /// Why it halted.
+    /// The reason why it halted.
     halt_reason: Option<&'a str>,
     /// The step that it is at.
     step_id: StepId,
@@ -71,11 +71,11 @@ pub struct ElementJson<'a> {
     node: &'a str,
     /// The state of that step.
     step_status: StepStatus,
-    /// The latest attempt at it.
+    /// The number of the latest attempt at that step.
     attempt: Option<u32>,
-    /// The process that has that attempt, or had it.
+    /// The process that holds, or held, that attempt.
     process_id: Option<ProcessId>,
-    /// Why that attempt failed.
+    /// The reason why that attempt failed.
     error_message: Option<&'a str>,
 }
 
@@ -97,13 +97,13 @@ impl<'a> ElementJson<'a> {
     }
 }
 
-/// The runs that have halted and that no other continues, by kind.
+/// The halted runs that no other run continues, by kind.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Halted")]
 pub struct HaltedJson<'a> {
     /// The kinds, the most frequent first.
     kinds: Vec<KindJson<'a>>,
-    /// There are older halted runs, which were not looked at.
+    /// True if there are older halted runs, which were not looked at.
     is_partial: bool,
 }
 
@@ -113,26 +113,26 @@ pub struct HaltedJson<'a> {
 struct KindJson<'a> {
     /// Their pipeline.
     pipeline: &'a str,
-    /// The node where they halted.
+    /// The node at which they halted.
     node: Option<&'a str>,
-    /// Why, for machines.
+    /// The reason for the halt, for machines.
     reason: Option<&'a str>,
     /// The class of the error.
     class: Option<&'a str>,
-    /// The error's message, without what is particular to a run.
+    /// The error's message, without the details that are particular to a run.
     kind: &'a str,
-    /// How many there are among those that were looked at.
+    /// The number of these runs among those that were looked at.
     runs: u64,
-    /// Up to 100 of them, newest first.
+    /// The ids of up to 100 of them, newest first.
     ids: &'a [RunId],
     /// When the first of them halted.
     first_at: Time,
-    /// When the last did.
+    /// When the last of them halted.
     last_at: Time,
 }
 
 impl<'a> HaltedJson<'a> {
-    /// The form of these.
+    /// The form of these halted runs.
     pub fn of(halted: &'a Halted) -> Self {
         let kind = |kind: &'a HaltedKind| KindJson {
             pipeline: &kind.pipeline,

@@ -23,15 +23,15 @@ pub struct HealthJson<'a> {
     pub dead: usize,
     /// Why nobody can write.
     pub obstacle: Option<&'a str>,
-    /// The pid of the process because of which.
+    /// The pid of the process that is the cause of that.
     pub writer: Option<i32>,
     /// All that does not move although it should.
     pub stuck: Vec<StuckJson<'a>>,
     /// The pipelines that are paused, which is no fault.
     pub paused: Vec<PausedJson<'a>>,
-    /// An endpoint that takes no messages for long, which is no fault of Ductwork's.
+    /// An endpoint that has taken no messages for long, which is no fault of Ductwork's.
     pub undelivered: Option<&'a str>,
-    /// Messages that are kept for endpoints which are no longer configured.
+    /// Messages that are kept for endpoints that are no longer configured.
     pub kept: Vec<KeptJson<'a>>,
     /// A collector that takes no traces, which is no fault of Ductwork's.
     pub untraced: Option<&'a str>,
@@ -43,7 +43,7 @@ pub struct HealthJson<'a> {
     pub processes: Option<Vec<ProcessJson<'a>>>,
 }
 
-/// Messages that are kept for an endpoint which is no longer configured.
+/// Messages that are kept for an endpoint that is no longer configured.
 #[derive(Serialize)]
 pub struct KeptJson<'a> {
     endpoint: &'a str,
@@ -53,7 +53,7 @@ pub struct KeptJson<'a> {
 }
 
 impl<'a> KeptJson<'a> {
-    /// So many messages to an endpoint.
+    /// This many messages to an endpoint.
     pub fn of(endpoint: &'a str, messages: u64) -> Self {
         Self {
             endpoint,

@@ -1,9 +1,9 @@
-//! The forms in which programs read what there is: the JSON of the command line and of the API.
+//! The forms in which programs read the state of the system: the JSON of the command line and of the API.
 //!
-//! Owns: each form once, with its schema; its comments are what the API's description says. Never: reads a
-//! row, or decides what is shown.
+//! Owns: each form once, with its schema; its comments are the texts of the API's description. Never:
+//! reads a row, or decides what is shown.
 //!
-//! A form only grows: a field that is there stays, and a program must not mind one that it does not know.
+//! A form only grows: an existing field stays, and a program must accept fields that it does not know.
 
 pub mod action;
 pub mod bulk;
@@ -31,7 +31,7 @@ use crate::time;
 pub struct Time(String);
 
 impl Time {
-    /// Of µs since 1970.
+    /// The time at this many µs since 1970.
     pub fn of(at: i64) -> Self {
         Self(time::rfc3339(at))
     }

@@ -11,22 +11,22 @@ use crate::store::definition::Stored;
 
 use super::Time;
 
-/// A pipeline that was triggered once, or that a process works.
+/// A pipeline that has ever been triggered, or whose steps a process runs.
 #[derive(Default, Serialize, JsonSchema)]
 #[schemars(rename = "Pipeline")]
 pub struct PipelineJson {
     /// Its name.
     pub name: String,
-    /// Its runs by state, where there are any, each counted up to 10,000. Halted ones that were revived are left out:
-    /// of the newest 10,000 that have halted those are counted that nobody has revived.
+    /// The number of its runs in each state that has any, counted up to 10,000. Revived runs are left out: of the
+    /// newest 10,000 halted runs, those that nobody has revived are counted.
     pub runs: BTreeMap<&'static str, u64>,
     /// Its queue.
     pub queue: QueueJson,
-    /// The workers that give signs of life.
+    /// The number of its workers that give signs of life.
     pub workers: u64,
     /// The digest of its newest definition.
     pub definition: Option<String>,
-    /// Its pause; null where it is not paused.
+    /// Its pause; null if it is not paused.
     pub paused: Option<PauseJson>,
 }
 
@@ -43,7 +43,7 @@ pub struct PauseJson {
 }
 
 impl PauseJson {
-    /// The form of it.
+    /// The form of this pause.
     pub fn of(pause: &Pause) -> Self {
         Self {
             reason: pause.reason.clone(),
@@ -62,7 +62,7 @@ pub struct PausedJson<'a> {
 }
 
 impl<'a> PausedJson<'a> {
-    /// The form of it.
+    /// The form of this pause.
     pub fn of(pause: &'a Pause) -> Self {
         Self {
             pipeline: &pause.pipeline,
@@ -75,21 +75,21 @@ impl<'a> PausedJson<'a> {
 #[derive(Default, Serialize, JsonSchema)]
 #[schemars(rename = "Queue")]
 pub struct QueueJson {
-    /// Executions that may be claimed, counted up to 10,000.
+    /// The number of executions that may be claimed, counted up to 10,000.
     pub due: u64,
-    /// Executions that may be claimed later, counted up to 10,000.
+    /// The number of executions that may be claimed later, counted up to 10,000.
     pub later: u64,
-    /// How long the first that may be claimed has waited.
+    /// How long the first execution that may be claimed has waited.
     pub oldest_seconds: Option<f64>,
 }
 
-/// How much there is to do.
+/// The amount of work, for a scaler.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Stats")]
 pub struct StatsJson {
     /// The executions that wait for a worker.
     pub queue: DepthJson,
-    /// Executions that workers hold.
+    /// The number of executions that workers hold.
     pub running: u64,
 }
 
@@ -97,9 +97,9 @@ pub struct StatsJson {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Depth")]
 pub struct DepthJson {
-    /// Executions that may be claimed, counted up to 10,000 for each pipeline.
+    /// The number of executions that may be claimed, counted up to 10,000 for each pipeline.
     pub depth: u64,
-    /// How long the first of them has waited; 0 where there is none.
+    /// How long the first of them has waited; 0 if there are none.
     pub oldest_seconds: f64,
 }
 

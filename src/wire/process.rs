@@ -23,7 +23,7 @@ pub enum State {
 }
 
 impl State {
-    /// Of a process whose heartbeat has this age.
+    /// The state of a process whose heartbeat has this age.
     pub fn of(age: Duration, lease: Duration, is_dead: impl FnOnce() -> bool) -> Self {
         match age < lease {
             _ if is_dead() => Self::Dead,
@@ -51,17 +51,17 @@ pub struct ProcessJson<'a> {
     version: &'a str,
     /// When it registered.
     started_at: Time,
-    /// When it gave its last sign of life.
+    /// When it sent its last heartbeat.
     last_heartbeat_at: Time,
-    /// How long ago that was, by the database's clock.
+    /// The age of that heartbeat, by the database's clock.
     heartbeat_age_ms: u64,
-    /// It gives signs of life.
+    /// True if it gives signs of life.
     healthy: bool,
-    /// The host that was asked is its own, and knows that it is dead.
+    /// True if it ran on the host that was asked, and that host knows that it is dead.
     dead: bool,
-    /// It was told to claim nothing.
+    /// True if it was told to claim nothing.
     quiet: bool,
-    /// It claims nothing, because its pipeline is paused.
+    /// True if it claims nothing because its pipeline is paused.
     paused: bool,
 }
 
@@ -108,9 +108,9 @@ pub struct DepartedJson<'a> {
     version: &'a str,
     /// When it registered.
     started_at: Time,
-    /// When it was gone.
+    /// When its registration ended.
     gone_at: Time,
-    /// How it was known to be dead; null where it ended in order.
+    /// The sign by which it was known to be dead; null if it ended in an orderly way.
     death: Option<&'a str>,
 }
 
@@ -131,13 +131,13 @@ impl<'a> DepartedJson<'a> {
     }
 }
 
-/// Registered processes, or those that are gone. For the schema.
+/// The registered processes, or those that are gone.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "Processes")]
 pub enum ProcessesJson<'a> {
-    /// Registered.
+    /// The registered processes.
     Registered(Vec<ProcessJson<'a>>),
-    /// Gone.
+    /// The processes that are gone.
     Departed(Vec<DepartedJson<'a>>),
 }

@@ -9,7 +9,7 @@ use crate::store::report::Report;
 
 use super::Time;
 
-/// A report.
+/// A report of an audit or of drills.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Report")]
 pub struct ReportJson<'a> {
@@ -19,15 +19,16 @@ pub struct ReportJson<'a> {
     kind: &'a str,
     /// When it was written.
     at: Time,
-    /// Nothing was wrong.
+    /// True if nothing was wrong.
     ok: bool,
-    /// The findings. Of an audit `invariants` has how many rows break each; of a drill `drills` has what each has
-    /// shown. Both have the `version` of the program and `took_ms`. Null where it cannot be read.
+    /// The findings. For an audit, `invariants` has the number of rows that break each invariant; for drills,
+    /// `drills` has the result of each. Both have the `version` of the program and `took_ms`. Null if the findings
+    /// cannot be read.
     figures: Option<&'a RawValue>,
 }
 
 impl<'a> ReportJson<'a> {
-    /// Of a report.
+    /// The form of a report.
     pub fn of(report: &'a Report) -> Self {
         Self {
             id: report.id,

@@ -20,7 +20,7 @@ pub struct RunJson<'a> {
     id: RunId,
     /// Its pipeline.
     pipeline: &'a str,
-    /// The key that it was triggered with; a second trigger with it makes no other run.
+    /// The key that it was triggered with; a second trigger with this key starts no other run.
     key: Option<&'a str>,
     /// Its state.
     status: RunStatus,
@@ -32,7 +32,7 @@ pub struct RunJson<'a> {
     definition: &'a str,
     /// The halted run that it continues.
     revived_from: Option<RunId>,
-    /// The run as which it was revived.
+    /// The run that continues it, if it was revived.
     revived_as: Option<RunId>,
     /// When it was triggered.
     triggered_at: Time,
@@ -42,15 +42,15 @@ pub struct RunJson<'a> {
     completed_at: Option<Time>,
     /// When it halted.
     halted_at: Option<Time>,
-    /// Why branches of it halted, each reason once.
+    /// The reasons why branches of it halted, each once.
     halt_reasons: &'a [String],
-    /// Only where the input is larger than a list may have it: its size. Null stands in its place.
+    /// Present only if the input is too large for a list: its size. `input` is then null.
     #[serde(skip_serializing_if = "Option::is_none")]
     input_bytes: Option<u64>,
-    /// Only where the output is larger than a list may have it: its size. Null stands in its place.
+    /// Present only if the output is too large for a list: its size. `output` is then null.
     #[serde(skip_serializing_if = "Option::is_none")]
     output_bytes: Option<u64>,
-    /// Only where the input or the output is not JSON: which, and why. Null stands in its place.
+    /// Present only if the input or the output is not JSON: which of them, and why. That payload is then null.
     #[serde(skip_serializing_if = "Option::is_none")]
     damaged: Option<String>,
 }
@@ -80,20 +80,21 @@ impl<'a> RunJson<'a> {
     }
 }
 
-/// A run, and what there is to say of it beside its steps.
+/// A run, complete except for its steps.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RunAlone")]
 pub struct AloneJson<'a> {
     /// The run.
     #[serde(flatten)]
     pub run: RunJson<'a>,
-    /// Only of a run that was revived with another definition: that of the run it continues.
+    /// Present only if the run was revived with another definition: the digest of the definition of the run that it
+    /// continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub definition_was: Option<&'a str>,
-    /// Only of a run that halted: where and why, as far as they are few.
+    /// Present only if the run halted: where and why branches of it halted, limited to a few.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub halts: Vec<HaltJson<'a>>,
-    /// Only where this version cannot read the definition of a run that goes on.
+    /// Present only if the run has not ended and this version cannot read its definition: the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<String>,
 }
@@ -115,11 +116,11 @@ pub struct WholeJson<'a> {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Halt")]
 pub struct HaltJson<'a> {
-    /// Why it halted, for machines.
+    /// The reason for the halt, for machines.
     reason: &'a str,
-    /// The node where it did.
+    /// The node at which the branch halted.
     node: &'a str,
-    /// The same in words.
+    /// The reason, in words.
     explanation: Option<&'a str>,
 }
 
@@ -142,16 +143,16 @@ pub struct WhyJson<'a> {
     pub run_id: RunId,
     /// Its state.
     pub status: RunStatus,
-    /// For machines.
+    /// The cause, for machines.
     pub cause: &'a str,
-    /// For people.
+    /// The fact, for people.
     pub fact: &'a str,
-    /// The way out; null where nothing has to be done.
+    /// The remedy; null if nothing has to be done.
     pub remedy: Option<String>,
 }
 
 impl<'a> WhyJson<'a> {
-    /// The form of this answer, with its remedy in the words for whoever asks.
+    /// The form of this answer, with its remedy in the words for the one who asks.
     pub fn of(run_id: RunId, status: RunStatus, why: &'a Why, remedy: Option<String>) -> Self {
         Self {
             run_id,

@@ -17,21 +17,22 @@ use super::Time;
 pub struct PointJson {
     /// When the minute or the hour begins.
     at: Time,
-    /// It counts from then on. That is before it begins where no console was there in time: then it has the counts of
-    /// the minutes before it as well. It is after it begins where the first console of all began in it.
+    /// The time from which it counts. This is before `at` if no console ran in time: the point then includes the
+    /// counts of the minutes before it. It is after `at` if the very first console started within the point's time.
     since: Time,
-    /// From `since` until its end, for a rate; of an hour that is not over, what will be.
+    /// The time from `since` to the point's end, as the divisor for a rate; the end of an hour that is not over is
+    /// still to come.
     seconds: f64,
-    /// Runs whose first attempt ended.
+    /// The number of runs whose first attempt ended.
     started: u64,
-    /// Runs that ended. One that a person cancelled is not counted.
+    /// The number of runs that ended. Runs that a person cancelled are not counted.
     ended: EndedJson,
-    /// Attempts that were followed by another after an error, a timeout or a crash.
+    /// The number of attempts that were followed by another after an error, a timeout or a crash.
     retries: u64,
-    /// For how long steps had been due when they were claimed. One that was leased with the result before it is not
-    /// among them.
+    /// How long steps had been due when they were claimed. A step that was leased together with the result before
+    /// it is not included.
     step_wait: TimesJson,
-    /// How long the runs lasted that ended, from the trigger on.
+    /// How long the runs that ended had lasted since they were triggered.
     run_duration: TimesJson,
 }
 
@@ -43,15 +44,15 @@ struct EndedJson {
     halted: u64,
 }
 
-/// Times, in few numbers; each is exact to a fifth of itself.
+/// Durations, summarised in a few numbers; each is accurate to within a fifth of its value.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Times")]
 struct TimesJson {
-    /// How many there were.
+    /// The number of durations.
     count: u64,
-    /// Half of them were no longer; null where there are none.
+    /// Half of the durations were no longer than this; null if there are none.
     p50_seconds: Option<f64>,
-    /// 95 of 100 were no longer; null where there are none.
+    /// 95 of 100 durations were no longer than this; null if there are none.
     p95_seconds: Option<f64>,
 }
 

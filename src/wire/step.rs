@@ -35,16 +35,16 @@ pub struct StepJson<'a> {
     started_at: Option<Time>,
     /// When it ended.
     completed_at: Option<Time>,
-    /// Only where somebody has answered.
+    /// The name of the one who answered; absent without an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     answered_by: Option<&'a str>,
-    /// Only where the input is larger than a list may have it: its size. Null stands in its place.
+    /// Present only if the input is too large for a list: its size. `input` is then null.
     #[serde(skip_serializing_if = "Option::is_none")]
     input_bytes: Option<u64>,
-    /// Only where the output is larger than a list may have it: its size. Null stands in its place.
+    /// Present only if the output is too large for a list: its size. `output` is then null.
     #[serde(skip_serializing_if = "Option::is_none")]
     output_bytes: Option<u64>,
-    /// Only where the input or the output is not JSON: which, and why. Null stands in its place.
+    /// Present only if the input or the output is not JSON: which of them, and why. That payload is then null.
     #[serde(skip_serializing_if = "Option::is_none")]
     damaged: Option<String>,
     /// Its attempts, in order.
@@ -57,13 +57,13 @@ pub struct StepJson<'a> {
 pub struct ExecutionJson<'a> {
     /// Its id.
     id: ExecutionId,
-    /// 1, 2, ….
+    /// The number of the attempt: 1, 2, ….
     attempt: u32,
-    /// Errors of earlier attempts.
+    /// The number of errors in earlier attempts.
     retry_count: u32,
-    /// Crashes of earlier attempts.
+    /// The number of crashes in earlier attempts.
     crash_count: u32,
-    /// The process that has it, or had it.
+    /// The process that holds, or held, the attempt.
     process_id: Option<ProcessId>,
     /// When it was claimed.
     claimed_at: Option<Time>,
@@ -71,11 +71,11 @@ pub struct ExecutionJson<'a> {
     completed_at: Option<Time>,
     /// How it ended.
     result: Option<ExecutionResult>,
-    /// The error, for machines.
+    /// The class of the error, for machines.
     error_class: Option<&'a str>,
-    /// The error, for people.
+    /// The error message, for people.
     error_message: Option<&'a str>,
-    /// The end of what it wrote to stderr, where it failed. The API has it with the execution's log.
+    /// The end of its output on stderr, if it failed. Always null in the API, where the execution's log has it.
     error_backtrace: Option<&'a str>,
 }
 
@@ -130,7 +130,7 @@ impl<'a> ExecutionJson<'a> {
     }
 }
 
-/// An attempt, and the end of what it wrote to stderr.
+/// An attempt, and the end of its output on stderr.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Log")]
 pub struct LogJson<'a> {
@@ -142,22 +142,23 @@ pub struct LogJson<'a> {
     node: &'a str,
     /// The step.
     step: &'a str,
-    /// Only inside of a fan-out: which element, outermost first.
+    /// Present only inside a fan-out: the step's element in each expand, outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     elements: Vec<PlaceJson<'a>>,
-    /// 1, 2, ….
+    /// The number of the attempt: 1, 2, ….
     attempt: u32,
     /// How it ended.
     result: Option<ExecutionResult>,
-    /// The error, for machines.
+    /// The class of the error, for machines.
     error_class: Option<&'a str>,
-    /// The error, for people.
+    /// The error message, for people.
     error_message: Option<&'a str>,
     /// When it was claimed.
     claimed_at: Option<Time>,
     /// When it ended.
     completed_at: Option<Time>,
-    /// At most 64 KiB. Null where it has not ended, wrote nothing, or was ended from outside.
+    /// The end of its output on stderr, at most 64 KiB. Null if it has not ended, wrote nothing, or was ended from
+    /// outside.
     log: Option<&'a str>,
 }
 
@@ -167,9 +168,9 @@ pub struct LogJson<'a> {
 struct PlaceJson<'a> {
     /// The node whose output was expanded.
     node: &'a str,
-    /// 1, 2, ….
+    /// The number of the element: 1, 2, ….
     element: i64,
-    /// Of so many.
+    /// The total number of elements.
     of: i64,
 }
 

@@ -7,12 +7,12 @@ use serde_json::value::RawValue;
 use crate::machine::trace::{End, Facts, Span, TraceId, Value, spans};
 use crate::store::definition::VERSION;
 
-/// A run as a trace, in the JSON of OTLP: a collector takes it as it is.
+/// A run as a trace, in the JSON of OTLP: a collector accepts it as it is.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Trace")]
 pub struct TraceJson {
-    /// One: Ductwork.
+    /// A single resource: Ductwork.
     resource_spans: Vec<ResourceSpans<SpanJson>>,
 }
 
@@ -34,7 +34,7 @@ struct Resource {
 #[schemars(rename = "TraceScope")]
 struct ScopeSpans<S> {
     scope: Scope,
-    /// The run, and each attempt.
+    /// The spans of the run and of each attempt.
     spans: Vec<S>,
 }
 
@@ -50,22 +50,22 @@ struct Scope {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "TraceSpan")]
 struct SpanJson {
-    /// The run's id without its hyphens, or the caller's trace, where the pipeline's `trace` is `parent`.
+    /// The run's id without its hyphens, or the id of the caller's trace if the pipeline's `trace` is `parent`.
     trace_id: String,
-    /// The second half of the id of the run, or of the execution.
+    /// The second half of the id of the run or of the execution.
     span_id: String,
-    /// The state of the caller's trace, as `tracestate` writes it, where the run is in it.
+    /// The state of the caller's trace, in the format of `tracestate`, if the run is in that trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_state: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_span_id: Option<String>,
     name: String,
-    /// 1: of the engine's own; 5: taken off a queue.
+    /// 1: the engine's own work; 5: work taken off a queue.
     kind: u8,
     start_time_unix_nano: String,
     end_time_unix_nano: String,
     attributes: Vec<Attribute>,
-    /// To the attempt before; of the run, to the caller's span.
+    /// A link to the previous attempt; for the run, to the caller's span.
     links: Vec<Link>,
     status: Status,
 }
@@ -76,7 +76,7 @@ struct SpanJson {
 struct Link {
     trace_id: String,
     span_id: String,
-    /// The same, of the caller's trace.
+    /// The state of the caller's trace, in the format of `tracestate`, if the link leads to that trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_state: Option<String>,
 }
@@ -84,7 +84,7 @@ struct Link {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TraceStatus")]
 struct Status {
-    /// 0: nothing is said; 1: well; 2: with an error.
+    /// 0: not set; 1: success; 2: error.
     code: u8,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
@@ -97,13 +97,13 @@ struct Attribute {
     value: AttributeValue,
 }
 
-/// A value: its kind is its name.
+/// A value, in a member that is named after its kind.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TraceValue")]
 enum AttributeValue {
     #[serde(rename = "stringValue")]
     Text(String),
-    /// A whole number, as JSON of protobuf writes one of 64 bits.
+    /// A whole number, written as protobuf's JSON writes a 64-bit number.
     #[serde(rename = "intValue")]
     Number(String),
     #[serde(rename = "boolValue")]
@@ -124,7 +124,7 @@ fn attribute((key, value): (&'static str, Value)) -> Attribute {
 }
 
 impl TraceJson {
-    /// Of a run.
+    /// The trace of a run.
     pub fn of(facts: &Facts) -> Self {
         Self {
             resource_spans: vec![ResourceSpans::of(of_run(facts).collect())],
@@ -146,7 +146,7 @@ pub fn written(facts: &Facts) -> Vec<Box<RawValue>> {
     written.collect()
 }
 
-/// A request that sends such spans, of whichever runs.
+/// A request that sends such spans, of any runs.
 pub fn request(spans: &[Box<RawValue>]) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -158,9 +158,9 @@ pub fn request(spans: &[Box<RawValue>]) -> String {
     serde_json::to_string(&Request { resource_spans }).expect("texts can be written")
 }
 
-/// The spans of a request that a collector took and did not keep, and why; none, where it kept all of them.
+/// How many spans of a request a collector took and did not keep, and why; none if it kept all of them.
 pub fn rejected(answer: &str) -> Option<(u64, String)> {
-    /// In JSON of protobuf a number of 64 bits is a text; not everybody knows.
+    /// In the JSON of protobuf a number of 64 bits is a text; not everybody knows that.
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Count {

@@ -10,7 +10,7 @@ use crate::store::delivery::{Delivery, Found, Listed};
 
 use super::Time;
 
-/// Reasons of one run that are told.
+/// How many reasons of one run are told.
 const REASONS: usize = 20;
 
 /// A message to an endpoint.
@@ -35,7 +35,7 @@ struct RunData<'a> {
 }
 
 impl<'a> MessageJson<'a> {
-    /// About a run, and why it has halted.
+    /// The message about a run, and why it has halted.
     pub fn of(run: &'a Found, reasons: &'a [&'a str], now: i64) -> Self {
         Self {
             r#type: webhook::event(run.status),
@@ -61,9 +61,9 @@ pub struct DeliveryJson<'a> {
     id: Uuid,
     /// The endpoint's name in the configuration.
     endpoint: &'a str,
-    /// False: the console's configuration has no such endpoint, so it sends this message to nobody.
+    /// False if the console's configuration has no such endpoint: the console then does not send this message.
     is_configured: bool,
-    /// The message's id, as the endpoint sees it: the same at every attempt.
+    /// The message's id, as the endpoint sees it: the same in every attempt.
     message: String,
     /// The event: `run.completed`, `run.halted`, `run.cancelled` or `run.dampened`.
     event: String,
@@ -73,7 +73,7 @@ pub struct DeliveryJson<'a> {
     pipeline: &'a str,
     /// `waiting`, then `delivered` or `failed`.
     state: &'a str,
-    /// Attempts so far.
+    /// The number of attempts so far.
     attempts: u32,
     /// When the run was found.
     created_at: Time,
@@ -83,12 +83,12 @@ pub struct DeliveryJson<'a> {
     tried_at: Option<Time>,
     /// The status of the last response.
     status: Option<i64>,
-    /// Why the last attempt failed.
+    /// The reason why the last attempt failed.
     error: Option<&'a str>,
 }
 
 impl<'a> DeliveryJson<'a> {
-    /// Of a delivery, whose endpoint is configured or not.
+    /// The form of a delivery, whose endpoint is configured or not.
     pub fn of(delivery: &'a Delivery, is_configured: bool) -> Self {
         Self {
             id: delivery.id,
@@ -109,24 +109,24 @@ impl<'a> DeliveryJson<'a> {
     }
 }
 
-/// A delivery of a list.
+/// A delivery in a list.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "DeliveryOfList")]
 pub enum ListedDeliveryJson<'a> {
-    /// One that can be read.
+    /// A delivery that can be read.
     Delivery(Box<DeliveryJson<'a>>),
-    /// One whose row is damaged: it is not sent.
+    /// A delivery whose row is damaged: it is not sent.
     Unreadable {
         /// Its id.
         id: Uuid,
-        /// `unreadable`.
+        /// Always `unreadable`.
         state: &'static str,
     },
 }
 
 impl<'a> ListedDeliveryJson<'a> {
-    /// Of a delivery, with whether an endpoint is configured.
+    /// The form of a delivery in a list, with whether its endpoint is configured.
     pub fn of(listed: &'a Listed, is_configured: impl Fn(&str) -> bool) -> Self {
         match listed {
             Listed::Delivery(delivery) => {

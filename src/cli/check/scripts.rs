@@ -1,6 +1,6 @@
-//! Scripts that would not start, or that are not there, as far as a command shows it.
+//! Scripts that would not start or do not exist, as far as a command shows it.
 //!
-//! Owns: what is noted of a command whose program exists. Never: starts anything.
+//! Owns: the notes about a command whose program exists. Never: starts anything.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::step::resolve::resolve;
 
-/// Programs whose first argument is a script, and the letters of options that take code in its place.
+/// Programs whose first argument is a script, and the letters of the options that take code instead.
 const INTERPRETERS: [(&str, &str); 12] = [
     ("sh", "cs"),
     ("bash", "cs"),
@@ -24,12 +24,12 @@ const INTERPRETERS: [(&str, &str); 12] = [
     ("Rscript", "e"),
 ];
 
-/// Endings by which a word is known to be a script.
+/// Endings that show that a word is a script.
 const ENDINGS: [&str; 9] = [
     ".sh", ".bash", ".py", ".js", ".mjs", ".rb", ".pl", ".php", ".R",
 ];
 
-/// A `#!` line is no longer.
+/// The greatest length of a `#!` line.
 const FIRST_LINE: u64 = 256;
 
 /// A doubt, and the remedy.
@@ -40,7 +40,7 @@ pub fn doubt(argv: &[String], file: &Path, cwd: &Path, path: Option<&OsStr>) -> 
     missing(argv, cwd).or_else(|| unstartable(&argv[0], file, cwd, path))
 }
 
-/// The script of an interpreter is not there.
+/// The note that an interpreter's script does not exist.
 fn missing(argv: &[String], cwd: &Path) -> Option<Note> {
     let (program, arguments) = argv.split_first()?;
     let name = Path::new(program).file_name()?.to_str()?;
@@ -66,14 +66,15 @@ fn missing(argv: &[String], cwd: &Path) -> Option<Note> {
     None
 }
 
-/// True for a word that is meant as a relative path.
+/// True for a word that means a relative path.
 fn is_script(word: &str) -> bool {
     let odd = |char: char| char.is_whitespace() || "$*'\"`;|&<>(){}".contains(char);
     let known = word.contains('/') || ENDINGS.iter().any(|ending| word.ends_with(ending));
     known && !word.starts_with('/') && !word.contains("://") && !word.contains(odd)
 }
 
-/// The kernel cannot start a file of one's own: it does not say with which interpreter, or with one that is not there.
+/// The note that the kernel cannot start a file of one's own: the file names no interpreter, or one that does not
+/// exist.
 fn unstartable(program: &str, file: &Path, cwd: &Path, path: Option<&OsStr>) -> Option<Note> {
     if !program.contains('/') {
         return None;
@@ -82,7 +83,7 @@ fn unstartable(program: &str, file: &Path, cwd: &Path, path: Option<&OsStr>) -> 
     let opened = std::fs::File::open(file).ok()?;
     opened.take(FIRST_LINE).read_to_end(&mut first).ok()?;
     let Some(line) = first.strip_prefix(b"#!") else {
-        // A binary of some kind, of which the kernel may know more.
+        // A binary of some kind, about which the kernel may know more.
         let text = !first.contains(&0) && std::str::from_utf8(&first).is_ok();
         return text.then(|| {
             (

@@ -1,5 +1,5 @@
-//! A run on a page: its steps in the flow's order on one timeline, then what went wrong, what waits for
-//! a person, and the result.
+//! A run on a page: its steps in the flow's order on one timeline, then the errors, the steps that wait
+//! for a person, and the result.
 //!
 //! Owns: the layout, pure. One line per step, however many elements it ran for.
 
@@ -21,40 +21,40 @@ use super::super::out::{self, paint, short};
 use super::super::runs::style;
 use super::super::{attempt, flow, value};
 
-/// Lines of what the last failed attempt wrote, and of what one before it did; `--json` has all that
-/// is kept.
+/// The number of log lines of the last failed attempt, and of an earlier one; `--json` has everything
+/// that is kept.
 const LOG_LINES: usize = 10;
 const EARLIER_LINES: usize = 4;
-/// Letters of a value.
+/// The longest value, in characters.
 const ROOM: usize = 100;
 /// The widest label of a step.
 const LABEL: usize = 40;
 /// The widest timeline.
 const BAR: usize = 32;
-/// Lines of the run's output.
+/// The number of lines of the run's output.
 const OUTPUT_LINES: usize = 40;
 
 /// The parts of a page.
 pub struct Page<'a> {
     /// The run, as far as it was read.
     pub detail: &'a RunDetail,
-    /// Why it halted, as far as no failed step shows that: whole lines.
+    /// The reason why it halted, as far as no failed step shows it: whole lines.
     pub explained: String,
     /// The remedy of a run that halted.
     pub remedy: Option<String>,
-    /// Its definition, where this version can read it.
+    /// Its definition, if this version can read it.
     pub definition: Option<&'a Definition>,
     /// Its steps by node.
     pub nodes: Vec<NodeRow>,
-    /// Steps that went wrong and are told in full, with their places; those that failed first.
+    /// Steps with errors that are shown in full, with their places; failed ones first.
     pub troubled: Vec<(&'a StepRow, Vec<Spread>)>,
-    /// Steps that went wrong as well.
+    /// The number of other steps with errors.
     pub more: usize,
     /// Steps that wait for a person.
     pub waiting: Vec<&'a StepRow>,
     /// The columns of the terminal.
     pub columns: usize,
-    /// How it is drawn.
+    /// The marks with which it is drawn.
     pub glyphs: &'static Glyphs,
 }
 
@@ -69,14 +69,14 @@ pub struct NodeRow {
     cancelled: u64,
     waiting: u64,
     copied: u64,
-    /// Attempts that were not the first of their step; none where nobody has counted them.
+    /// Attempts that were not the first of their step; none if nobody has counted them.
     retries: u64,
-    /// When the first was claimed, and when the last ended.
+    /// The time of the first claim, and the time of the last end.
     from: Option<i64>,
     to: Option<i64>,
-    /// The output, where there is one step.
+    /// The output, if there is one step.
     output: Option<String>,
-    /// The person who answered there.
+    /// The person who answered.
     by: Option<String>,
 }
 
@@ -114,7 +114,7 @@ pub fn by_node(steps: &[StepRow]) -> Vec<NodeRow> {
     rows
 }
 
-/// The same of a run of very many steps.
+/// The same, for a run of very many steps.
 pub fn of_progress(nodes: &[NodeProgress]) -> Vec<NodeRow> {
     let row = |node: &NodeProgress| NodeRow {
         node: node.node.clone(),
@@ -144,7 +144,7 @@ fn is_running(step: &StepRow) -> bool {
     open.any(|execution| execution.process_id.is_some())
 }
 
-/// An attempt of it did not succeed.
+/// True if an attempt of the step did not succeed.
 pub fn is_troubled(step: &StepRow) -> bool {
     let bad = |result: &ExecutionResult| {
         !matches!(
@@ -208,7 +208,7 @@ pub fn draw(page: &Page<'_>) -> String {
     text
 }
 
-/// The commands that one may want next, each on a line of its own: a narrow terminal breaks none in two.
+/// The likely next commands, each on a line of its own, so that a narrow terminal breaks none in two.
 fn next(page: &Page<'_>) -> Vec<String> {
     let id = page.detail.run.id;
     if let Some(next) = page.detail.run.revived_as {
@@ -286,7 +286,7 @@ fn head(page: &Page<'_>, text: &mut String) {
     }
 }
 
-/// A line for each step of the flow; a bar shows when it ran.
+/// A line for each step of the flow; a bar shows when the step ran.
 fn timeline(page: &Page<'_>, text: &mut String) {
     let (run, glyphs) = (&page.detail.run, page.glyphs);
     let end = run.ended_at().unwrap_or(page.detail.now);
@@ -365,7 +365,7 @@ fn timeline(page: &Page<'_>, text: &mut String) {
     }
 }
 
-/// The steps of the flow, in its order, and any beside it, such as a hook.
+/// The steps of the flow, in its order, and any steps beside it, such as a hook.
 fn lines<'a>(page: &'a Page<'_>) -> Vec<(String, Option<&'a NodeRow>)> {
     let of = |node: &str| page.nodes.iter().find(|row| row.node == node);
     let places = page.definition.map(flow::places).unwrap_or_default();
@@ -394,7 +394,7 @@ fn mark(row: Option<&NodeRow>, glyphs: &Glyphs) -> (&'static str, Style) {
     }
 }
 
-/// How long the steps of a node took together.
+/// The time span of a node's steps together.
 fn span(row: &NodeRow, end: i64) -> String {
     let Some(from) = row.from else {
         return String::new();
@@ -402,13 +402,13 @@ fn span(row: &NodeRow, end: i64) -> String {
     time::span(time::between(from, ended(row, end)))
 }
 
-/// When the last step of a node ended; the end of the timeline while one goes on.
+/// The time when the last step of a node ended; the end of the timeline while a step goes on.
 fn ended(row: &NodeRow, end: i64) -> i64 {
     let over = row.completed + row.failed + row.cancelled == row.total;
     row.to.filter(|_| over).unwrap_or(end).min(end)
 }
 
-/// The cells before a bar, and those of it: at least one, where anything ran.
+/// The number of cells before a bar, and of the bar: at least one, if anything ran.
 fn cells(row: &NodeRow, begin: i64, end: i64, bar: usize) -> (usize, usize) {
     let Some(from) = row.from else {
         return (0, 0);
@@ -455,7 +455,7 @@ fn counts(row: &NodeRow, glyphs: &Glyphs) -> String {
     parts.join(" ")
 }
 
-/// A step that went wrong, with each attempt that did and the end of what it wrote.
+/// A step with errors, with each attempt that failed and the end of its log.
 fn trouble(page: &Page<'_>, step: &StepRow, spreads: &[Spread], text: &mut String) {
     let glyphs = page.glyphs;
     let (mark, mark_style) = match step.status {
@@ -520,7 +520,7 @@ fn trouble(page: &Page<'_>, step: &StepRow, spreads: &[Spread], text: &mut Strin
     }
 }
 
-/// The end of what an attempt wrote, unless its last line, which is its message, is all.
+/// The end of an attempt's log, unless it consists of its last line alone, which is the message.
 fn log(log: &str, room: usize, text: &mut String) {
     let lines: Vec<&str> = log.trim_end().lines().collect();
     if lines.len() < 2 {
@@ -542,7 +542,7 @@ fn asked(page: &Page<'_>, step: &StepRow, text: &mut String) {
         paint(out::ASKS, page.glyphs.asks),
         paint(out::BOLD, &out::clean(&step.node)),
     );
-    // As `resume --step` takes it.
+    // In the form that `resume --step` takes.
     if page.waiting.len() > 1 {
         let _ = write!(node, " ({})", crate::model::short(step.id));
     }

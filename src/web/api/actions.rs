@@ -1,4 +1,4 @@
-//! Interventions: their list, and making one.
+//! Actions: their list, and making one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,16 +26,16 @@ use super::{Answer, Answered, Deed};
 /// The pipeline in the path.
 pub static NAME: Param<Text> = Param::path("name", "The pipeline's name");
 /// A filter.
-pub static RUN: Param<RunId> = Param::query("run", "In this run only");
+pub static RUN: Param<RunId> = Param::query("run", "Limits the answer to this run");
 /// A filter.
-pub static BULK: Param<Key> = Param::query("bulk", "Of this bulk action only");
+pub static BULK: Param<Key> = Param::query("bulk", "Limits the answer to this bulk action");
 /// The page.
 pub static AFTER: Param<AfterAction> = Param::query(
     "after",
-    "Go on where a page ended: out of its `Link` header, and not to be made by hand",
+    "The end of the previous page, as its `Link` header gives it; not to be made by hand",
 );
 
-/// The list of interventions, newest first.
+/// The list of actions, newest first.
 pub async fn list(site: Arc<Site>, given: Given) -> Answered {
     let of = match (given.get(&RUN), given.get(&BULK)) {
         (None, None) => action::Of::All,
@@ -63,7 +63,7 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
 pub struct TriggerBody {
     /// Its input.
     input: Box<RawValue>,
-    /// Its first step is due so long from now: `90s`, `5m`, `2h`.
+    /// The time from now until its first step is due: `90s`, `5m`, `2h`.
     #[serde(default)]
     #[schemars(extend("pattern" = duration::PATTERN))]
     delay: Option<String>,
@@ -74,26 +74,26 @@ pub struct TriggerBody {
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Revive")]
 pub struct ReviveBody {
-    /// With the newest definition, and not with the one that the run was started with.
+    /// If true, continue with the newest definition instead of the one that the run was started with.
     latest: bool,
-    /// Without the values that the steps of the run share.
+    /// If true, continue without the values that the steps of the run share.
     without_context: bool,
 }
 
-/// The body of a deed of which there is nothing to say.
+/// The body of an action that needs no further data.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Nothing")]
 pub struct NoBody {}
 
-/// An answer.
+/// An answer to a run that waits for a person.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Resume")]
 pub struct ResumeBody {
-    /// The step that waits, where several do and the value is for one of them.
+    /// The waiting step that the value is for, if several steps wait.
     step: Option<StepId>,
-    /// The run goes on with it; left out, or null: with the value that was asked about.
+    /// The value with which the run continues; if omitted or null, the value that was asked about.
     value: Option<Box<RawValue>>,
 }
 
@@ -171,7 +171,7 @@ pub async fn resume(deed: Deed) -> Answered {
     let run_id = deed.given.need(&ID)?;
     let body: ResumeBody = deed.body()?;
     let value = body.value.as_deref().map(|value| {
-        // Its pipeline's own bound is the worker's affair; a request is shorter than any.
+        // The worker checks the pipeline's own bound; a request is shorter than any bound.
         deeds::value("value", value.get(), u64::MAX)
     });
     let by = deed.visitor.actor(Channel::Api);
@@ -179,16 +179,16 @@ pub async fn resume(deed: Deed) -> Answered {
     Answer::json(&ResumedJson { run_id, resumed })
 }
 
-/// A text in one line, which is not of spaces alone.
+/// A text in one line that does not consist of spaces alone.
 const A_LINE: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\u0000-\\u0020\\u007f-\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]\
                       [^\\u0000-\\u001f\\u007f-\\u009f]*$";
 
-/// A pause to make.
+/// A request to pause a pipeline.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PauseReason")]
 pub struct PauseBody {
-    /// Why nothing is to begin, in one line.
+    /// The reason for the pause, in one line.
     #[schemars(extend("minLength" = 1, "maxLength" = REASON_MAX, "pattern" = A_LINE))]
     reason: String,
 }

@@ -1,9 +1,10 @@
 //! The body of a request that asks for a deed.
 //!
-//! Owns: that it is one JSON object, and so are the objects in it. Never: knows a deed.
+//! Owns: the check that the body is one JSON object, and that the objects in it are JSON objects too. Never:
+//! knows a deed.
 //!
-//! Left to itself serde reads a structure from an array as well, field by field: `[5]` would be the body
-//! `{"input": 5}`, which no description says.
+//! By default, serde also reads a structure from an array, field by field: `[5]` would be the body `{"input":
+//! 5}`, which the description does not allow.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,7 +16,7 @@ use serde::de::{DeserializeOwned, Deserializer, IntoDeserializer as _, MapAccess
 
 use crate::web::refusal::Refusal;
 
-/// The body; none is as an empty object.
+/// Reads the body; no body counts as an empty object.
 pub fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     let body = match body.trim_ascii() {
         b"" => b"{}",
@@ -38,7 +39,7 @@ where
     Ok(Option::<Object<T>>::deserialize(from)?.map(|it| it.0))
 }
 
-/// Reads a word, for `#[serde(deserialize_with)]`: left to itself serde reads it from `{"revive": null}` as well.
+/// Reads a word, for `#[serde(deserialize_with)]`: by default, serde also reads it from `{"revive": null}`.
 pub fn word<'de, T, D>(from: D) -> Result<T, D::Error>
 where
     T: Deserialize<'de>,
@@ -48,7 +49,7 @@ where
     T::deserialize(word.into_deserializer())
 }
 
-/// Something that is read from an object alone.
+/// A value that is read from an object alone.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {

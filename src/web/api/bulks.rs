@@ -1,4 +1,4 @@
-//! Interventions in many runs at once.
+//! Actions in many runs at once.
 
 use std::sync::Arc;
 
@@ -28,10 +28,10 @@ pub static ID: Param<Key> = Param::path("bulk", "The bulk action's id");
 /// The page.
 pub static AFTER: Param<AfterBulk> = Param::query(
     "after",
-    "Go on where a page ended: out of its `Link` header, and not to be made by hand",
+    "The end of the previous page, as its `Link` header gives it; not to be made by hand",
 );
 
-/// The deeds that are for many runs.
+/// The actions that can be made in many runs.
 #[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "BulkVerb")]
@@ -41,7 +41,7 @@ enum BulkVerb {
     Resume,
 }
 
-/// A bulk action to make: of the runs in `runs`, or of all that match `filter`.
+/// A bulk action to start, in the runs in `runs` or in all runs that match `filter`.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "NewBulk", extend("oneOf" = [
@@ -49,38 +49,38 @@ enum BulkVerb {
     { "required": ["filter"], "properties": { "runs": { "type": "null" }, "filter": { "type": "object" } } },
 ]))]
 pub struct BulkBody {
-    /// The deed. `resume` lets every step that waits go on with the value that it asks about.
+    /// The action. `resume` lets every waiting step continue with the value that it asks about.
     #[serde(deserialize_with = "body::word")]
     verb: BulkVerb,
-    /// These runs: at most 500.
+    /// The chosen runs: at most 500.
     #[serde(default)]
     #[schemars(extend("minItems" = 1, "maxItems" = CHOSEN_MAX))]
     runs: Option<Vec<RunId>>,
-    /// All runs with these properties.
+    /// Selects all runs that have these properties.
     #[serde(default, deserialize_with = "body::optional")]
     filter: Option<FilterBody>,
-    /// Revived runs go on with the newest definition of the pipeline that the filter names.
+    /// If true, revived runs continue with the newest definition of the pipeline that the filter names.
     #[serde(default)]
     latest: bool,
-    /// No run with a greater id; left out: the newest that there is.
+    /// Runs with a greater id are not included; if omitted, the newest run's id is the limit.
     #[serde(default)]
     newest: Option<RunId>,
 }
 
-/// Properties of runs.
+/// The properties that select runs.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "NewBulkFilter")]
 pub struct FilterBody {
-    /// Their pipeline; left out: any.
+    /// Their pipeline; if omitted, any.
     pipeline: Option<String>,
-    /// Their states; left out: all in which the deed changes anything.
+    /// Their states; if omitted, all in which the action changes anything.
     #[schemars(extend("items" = { "type": "string", "enum": view::words() }))]
     status: Vec<String>,
-    /// Triggered within this time: `24h`.
+    /// Only runs that were triggered at most this long ago: `24h`.
     #[schemars(extend("pattern" = duration::PATTERN))]
     since: Option<String>,
-    /// Halted in this way: a kind out of `/api/v1/halted`.
+    /// Only runs that halted in this way: a kind from `/api/v1/halted`.
     #[serde(deserialize_with = "body::optional")]
     kind: Option<KindBody>,
 }
@@ -89,23 +89,23 @@ pub struct FilterBody {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "NewBulkKind", extend("required" = ["node", "reason", "class", "kind"]))]
 pub struct KindBody {
-    /// Their pipeline, which the filter may name as well.
+    /// The pipeline of the runs, which the filter may name as well.
     #[serde(default)]
     pipeline: Option<String>,
     /// The node.
     #[serde(deserialize_with = "given")]
     node: Option<String>,
-    /// Why, for machines.
+    /// The reason for the halt, for machines.
     #[serde(deserialize_with = "given")]
     reason: Option<String>,
     /// The class of the error.
     #[serde(deserialize_with = "given")]
     class: Option<String>,
-    /// The error's message, without what is particular to a run.
+    /// The error's message, without the details that are particular to a run.
     kind: String,
 }
 
-/// A part that may be null, and may not be missing: without it the kind would be another.
+/// A field that may be null but not missing: without it, the kind would be another one.
 fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Option::deserialize(from)
 }

@@ -1,6 +1,6 @@
-//! The place where a page of a list ended, as the next page is asked for.
+//! The place where a page of a list ended, as the request for the next page gives it.
 //!
-//! Owns: its notation, which is nobody else's business and is refused on another list. Never: reads a list.
+//! Owns: its notation, which only this module reads, and which any other list refuses. Never: reads a list.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,7 +12,7 @@ use crate::store::steps::Place;
 
 use super::given::Value;
 
-/// The lists that have pages, and notations of their own.
+/// The lists that have pages, each with a notation of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum List {
     Runs = 1,
@@ -42,14 +42,14 @@ fn read<const N: usize>(list: List, text: &str) -> Result<[u8; N], String> {
     })
 }
 
-/// Letters of base64 for six bits each.
+/// The letters of base64, six bits each.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The letters that these are, as a class of a regular expression.
+/// The letters with these values, as a character class of a regular expression.
 fn class(letters: impl Iterator<Item = usize>) -> String {
     let letters = letters.filter_map(|letter| LETTERS.get(letter));
     let letters: String = letters.map(|it| char::from(*it)).collect();
-    // A hyphen elsewhere would mean a range.
+    // Anywhere but at the end, a hyphen would mean a range.
     match letters.contains('-') {
         _ if letters.len() == 1 => letters,
         true => format!("[{}-]", letters.replace('-', "")),
@@ -57,8 +57,8 @@ fn class(letters: impl Iterator<Item = usize>) -> String {
     }
 }
 
-/// The notation of a list whose places have so many bytes: exactly what [`read`] takes, so that a program that
-/// makes values of its own from the description knows what becomes of them.
+/// The schema of this list's notation, whose places have this many bytes. It matches exactly the values that
+/// [`read`] takes, so a program that generates values from the description knows how they are treated.
 fn schema(list: List, bytes: usize) -> Json {
     let (list, bits) = (usize::from(list as u8), (bytes + 1) * 8);
     let first = class(std::iter::once(list >> 2));
@@ -69,11 +69,11 @@ fn schema(list: List, bytes: usize) -> Json {
     json!({ "type": "string", "pattern": format!("^{first}{second}[A-Za-z0-9_-]{{{between}}}{last}$") })
 }
 
-/// Interventions that are older than this one.
+/// Actions that are older than this one.
 pub struct AfterAction(pub Uuid);
 
 impl AfterAction {
-    /// As it stands in an address.
+    /// Its form in an address.
     pub fn text(&self) -> String {
         written(List::Actions, &[self.0.as_bytes()])
     }
@@ -93,7 +93,7 @@ impl Value for AfterAction {
 pub struct AfterBulk(pub Uuid);
 
 impl AfterBulk {
-    /// As it stands in an address.
+    /// Its form in an address.
     pub fn text(&self) -> String {
         written(List::Bulks, &[self.0.as_bytes()])
     }
@@ -113,7 +113,7 @@ impl Value for AfterBulk {
 pub struct AfterDelivery(pub Uuid);
 
 impl AfterDelivery {
-    /// As it stands in an address.
+    /// Its form in an address.
     pub fn text(&self) -> String {
         written(List::Deliveries, &[self.0.as_bytes()])
     }
@@ -133,7 +133,7 @@ impl Value for AfterDelivery {
 pub struct AfterReport(pub Uuid);
 
 impl AfterReport {
-    /// As it stands in an address.
+    /// Its form in an address.
     pub fn text(&self) -> String {
         written(List::Reports, &[self.0.as_bytes()])
     }
@@ -149,11 +149,11 @@ impl Value for AfterReport {
     }
 }
 
-/// Points that begin before then, in µs since 1970.
+/// Points that begin before this time, in µs since 1970.
 pub struct AfterPoint(pub i64);
 
 impl AfterPoint {
-    /// As it stands in an address.
+    /// Its form in an address.
     pub fn text(&self) -> String {
         written(List::Series, &[&self.0.to_be_bytes()])
     }
@@ -173,7 +173,7 @@ impl Value for AfterPoint {
 pub struct AfterRun(pub RunId);
 
 impl AfterRun {
-    /// As it stands in an address.
+    /// Its form in an address.
     pub fn text(&self) -> String {
         written(List::Runs, &[self.0.0.as_bytes()])
     }
@@ -198,7 +198,7 @@ pub struct AfterStep {
 }
 
 impl AfterStep {
-    /// As it stands in an address.
+    /// Its form in an address.
     pub fn text(&self) -> String {
         let Place {
             fan_out,

@@ -1,7 +1,7 @@
 //! The parameters of a request.
 //!
-//! Owns: what each kind of parameter may be, how that is described, and the refusal of everything else, all
-//! at once. Never: knows a route.
+//! Owns: the values that each kind of parameter may have, their description, and the refusal of everything
+//! else, all at once. Never: knows a route.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -19,7 +19,7 @@ use crate::wire::problem::FaultJson;
 
 /// A kind of parameter.
 pub trait Value: Sized {
-    /// Several of them may be given, or one with commas in it.
+    /// True if a request may give several of them, or one with commas in it.
     const REPEATS: bool = false;
 
     /// Reads it; the error says what is expected.
@@ -29,16 +29,16 @@ pub trait Value: Sized {
     fn schema() -> Json;
 }
 
-/// The part of a request that a parameter stands in.
+/// The part of a request that contains a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The path.
     Path,
-    /// The part behind the question mark.
+    /// The part after the question mark.
     Query,
 }
 
-/// A parameter, as the table of routes has it.
+/// A parameter, as the table of routes describes it.
 pub struct About {
     /// Its name.
     pub name: &'static str,
@@ -46,18 +46,18 @@ pub struct About {
     pub part: Part,
     /// Its purpose, for people.
     pub description: &'static str,
-    /// It names a thing, without which the answer is 404.
+    /// It names a thing that must exist: otherwise the answer is 404.
     pub must_exist: bool,
-    /// Several may be given.
+    /// A request may give several.
     pub repeats: bool,
     /// Its JSON Schema.
     pub schema: fn() -> Json,
     check: fn(&str) -> Result<(), String>,
 }
 
-/// A parameter of a type.
+/// A parameter with a type.
 pub struct Param<T> {
-    /// The same without the type.
+    /// The parameter without its type.
     pub about: About,
     of: PhantomData<fn() -> T>,
 }
@@ -78,29 +78,29 @@ impl<T: Value> Param<T> {
         }
     }
 
-    /// One in the path.
+    /// A parameter in the path.
     pub const fn path(name: &'static str, description: &'static str) -> Self {
         Self::new(Part::Path, name, description)
     }
 
-    /// One that may follow the question mark.
+    /// A parameter that may follow the question mark.
     pub const fn query(name: &'static str, description: &'static str) -> Self {
         Self::new(Part::Query, name, description)
     }
 
-    /// The same, of a thing without which the answer is 404.
+    /// The same parameter, for a thing that must exist: otherwise the answer is 404.
     pub const fn must_exist(mut self) -> Self {
         self.about.must_exist = true;
         self
     }
 }
 
-/// The parameters of a request: each is one that its route has, and can be read.
+/// The parameters of a request: the route has each of them, and each can be read.
 #[derive(Debug)]
 pub struct Given(BTreeMap<&'static str, String>);
 
 impl Given {
-    /// Those of this request, or all that is wrong with them.
+    /// The parameters of this request, or everything that is wrong with them.
     pub fn read<'a>(
         params: &[&'static About],
         path: impl Iterator<Item = (&'a str, &'a str)>,
@@ -160,7 +160,7 @@ impl Given {
         T::read(self.0.get(param.about.name)?).ok()
     }
 
-    /// The value of a parameter of the path.
+    /// The value of a parameter in the path.
     pub fn need<T: Value>(&self, param: &Param<T>) -> Result<T, Refusal> {
         self.get(param)
             .ok_or_else(|| Refusal::parameter(param.about.name, "it is missing"))
@@ -180,7 +180,7 @@ fn unknown(name: &str, params: &[&'static About]) -> String {
     }
 }
 
-/// The UUID, as it is printed.
+/// The UUID, in the form in which it is printed.
 fn uuid(text: &str) -> Result<Uuid, String> {
     let plain = (text.len() == 36).then(|| Uuid::try_parse(text).ok());
     plain
@@ -217,10 +217,10 @@ impl Value for Key {
     }
 }
 
-/// The longest name and key: more than any definition has.
+/// The greatest length of a name or a key: longer than in any definition.
 const TEXT_MAX: usize = 1_000;
 
-/// Somebody's text: the name of a pipeline, a key.
+/// A text that users choose: the name of a pipeline, a key.
 pub struct Text(pub String);
 
 impl Value for Text {
@@ -298,10 +298,10 @@ impl Value for Span {
 /// The longest page.
 pub const LIMIT_MAX: usize = 500;
 
-/// A page, if nothing is said.
+/// The length of a page if the request gives none.
 pub const LIMIT: usize = 50;
 
-/// At most so many.
+/// The greatest number of items.
 pub struct Limit(pub usize);
 
 impl Value for Limit {
@@ -318,10 +318,10 @@ impl Value for Limit {
     }
 }
 
-/// The last whole number that every reader of JSON has.
+/// The largest whole number that every reader of JSON can hold.
 const ORDINAL_MAX: u64 = (1 << 53) - 1;
 
-/// A place in a row: 0, 1, ….
+/// A place in a sequence: 0, 1, ….
 pub struct Ordinal(pub u64);
 
 impl Value for Ordinal {

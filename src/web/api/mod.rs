@@ -1,7 +1,7 @@
-//! The API: what there is, for programs.
+//! The API: the console's data and deeds, for programs.
 //!
-//! Owns: how a request becomes parameters and an answer a response: pages and their bound, entity tags.
-//! Never: says what a form looks like (`wire` does), or which routes there are (`routes` does).
+//! Owns: how a request becomes parameters and an answer becomes a response: pages and their bound, entity tags. Never:
+//! defines the forms (`wire` does) or the routes (`routes` does).
 
 pub mod actions;
 mod body;
@@ -62,7 +62,7 @@ pub struct Deed {
     pub visitor: Arc<Visitor>,
     /// The `Idempotency-Key`.
     pub key: Option<String>,
-    /// The visitor as a caller, by the headers `traceparent`, `tracestate` and `baggage`.
+    /// The visitor as a caller, from the headers `traceparent`, `tracestate` and `baggage`.
     pub caller: Caller,
     body: Bytes,
 }
@@ -88,13 +88,13 @@ pub enum Form {
     Events(fn(&mut SchemaGenerator) -> Schema),
 }
 
-/// A page of a list is closed when it has so many bytes; the next one goes on.
+/// A page of a list ends once it has this many bytes; the next page continues it.
 const PAGE_BYTES: usize = 4 << 20;
 
-/// Larger payloads are not in lists.
+/// Lists omit payloads that are larger.
 pub const PAYLOAD_BYTES: i64 = 64 << 10;
 
-/// The same for the visitor whose request is being answered: none at all, where they are withheld.
+/// The same bound for the visitor whose request is being answered: no payload at all if the visitor may not see them.
 pub fn payload_bytes() -> i64 {
     match visitor::may_see_payloads() {
         true => PAYLOAD_BYTES,
@@ -102,7 +102,7 @@ pub fn payload_bytes() -> i64 {
     }
 }
 
-/// A picture brings its styles along: these, and no others.
+/// A picture brings its own styles along: the policy allows these and no others.
 static PICTURE: LazyLock<Option<Policy>> = LazyLock::new(|| {
     let style = STANDARD.encode(Sha256::digest(format!("\n{STYLE}")));
     let policy = format!("default-src 'none'; style-src 'sha256-{style}'; sandbox");
@@ -114,10 +114,10 @@ pub struct Answer {
     status: StatusCode,
     kind: &'static str,
     body: Vec<u8>,
-    /// The parameter, and its value, that ask for the next page.
+    /// The parameter, with its value, that requests the next page.
     next: Option<(&'static str, String)>,
     policy: Option<Policy>,
-    /// The path of what was made.
+    /// The path of the thing that was made.
     location: Option<String>,
 }
 
@@ -127,12 +127,12 @@ impl Answer {
         Ok(Self::of(JSON, written(value)?))
     }
 
-    /// The same with another status.
+    /// The same answer with another status.
     pub fn status(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }
 
-    /// The same with the path of what was made.
+    /// The same answer with the path of the thing that was made.
     pub fn location(self, path: String) -> Self {
         let location = Some(path);
         Self { location, ..self }
@@ -146,8 +146,8 @@ impl Answer {
         }
     }
 
-    /// At most so many of these items, whose forms are made by `form`, and fewer where they are large; `next`
-    /// says how to go on behind one of them.
+    /// At most `limit` of these items, in the forms that `form` makes, and fewer if they are large; `next` gives the
+    /// parameter that continues after an item.
     pub fn page<'a, T, J: Serialize>(
         items: &'a [T],
         limit: usize,
@@ -186,7 +186,7 @@ impl Answer {
         }
     }
 
-    /// The response to a visitor who may have this answer already.
+    /// The response to a visitor that may already have this answer.
     fn response(self, uri: &Uri, headers: &HeaderMap) -> Response {
         let digest = Sha256::digest(&self.body);
         let tag: String = digest[..16].iter().map(|it| format!("{it:02x}")).collect();
@@ -199,7 +199,7 @@ impl Answer {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         let next = self.next.map(|(name, value)| link(uri, name, &value));
         for (name, text) in [(ETAG, Some(tag)), (LINK, next)] {
-            // They are made of our own letters, and percent-encoded.
+            // The values consist of our own letters and are percent-encoded.
             if let Some(Ok(value)) = text.map(HeaderValue::try_from) {
                 headers.insert(name, value);
             }
@@ -221,7 +221,7 @@ fn written(value: &impl Serialize) -> Result<Vec<u8>, Refusal> {
     })
 }
 
-/// True where the visitor names this tag.
+/// True if the request names this tag.
 fn has(headers: &HeaderMap, tag: &str) -> bool {
     let values = headers.get_all(IF_NONE_MATCH).iter();
     let tags = values
@@ -231,7 +231,7 @@ fn has(headers: &HeaderMap, tag: &str) -> bool {
     tags.any(|one| one == tag || one == "*")
 }
 
-/// The address of the next page: this one's, from there on.
+/// The address of the next page: this page's own, with this parameter.
 fn link(uri: &Uri, name: &str, value: &str) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (other, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
@@ -287,7 +287,7 @@ pub fn serve_deed(
                     uri: Uri,
                     headers: HeaderMap,
                     body: Bytes| {
-            // A page of another site can send no JSON without asking.
+            // A page of another site cannot send JSON without asking first.
             let kind = headers.get(CONTENT_TYPE).map(|it| it.to_str());
             if !body.is_empty() && !kind.is_some_and(|it| it.is_ok_and(is_utf8_json)) {
                 let detail = "send the body as `Content-Type: application/json`, in UTF-8";
@@ -328,7 +328,7 @@ pub fn serve_deed(
     .layer(DefaultBodyLimit::max(BODY_MAX))
 }
 
-/// True for the type of JSON, which is UTF-8 and nothing else.
+/// True for the media type of JSON, in UTF-8 and no other encoding.
 fn is_utf8_json(kind: &str) -> bool {
     let mut parts = kind.split(';').map(str::trim);
     let is_json = parts.next().is_some_and(|it| it == JSON);
@@ -345,8 +345,8 @@ fn is_utf8_json(kind: &str) -> bool {
 
 const JSON: &str = "application/json";
 
-/// The caller of a request, with all that it hands on. Several headers `traceparent` tell of no span; the others are lists, which
-/// may come in parts.
+/// The caller of a request, with everything that it passes on. Several `traceparent` headers name no span; the other
+/// headers are lists, which may come in parts.
 fn caller(headers: &HeaderMap) -> Caller {
     let parts = |name: HeaderName| {
         let texts: Option<Vec<&str>> = headers

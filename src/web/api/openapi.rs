@@ -18,13 +18,13 @@ use crate::wire::problem::ProblemJson;
 use super::given::{About, Given, Part};
 use super::{Answer, Answered, Form};
 
-const INTRODUCTION: &str = "What there is in a Ductwork database. Forms only grow: a client ignores fields that it does \
-not know. Lists have pages: the `Link` header of one, with `rel=\"next\"`, is the address of the next, and there is no \
-other way to make one. Payloads of more than 64 KiB are null in lists, with their size beside (`input_bytes`, \
-`output_bytes`); alone, a run or a step has them whole. Every answer but `/events` has an `ETag`. A request that is refused is \
-answered with a problem of RFC 9457.";
+const INTRODUCTION: &str = "The contents of a Ductwork database. Schemas only grow: a client ignores fields that it \
+does not know. Lists have pages: the `Link` header of a page, with `rel=\"next\"`, has the address of the next, and \
+there is no other way to get that address. Payloads of more than 64 KiB are null in lists, with their size beside \
+them (`input_bytes`, `output_bytes`); the answers about one run or one step have them whole. Every answer but that \
+of `/events` has an `ETag`. The answer to a refused request is a problem of RFC 9457.";
 
-/// The description of one console, once somebody has asked for it.
+/// The description of one console, made when somebody first asks for it.
 #[derive(Default)]
 pub struct Description(OnceLock<Value>);
 
@@ -34,7 +34,7 @@ pub async fn answer(site: Arc<Site>, _: Given) -> Answered {
     Answer::json(description.get_or_init(|| document(ROUTES, site.terms.anonymous)))
 }
 
-/// The forms of what is answered, and of what is sent: there a field with a default may be missing.
+/// The forms of answers and of bodies that are sent; in a body, a field with a default may be missing.
 struct Schemas {
     answered: SchemaGenerator,
     sent: SchemaGenerator,
@@ -52,14 +52,15 @@ impl Schemas {
         }
     }
 
-    /// True where what is sent has a field that may not be missing: no body is as an empty object.
+    /// True if the body has a field that must not be missing: no body counts as an empty object.
     fn needs(&self, sent: &Value) -> bool {
         let name = sent["$ref"].as_str().and_then(|it| it.rsplit('/').next());
         let form = name.and_then(|name| self.sent.definitions().get(name));
         form.is_some_and(|form| form["required"].is_array())
     }
 
-    /// All of them by name. Each name has one form: ids are sent as they are answered, and all else is one of both.
+    /// All forms by name. Each name has one form: ids are sent in the form in which they are answered, and every
+    /// other form is either only sent or only answered.
     fn named(mut self) -> Map<String, Value> {
         let mut named = self.answered.take_definitions(true);
         named.extend(self.sent.take_definitions(true));
@@ -94,7 +95,7 @@ fn document(routes: &[Route], anonymous: Option<Scope>) -> Value {
         refused_with(
             what,
             "Retry-After",
-            "Seconds after which the same may be possible",
+            "The number of seconds after which the same request may succeed",
             "integer",
         )
     };
@@ -103,7 +104,7 @@ fn document(routes: &[Route], anonymous: Option<Scope>) -> Value {
         "info": {
             "title": "Ductwork",
             "version": VERSION,
-            "summary": "Durable pipelines on the database that is there already",
+            "summary": "Durable pipelines on the database that you already have",
             "description": INTRODUCTION,
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
@@ -112,30 +113,35 @@ fn document(routes: &[Route], anonymous: Option<Scope>) -> Value {
         "security": security(Some(Scope::Read), anonymous),
         "components": {
             "securitySchemes": {
-                "token": { "type": "http", "scheme": "bearer", "description": "Made by `ductworkd token create NAME`; at the console's socket nobody needs one" },
+                "token": { "type": "http", "scheme": "bearer", "description": "A token made by `ductworkd token create NAME`; \
+                           nobody needs one on the console's socket" },
             },
             "schemas": schemas.named(),
             "responses": {
-                "BadRequest": refused("A parameter or a header is unknown, or is not what is expected"),
+                "BadRequest": refused("A parameter or a header is unknown, or is not as expected"),
                 "Unknown": refused_with(
-                    "The console asks who its visitors are, and no token is given or it holds no longer",
+                    "The console requires its visitors to identify themselves, and the request has no token, or one \
+                     that is no longer valid",
                     "WWW-Authenticate", "`Bearer`", "string",
                 ),
-                "Forbidden": refused("The token's scope, or the pipelines that it is for, do not reach so far"),
-                "NotFound": refused("There is nothing of this id or name"),
-                "Conflict": refused("What the database has of it is damaged, or of a newer version; of a deed: its state \
-                                     does not allow it"),
-                "Unsupported": refused("A body is `application/json`"),
-                "Unprocessable": refused("The body is not what is expected, or not what the pipeline asks for"),
-                "TooMany": later("There are more requests a second than one token is good for, or one address with tokens that are none"),
-                "Unavailable": later("The database does not answer, or not in time; the same may be possible later"),
-                "Refused": refused("The request as such is refused: it is too large or too slow, or for another host; or it has met a fault"),
+                "Forbidden": refused("The token's scope, or its pipelines, do not allow the request"),
+                "NotFound": refused("Nothing has this id or name"),
+                "Conflict": refused("The object's data in the database is damaged, or of a newer version; for a \
+                                     request that acts: the object's state does not allow it"),
+                "Unsupported": refused("A body must be `application/json`"),
+                "Unprocessable": refused("The body is not as expected, or not as the pipeline requires"),
+                "TooMany": later("There are more requests per second than one token allows, or than one address may \
+                                  send with invalid tokens"),
+                "Unavailable": later("The database does not answer, or not in time; the same request may succeed \
+                                      later"),
+                "Refused": refused("The request itself is refused: it is too large or too slow, or for another host; \
+                                    or it met a fault"),
             },
         },
     })
 }
 
-/// The ways in which a visitor may be known to a route that asks for this scope.
+/// The ways in which a visitor may authenticate to a route that requires this scope.
 fn security(needs: Option<Scope>, anonymous: Option<Scope>) -> Value {
     match anonymous >= needs {
         true => json!([{ "token": [] }, {}]),
@@ -156,18 +162,18 @@ fn operation(route: &Route, form: Form, schemas: &mut Schemas) -> Value {
         }
     };
     let mut headers = json!({
-        "ETag": { "description": "The tag of this answer, for `If-None-Match`", "required": true, "schema": { "type": "string" } },
+        "ETag": { "description": "The entity tag of this answer, for `If-None-Match`", "required": true, "schema": { "type": "string" } },
     });
     if route.params.iter().any(|about| pages(about)) {
-        let description = "The next page, `rel=\"next\"`, where there is one";
+        let description = "The address of the next page, with `rel=\"next\"`, if there is one";
         headers["Link"] = json!({ "description": description, "schema": { "type": "string" } });
     }
     let mut responses = json!({
         "401": { "$ref": "#/components/responses/Unknown" },
         "403": { "$ref": "#/components/responses/Forbidden" },
         "429": { "$ref": "#/components/responses/TooMany" },
-        "200": { "description": "It", "headers": headers, "content": { kind: { "schema": schema } } },
-        "304": { "description": "It is what the visitor has already, by `If-None-Match`", "headers": { "ETag": headers["ETag"] } },
+        "200": { "description": "The answer", "headers": headers, "content": { kind: { "schema": schema } } },
+        "304": { "description": "The visitor already has this answer, according to `If-None-Match`", "headers": { "ETag": headers["ETag"] } },
         "400": { "$ref": "#/components/responses/BadRequest" },
         "503": { "$ref": "#/components/responses/Unavailable" },
         "default": { "$ref": "#/components/responses/Refused" },
@@ -189,7 +195,7 @@ fn operation(route: &Route, form: Form, schemas: &mut Schemas) -> Value {
             "name": "Last-Event-ID",
             "in": "header",
             "required": false,
-            "description": "Go on behind the event of this id",
+            "description": "Continue after the event with this id",
             "schema": { "type": "string" },
         }));
     }
@@ -201,7 +207,7 @@ fn operation(route: &Route, form: Form, schemas: &mut Schemas) -> Value {
             "responses": responses,
         });
     };
-    // A deed is asked for anew each time.
+    // Each request for a deed is a new one.
     for status in ["304", "200"] {
         responses.as_object_mut().map(|it| it.remove(status));
     }
@@ -218,31 +224,31 @@ fn operation(route: &Route, form: Form, schemas: &mut Schemas) -> Value {
             "name": "Idempotency-Key",
             "in": "header",
             "required": false,
-            "description": "The run's trigger key: of the pipeline's runs, one at most has it",
+            "description": "The run's trigger key: at most one run of the pipeline has it",
             "schema": { "type": "string", "minLength": 1, "maxLength": KEY_MAX, "pattern": KEY },
         }));
         params.push(json!({
             "name": "traceparent",
             "in": "header",
             "required": false,
-            "description": "The caller's span, as the W3C's Trace Context writes it: the run's trace has a link to it, or is \
-                            a part of its trace. One that is malformed is ignored",
+            "description": "The caller's span, in the format of the W3C's Trace Context: the run's trace has a link \
+                            to this span, or the run is a part of the caller's trace. A malformed value is ignored",
             "schema": { "type": "string" },
         }));
         params.push(json!({
             "name": "tracestate",
             "in": "header",
             "required": false,
-            "description": "Beside `traceparent`: the state of the caller's trace, of which up to 512 bytes are handed on. One \
-                            that is malformed is ignored",
+            "description": "The state of the caller's trace, sent together with `traceparent`: up to 512 bytes of it \
+                            are passed on. A malformed value is ignored",
             "schema": { "type": "string" },
         }));
         params.push(json!({
             "name": "baggage",
             "in": "header",
             "required": false,
-            "description": "The W3C's Baggage, of which up to 8,192 bytes are handed on to the run's steps. One that is \
-                            malformed is ignored",
+            "description": "The W3C's Baggage: up to 8,192 bytes of it are passed on to the run's steps. A malformed \
+                            value is ignored",
             "schema": { "type": "string" },
         }));
     }
@@ -253,7 +259,7 @@ fn operation(route: &Route, form: Form, schemas: &mut Schemas) -> Value {
     json!({
         "operationId": format!("{}_{}", name(route.path), route.method.as_str().to_ascii_lowercase()),
         "summary": route.summary,
-        "description": format!("Needs a token of the scope `{scope}`."),
+        "description": format!("Requires a token of the scope `{scope}`."),
         "parameters": params,
         "requestBody": { "required": schemas.needs(&sent), "content": { "application/json": { "schema": sent } } },
         "responses": responses,
@@ -262,9 +268,12 @@ fn operation(route: &Route, form: Form, schemas: &mut Schemas) -> Value {
 
 /// The statuses of a deed that was done.
 const DONE: [(&str, &str); 3] = [
-    ("200", "It was done, or had been done before"),
-    ("201", "It was done, and made this"),
-    ("202", "It was begun, and ends by itself"),
+    (
+        "200",
+        "The request was carried out, or had been carried out before",
+    ),
+    ("201", "The request was carried out, and created this"),
+    ("202", "The work has begun and ends by itself"),
 ];
 
 /// The further statuses of a deed that was refused.
@@ -275,7 +284,7 @@ const UNDONE: [(&str, &str); 4] = [
     ("422", "Unprocessable"),
 ];
 
-/// A header's value of printable ASCII letters: HTTP drops the spaces around it.
+/// A header's value of printable ASCII characters: HTTP drops the spaces around it.
 const KEY: &str = "^[!-~]([\\t -~]*[!-~])?$";
 
 /// `runs_id_steps` of `/api/v1/runs/{id}/steps`.
@@ -284,7 +293,7 @@ fn name(path: &str) -> String {
     own.replace(['{', '}', '.'], "").replace(['/', '-'], "_")
 }
 
-/// The parameters that ask for a next page.
+/// True for the parameters that request a next page.
 fn pages(about: &About) -> bool {
     ["after", "from"].contains(&about.name)
 }

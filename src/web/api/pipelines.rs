@@ -25,7 +25,7 @@ use super::{Answer, Answered};
 /// The definition in the path.
 pub static DIGEST: Param<Digest> = Param::path("digest", "The definition's digest");
 
-/// As far as anything is counted.
+/// Counting stops at this number.
 const MOST: u64 = 10_000;
 
 /// More pipelines than anybody has.
@@ -105,7 +105,7 @@ pub async fn one_definition(site: Arc<Site>, given: Given) -> Answered {
     Answer::json(&DefinitionJson::of(&stored))
 }
 
-/// One look at the database serves all who ask within so long.
+/// One query of the database serves all requests within this time.
 const KEPT: Duration = Duration::from_secs(1);
 
 /// By pipeline.
@@ -114,7 +114,7 @@ type All = Arc<BTreeMap<String, StatsJson>>;
 /// The load of every pipeline, as it was a moment ago.
 #[derive(Default)]
 pub struct Load {
-    /// Held while the database is asked: others wait for the same answer.
+    /// Held while the database is queried: other requests wait for the same answer.
     last: tokio::sync::Mutex<Option<(Instant, All)>>,
 }
 
@@ -154,13 +154,14 @@ fn depth(queue: &Queue) -> DepthJson {
     }
 }
 
-/// How much there is to do: for a scaler.
+/// The amount of pending work, for a scaler.
 pub async fn stats(site: Arc<Site>, given: Given) -> Answered {
     let load = site.load.of(&site.source).await?;
     let stats = match given.get(&KNOWN_PIPELINE) {
         Some(pipeline) => match load.get(&pipeline.0) {
             Some(stats) => stats.clone(),
-            // One that nobody has triggered has nothing to do; a slip in a name would scale to nothing for good.
+            // A pipeline that nobody has triggered has no work. A misspelled name would scale to nothing for
+            // good.
             None => {
                 deeds::known(&site, &pipeline.0).await?;
                 StatsJson::default()

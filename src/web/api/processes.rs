@@ -1,4 +1,4 @@
-//! Processes, those that are there and those that are gone.
+//! Processes: those that are registered and those that are gone.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{Answer, Answered};
 /// The other list.
 pub static GONE: Param<Flag> = Param::query(
     "gone",
-    "Those that are gone instead, the last one first, at most `limit` of them",
+    "List the processes that are gone instead: at most `limit` of them, the most recent first",
 );
 
 /// The registered processes, or those that are gone.

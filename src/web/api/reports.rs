@@ -14,11 +14,11 @@ use super::runs::LIMIT_;
 use super::{Answer, Answered};
 
 /// A filter.
-pub static KIND: Param<Of> = Param::query("kind", "Of this kind only");
+pub static KIND: Param<Of> = Param::query("kind", "Only reports of this kind");
 /// The page.
 pub static AFTER: Param<AfterReport> = Param::query(
     "after",
-    "Go on where a page ended: out of its `Link` header, and not to be made by hand",
+    "The end of the previous page, as its `Link` header gives it; not to be made by hand",
 );
 
 /// A kind of reports.

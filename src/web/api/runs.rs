@@ -1,4 +1,4 @@
-//! Runs: their list, one of them, why it does not move, its pictures.
+//! Runs: their list, one run, the reason why it does not move, its pictures.
 
 use std::sync::Arc;
 
@@ -28,38 +28,39 @@ use super::{Answer, Answered, payload_bytes};
 /// The run in the path.
 pub static ID: Param<RunId> = Param::path("id", "The run's id");
 /// A filter.
-pub static PIPELINE: Param<Text> = Param::query("pipeline", "Of this pipeline only");
-/// The same, where a slip in the name must not pass for a pipeline that has nothing.
+pub static PIPELINE: Param<Text> = Param::query("pipeline", "Limits the answer to this pipeline");
+/// The same filter, where a misspelled name must not pass for a pipeline that has nothing.
 pub static KNOWN_PIPELINE: Param<Text> =
-    Param::query("pipeline", "Of this pipeline only").must_exist();
+    Param::query("pipeline", "Limits the answer to this pipeline").must_exist();
 /// A filter.
 pub static STATUS: Param<Statuses> = Param::query(
     "status",
-    "In one of these states only; give it several times, or with commas. `running` is `in_progress`, and `waiting` is \
-     `dampened`, as people are told them; answers have `in_progress` and `dampened`",
+    "Only runs in one of these states; repeat it, or separate the states with commas. `running` means `in_progress`, \
+     and `waiting` means `dampened`: these are the words that people see; answers have `in_progress` and `dampened`",
 );
 /// A filter.
 pub static SINCE: Param<Span> = Param::query(
     "since",
-    "Triggered within this time: a number of seconds, or a number with a unit (`90m`, `24h`, `7d`)",
+    "Only runs that were triggered at most this long ago: a number of seconds, or a number with a unit (`90m`, \
+     `24h`, `7d`)",
 );
 /// A filter.
 pub static KEY: Param<Text> = Param::query(
     "key",
-    "The run that this trigger key belongs to. Keys are a pipeline's own: `pipeline` has to be given as well",
+    "Only the run with this trigger key. A key belongs to its pipeline: `pipeline` is required as well",
 );
 /// The length of a page.
 pub static LIMIT_: Param<Limit> = Param::query(
     "limit",
-    "At most so many. A page has fewer where they are large; the `Link` header says whether there are more",
+    "The most items to return. A page has fewer if they are large; the `Link` header says whether there are more",
 );
 /// The page.
 pub static AFTER: Param<AfterRun> = Param::query(
     "after",
-    "Go on where a page ended: out of its `Link` header, and not to be made by hand",
+    "The end of the previous page, as its `Link` header gives it; not to be made by hand",
 );
 
-/// Halts of a run that are told.
+/// The number of a run's halts in the answer.
 const HALTS: usize = 5;
 
 /// The list of runs, newest first.
@@ -93,7 +94,7 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
     Answer::page(&runs, limit, RunJson::of, next)
 }
 
-/// A run beside its steps.
+/// A run without its steps.
 struct Alone {
     run: Run,
     definition_was: Option<String>,
@@ -101,7 +102,7 @@ struct Alone {
     unreadable: Option<String>,
 }
 
-/// One run, whole but for its steps.
+/// One run, complete except for its steps.
 pub async fn one(site: Arc<Site>, given: Given) -> Answered {
     let id = given.need(&ID)?;
     let definitions = Arc::clone(&site.definitions);
@@ -161,7 +162,7 @@ pub async fn why_not(site: Arc<Site>, given: Given) -> Answered {
     let may_see_payloads = visitor::may_see_payloads();
     let read = site.source.read(async move |conn| {
         match asked(&asker, conn, id, may_see_payloads).await {
-            // The run is there, and its payload is no JSON.
+            // The run exists, but its payload is not JSON.
             Err(error @ Error::Damaged { .. }) => Ok(Err(error.to_string())),
             asked => asked.map(Ok),
         }
@@ -198,7 +199,7 @@ async fn asked(
         }
     }
     let mut why = why(&facts);
-    // Nothing moves then, whatever else there is to say of a run that could.
+    // A locked database stops every run that could move, so that is the only answer.
     if !facts.status.is_terminal()
         && let Some(locked) = writable::locked(conn).await?
     {
@@ -223,7 +224,7 @@ pub async fn picture(site: Arc<Site>, given: Given) -> Answered {
                 return Ok(Some(Err((format!("its {unreadable}"), remedy))));
             }
         };
-        // Of a wide run only what its barriers know.
+        // For a wide run, only the progress that its barriers know.
         let progress = match crate::store::why::is_wide(conn, id).await? {
             true => Progress::FanOuts(fan_out::of_root(conn, id).await?),
             false => Progress::Nodes(query::progress(conn, id).await?),

@@ -18,17 +18,17 @@ use super::{Answer, Answered};
 /// A filter.
 pub static SINCE: Param<Span> = Param::query(
     "since",
-    "Points that begin within this time: a number of seconds, or a number with a unit (`90m`, `24h`, `7d`)",
+    "Only points that begin at most this long ago: a number of seconds, or a number with a unit (`90m`, `24h`, `7d`)",
 );
 /// The length of time of a point.
 pub static GRAIN: Param<Of> = Param::query(
     "grain",
-    "By the minute, for a week, or by the hour, for 400 days",
+    "The length of a point: a minute, kept for a week, or an hour, kept for 400 days",
 );
 /// The page.
 pub static AFTER: Param<AfterPoint> = Param::query(
     "after",
-    "Go on where a page ended: out of its `Link` header, and not to be made by hand",
+    "The end of the previous page, as its `Link` header gives it; not to be made by hand",
 );
 
 /// The grain of points.

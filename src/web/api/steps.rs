@@ -1,4 +1,4 @@
-//! The steps of a run, its fan-outs, and what its attempts wrote.
+//! The steps of a run, its fan-outs, and the logs of its attempts.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::{Answer, Answered, payload_bytes};
 /// The page.
 pub static AFTER: Param<AfterStep> = Param::query(
     "after",
-    "Go on where a page ended: out of its `Link` header, and not to be made by hand",
+    "The end of the previous page, as its `Link` header gives it; not to be made by hand",
 );
 /// The step in the path.
 pub static STEP: Param<StepId> = Param::path("step", "The step's id");
@@ -33,10 +33,11 @@ pub static EXECUTION: Param<ExecutionId> = Param::path("id", "The execution's id
 /// A branch that was split.
 pub static BRANCH: Param<BranchId> = Param::query(
     "branch",
-    "Those that this branch was split into, instead of those of the run's root branch",
+    "The fan-outs of this branch, instead of those of the run's root branch",
 );
 /// The first element.
-pub static FROM: Param<Ordinal> = Param::query("from", "From this place on: 0, 1, …");
+pub static FROM: Param<Ordinal> =
+    Param::query("from", "The place of the first element to list: 0, 1, …");
 
 /// The steps of a run.
 pub async fn list(site: Arc<Site>, given: Given) -> Answered {
@@ -69,7 +70,7 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
     Answer::page(&steps, limit, StepJson::listed, next)
 }
 
-/// One step, whole.
+/// One step, complete.
 pub async fn one(site: Arc<Site>, given: Given) -> Answered {
     let (run, step) = (given.need(&ID)?, given.need(&STEP)?);
     let read = site.source.read(async move |conn| {
@@ -100,7 +101,7 @@ pub async fn fan_outs(site: Arc<Site>, given: Given) -> Answered {
         let found = match branch {
             Some(branch) => {
                 let found = fan_out::of_branch(conn, branch).await?;
-                // All are of the branch's run, which may be another one.
+                // All belong to the branch's run, which may be another run.
                 match found.first() {
                     Some(it) if fan_out::one(conn, id, it.id).await?.is_none() => Vec::new(),
                     _ => found,
@@ -135,7 +136,7 @@ pub async fn elements(site: Arc<Site>, given: Given) -> Answered {
     Answer::page(&found, limit, ElementJson::of, next)
 }
 
-/// The end of what an attempt wrote.
+/// The end of an attempt's log.
 pub async fn log(site: Arc<Site>, given: Given) -> Answered {
     let id = given.need(&EXECUTION)?;
     visitor::need_payloads()?;
@@ -145,7 +146,7 @@ pub async fn log(site: Arc<Site>, given: Given) -> Answered {
             return Ok(None);
         };
         let spreads = query::spreads(conn, attempt.branch_id).await?;
-        // Only a visitor who may not see all is asked of which pipeline this is.
+        // The pipeline matters only for a visitor that may not see all of them.
         let state = match is_limited {
             true => query::run_state(conn, attempt.run_id).await?,
             false => None,

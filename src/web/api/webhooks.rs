@@ -20,18 +20,19 @@ use super::{Answer, Answered, Deed};
 /// The delivery in the path.
 pub static ID: Param<Key> = Param::path("delivery", "The delivery's id");
 /// A filter.
-pub static STATE: Param<State> = Param::query("state", "In this state only");
+pub static STATE: Param<State> = Param::query("state", "Only messages in this state");
 /// A filter.
-pub static ENDPOINT: Param<Text> = Param::query("endpoint", "To the endpoint of this name only");
+pub static ENDPOINT: Param<Text> =
+    Param::query("endpoint", "Only messages to the endpoint of this name");
 /// A filter.
 pub static PIPELINE: Param<Text> = Param::query(
     "pipeline",
-    "About runs of this pipeline only; left out: of all that the token is for",
+    "Only messages about runs of this pipeline; if omitted, of all pipelines that the token is for",
 );
 /// The page.
 pub static AFTER: Param<AfterDelivery> = Param::query(
     "after",
-    "Go on where a page ended: out of its `Link` header, and not to be made by hand",
+    "The end of the previous page, as its `Link` header gives it; not to be made by hand",
 );
 
 /// A state of deliveries.
@@ -79,6 +80,6 @@ pub async fn send(deed: Deed) -> Answered {
     let id = deed.given.need(&ID)?.0;
     let NoBody {} = deed.body()?;
     let delivery = webhooks::send_again(&deed.site, id, &deed.visitor, Channel::Api).await?;
-    // One that is not is refused.
+    // A delivery to any other endpoint is refused.
     Answer::json(&DeliveryJson::of(&delivery, true))
 }
