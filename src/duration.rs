@@ -5,19 +5,19 @@
 
 use std::time::Duration;
 
-/// No span in the system is longer: a hundred years of 365 days.
+/// The longest span in the system: a hundred years of 365 days.
 pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// The remedy beside an error: how a duration is written.
+/// The remedy that accompanies an error: how a duration is written.
 pub const NOTATION: &str = "a duration is a number of seconds, or a number with a unit: \
                             `250ms`, `10s`, `5m`, `2h`, `30d`";
 
-/// The same for programs: what fits this regular expression is a duration. A few more are, such as those with
-/// spaces before the unit, and the longest ones.
+/// The same for programs: every text that matches this regular expression is a duration. A few others are as
+/// well, such as those with spaces before the unit, and the longest ones.
 pub const PATTERN: &str = "^([0-9]{1,9}(\\.[0-9]{1,3})?s?|[0-9]{1,12}ms|[0-9]{1,7}(\\.[0-9]{1,3})?m\
                            |[0-9]{1,5}(\\.[0-9]{1,3})?h|[0-9]{1,4}(\\.[0-9]{1,3})?d)$";
 
-/// Milliseconds of each unit; no unit is seconds.
+/// The milliseconds of each unit; without a unit, the number is seconds.
 const UNITS: [(&str, f64); 6] = [
     ("", 1_000.0),
     ("ms", 1.0),
@@ -27,10 +27,10 @@ const UNITS: [(&str, f64); 6] = [
     ("d", 86_400_000.0),
 ];
 
-/// Reads a duration, to the millisecond. The error says in one line what is wrong.
+/// Reads a duration, to the millisecond. The error says on one line what is wrong.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let text = text.trim();
-    // On one line, and nothing in it moves a terminal's cursor.
+    // One line, in which nothing moves a terminal's cursor.
     let shown: String = text.chars().take(40).flat_map(char::escape_debug).collect();
     let not_one = || format!("`{shown}` is not a duration");
     if text.is_empty() {
@@ -43,13 +43,13 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         .find(|char: char| !char.is_ascii_digit() && char != '.')
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
-    // Only digits and a point get here, so words such as `inf` and `nan` never do.
+    // Only digits and a point reach this place, so words such as `inf` and `nan` never do.
     let number: f64 = number.parse().map_err(|_| not_one())?;
     let Some((_, factor)) = UNITS.iter().find(|(name, _)| *name == unit.trim_start()) else {
         return Err(not_one());
     };
     let millis = number * factor;
-    // Hundreds of digits make infinity, which is too long as well; they cannot make NaN.
+    // Hundreds of digits yield infinity, which is too long as well; they cannot yield NaN.
     if millis > LONGEST.as_millis() as f64 {
         return Err(format!("`{shown}` is longer than 100 years"));
     }

@@ -1,9 +1,9 @@
 //! The system calls that every child needs, between fork and exec and afterwards.
 //!
 //! Owns: the signals and descriptors of a new program, the descriptor by which a process is
-//! watched, and its status when it has ended: for the daemon's own children (`process::spawn`) as
-//! for the commands of steps (`step::spawn`), which make their children in different ways. Never:
-//! starts anything.
+//! watched, and the status of a process that has ended: for the daemon's own children
+//! (`process::spawn`) as well as for the commands of steps (`step::spawn`), which create their
+//! children in different ways. Never: starts anything.
 #![expect(
     unsafe_code,
     reason = "the calls before exec, and those on a process by its number, have no safe form"
@@ -17,15 +17,15 @@ use std::process::ExitStatus;
 
 use nix::unistd::Pid;
 
-/// The null-terminated array that exec wants; valid as long as the strings.
+/// The null-terminated array that exec expects; valid as long as the strings are.
 pub fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     let strings = strings.iter().map(|string| string.as_ptr());
     strings.chain([std::ptr::null()]).collect()
 }
 
-/// Gives every signal its default disposition: an ignored one would stay ignored in the new program,
-/// under nohup, or because Rust ignores SIGPIPE. Asked of the kernel, because the C library
-/// keeps two signals to itself.
+/// Gives every signal its default disposition: an ignored signal would stay ignored in the new
+/// program, for example under nohup, or because Rust ignores SIGPIPE. Calls the kernel directly,
+/// because the C library keeps two signals to itself.
 ///
 /// # Safety
 /// Only in a child before exec, with all signals blocked. Async-signal-safe.
@@ -33,7 +33,7 @@ pub unsafe fn default_signals() {
     const LAST: c_int = 64;
     let default = [0_u64; 4];
     for signal in 1..=LAST {
-        // KILL and STOP are refused: they have no handler either.
+        // The kernel refuses KILL and STOP: they have no handler either.
         // SAFETY: a system call on memory of the size that the kernel expects.
         unsafe {
             let none = std::ptr::null_mut::<libc::c_void>();
@@ -42,8 +42,8 @@ pub unsafe fn default_signals() {
     }
 }
 
-/// Marks every descriptor from `first` on as not to be inherited. Rust opens everything so; this
-/// is for the descriptors that the daemon itself was started with.
+/// Marks every descriptor from `first` on as close-on-exec. Rust opens all descriptors this way;
+/// this function is for the descriptors that the daemon itself was started with.
 ///
 /// # Safety
 /// Only in a child before exec: it changes descriptors that belong to others. Async-signal-safe.
@@ -54,7 +54,7 @@ pub unsafe fn close_on_exec_from(first: c_int) {
         if libc::syscall(libc::SYS_close_range, first as c_uint, c_uint::MAX, flags) == 0 {
             return;
         }
-        // Kernels before 5.11. This `sysconf` is a system call, getrlimit.
+        // For kernels before 5.11. This `sysconf` is a system call, getrlimit.
         let last = libc::sysconf(libc::_SC_OPEN_MAX).clamp(1_024, 65_536);
         for descriptor in first..last as c_int {
             libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);
@@ -62,7 +62,7 @@ pub unsafe fn close_on_exec_from(first: c_int) {
     }
 }
 
-/// A descriptor that becomes readable when the process ends. A child that nobody has waited for
+/// A descriptor that becomes readable when the process ends. A child that has not been waited for
 /// keeps its number until then.
 pub fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
     // SAFETY: a system call without pointers; the descriptor that it returns is new and ours.
@@ -75,8 +75,8 @@ pub fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
     }
 }
 
-/// The status of a child of ours that has ended, which is gone by that; `None` while it runs, where
-/// `flags` say not to wait.
+/// The status of a child of ours that has ended; this call reaps it. `None` while the child runs,
+/// if `flags` say not to wait.
 pub fn wait(pid: Pid, flags: c_int) -> io::Result<Option<ExitStatus>> {
     let mut status = 0;
     // SAFETY: a system call that writes to a number of ours.

@@ -1,37 +1,38 @@
 //! Places where something goes wrong on purpose, for tests.
 //!
-//! Owns: the list of these places, what may happen at one, and who asks for it. Never: in a
-//! program that is not built with the feature `failpoints`: without it `failpoint!` is nothing,
-//! and a test looks for the names in what was built.
+//! Owns: the list of these places, the faults that are possible at one, and the variables that
+//! request them. Never: is part of a program that is built without the feature `failpoints`: there
+//! `failpoint!` expands to nothing, and a test searches the built program for the names.
 //!
-//! `DUCTWORK_FAIL` says where and what: `NAME=[P%][N*]ACTION;…`. With `P%` by chance, with `N*` at
-//! the first N of all processes that come there; they count together in the file that
-//! `DUCTWORK_FAIL_LOG` names, to which every hit is appended before it happens. Actions:
+//! `DUCTWORK_FAIL` says where and what: `NAME=[P%][N*]ACTION;…`. `P%` makes it a matter of chance;
+//! `N*` limits it to the first N of all processes that reach the place. The processes count
+//! together, in the file that `DUCTWORK_FAIL_LOG` names, to which every hit is appended before it
+//! happens. Actions:
 //!
 //! | action | what happens |
 //! |---|---|
 //! | `error(CLASS)` | the operation fails: `unavailable`, `retryable`, `hindered`, `refused` |
 //! | `droptx` | the connection is cut, with whatever transaction is open on it |
-//! | `acklost` | what was done is done, and who did it hears that the connection is gone |
+//! | `acklost` | the operation is done, and its caller is told that the connection is gone |
 //! | `kill9`, `abort`, `exit(CODE)` | the process ends there |
 //! | `sleep(MS)` | the process stands still |
-//! | `pause(FIFO)` | it stands still until somebody has written to this named pipe |
+//! | `pause(FIFO)` | the process stands still until somebody has written to this named pipe |
 //! | `clock(S)` | the host's clock is set, to be off by S seconds: under `tests/support/clock.rs`, whose file `TEST_CLOCK` names |
 //!
 //! `begin` is before a transaction, `written` before its COMMIT (on SQLite before its last statement,
-//! where that takes the COMMIT along), and `end` after it, when only the answer is missing. Other
-//! names are between two statements of one; where PostgreSQL does it all in one statement (claims, and
-//! commits with what they cross), those are places on SQLite alone; what follows a commit's guard goes
-//! there in one trip, which has no place within.
+//! if that includes the COMMIT), and `end` after it, when only the answer is missing. Other names are
+//! between two statements of one transaction. Where PostgreSQL does everything in one statement
+//! (claims, and commits with the edges that they cross), these places exist on SQLite alone; the
+//! writes after a commit's guard go to PostgreSQL in one trip, which has no place inside it.
 //!
-//! `DUCTWORK_WITHOUT=STATEMENT N CONDITION` takes a condition out of a statement: the Nth place that
-//! reads so. Tests prove with it that others would fail (`tests/store/guarded.rs`).
+//! `DUCTWORK_WITHOUT=STATEMENT N CONDITION` removes a condition from a statement: its Nth
+//! occurrence. Tests use this to prove that other tests would fail (`tests/store/guarded.rs`).
 
 /// A place where something may go wrong.
 ///
 /// `failpoint!("name")`: nothing but the process can fail here. `failpoint!(io "name")`: an
-/// operation of the system's. `failpoint!(conn, "name")`: one of the store's. The last two return
-/// the error.
+/// operation of the system. `failpoint!(conn, "name")`: an operation of the store. The last two
+/// return the error.
 macro_rules! failpoint {
     (io $name:literal) => {
         #[cfg(feature = "failpoints")]
@@ -145,29 +146,30 @@ mod armed {
         "supervisor.stopping",
     ];
 
-    /// The variables of the places and faults, of the file of hits, and of the lacking condition.
+    /// The variables of the places and faults, of the file of hits, and of the condition to leave out.
     pub const VARIABLES: [&str; 3] = ["DUCTWORK_FAIL", "DUCTWORK_FAIL_LOG", "DUCTWORK_WITHOUT"];
 
-    /// The file that holds by how many seconds the host's clock is off, as eight characters.
+    /// The variable of the file that contains, as eight characters, by how many seconds the host's clock is
+    /// off.
     const CLOCK: &str = "TEST_CLOCK";
 
     /// The effect on an operation.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Fault {
-        /// It fails.
+        /// The operation fails.
         Error(Class),
-        /// Its connection is gone.
+        /// The operation's connection is gone.
         Cut,
-        /// Its connection is gone, after it was done.
+        /// The operation is done, and then its connection is gone.
         Lost,
     }
 
-    /// By what a caller can do about an error.
+    /// The classes of errors, by the caller's possible reaction.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Class {
         /// Wait, reconnect, go on.
         Unavailable,
-        /// Try it again whole.
+        /// Try the whole operation again.
         Retryable,
         /// Wait: its environment is in the way.
         Hindered,
@@ -192,7 +194,7 @@ mod armed {
         percent: u128,
         most: usize,
         action: Action,
-        /// As it was written.
+        /// The rule as it was written.
         text: String,
     }
 
@@ -201,8 +203,9 @@ mod armed {
         rules(&text).unwrap_or_else(|rule| panic!("{}: {rule}", VARIABLES[0]))
     });
 
-    /// The text of a statement, without what `DUCTWORK_WITHOUT` takes from it: `STATEMENT N CONDITION`,
-    /// the Nth place that reads so. A statement of one database may be a part of another's.
+    /// The text of a statement, without the condition that `DUCTWORK_WITHOUT` removes from it:
+    /// `STATEMENT N CONDITION` means the Nth occurrence. A statement of one database may be a part of
+    /// another database's statement.
     pub(crate) fn lacking<'a>(statement: &str, text: &'a str) -> Cow<'a, str> {
         let without = std::env::var(VARIABLES[2]).unwrap_or_default();
         let [name, nth, condition] = without.splitn(3, ' ').collect::<Vec<_>>()[..] else {
@@ -224,7 +227,7 @@ mod armed {
         Cow::Owned(format!("{before}TRUE{}", &after[condition.len()..]))
     }
 
-    /// Where the part of this name stands in a statement.
+    /// The range of the part of this name in a statement.
     fn part(name: &str, text: &str) -> Option<std::ops::Range<usize>> {
         const MARK: &str = "-- part: ";
         let from = text.find(&format!("{MARK}{name}\n"))?;
@@ -233,7 +236,7 @@ mod armed {
         Some(from..until.map_or(text.len(), |next| behind + next))
     }
 
-    /// Hits of this process, where there is no file to count them in.
+    /// The hits of this process, if there is no file to count them in.
     static HITS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
     fn rules(text: &str) -> Result<Vec<Rule>, String> {
@@ -281,7 +284,7 @@ mod armed {
         })
     }
 
-    /// The action here, if it is not over (or the end of everything) by then.
+    /// The fault to apply here; any other action is over (or has ended everything) when this returns.
     pub fn reach(name: &'static str) -> Option<Fault> {
         let rule = RULES.iter().find(|rule| rule.name == name)?;
         if uuid::Uuid::new_v4().as_u128() % 100 >= rule.percent || !hit(rule) {
@@ -310,13 +313,13 @@ mod armed {
         None
     }
 
-    /// Where no operation could fail.
+    /// For places where no operation can fail.
     pub(crate) fn reach_plain(name: &'static str) {
         let fault = reach(name);
         assert_eq!(fault, None, "nothing can fail at {name} but the process");
     }
 
-    /// Where the operating system could refuse something.
+    /// For places where the operating system could refuse something.
     pub(crate) fn reach_io(name: &'static str) -> io::Result<()> {
         match reach(name) {
             None => Ok(()),
@@ -324,7 +327,7 @@ mod armed {
         }
     }
 
-    /// Writes it down; false when there were enough.
+    /// Records the hit; false when there have been enough.
     fn hit(rule: &Rule) -> bool {
         let Some(path) = std::env::var_os(VARIABLES[1]) else {
             let mut hits = HITS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! Files that people wrote.
 //!
-//! Owns: reading one as a whole, within a bound, without waiting for anybody. Never: knows what is
-//! in it, or says what is wrong with it.
+//! Owns: reading a file as a whole, within a bound, without waiting for anybody. Never: knows what
+//! is in it, or says what is wrong with it.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -40,8 +40,8 @@ impl From<io::Error> for Refused {
 
 /// Reads a regular file of at most `max` bytes.
 ///
-/// Nothing else is read. Opening a pipe waits for somebody to write to it, and a daemon that waits
-/// here, while its signals wait to be read, can only be killed.
+/// Nothing else is read. Opening a pipe waits until somebody writes to it, and a daemon that waits
+/// here, with its signals unread, can only be killed.
 pub fn read(path: &Path, max: u64) -> Result<Vec<u8>, Refused> {
     let mut options = OpenOptions::new();
     let file = options

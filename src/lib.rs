@@ -7,31 +7,31 @@
 //! [`Program`].
 
 // # Map
-// From the bottom up. A module uses only those in lines above its own; `tests/tidy.rs` reads
-// this list.
+// From the bottom up. A module uses only modules in lines above its own; `tests/tidy.rs` reads this
+// list.
 //
 // - [`model`]: ids and status words · [`problem`], [`duration`], [`time`], [`number`], [`file`], [`secret`]: small
 //   common forms
 // - [`failpoint`]: faults on purpose · [`exec`]: system calls of children · [`proc`]: `/proc` · [`yaml`]: files as trees, every value with its place
-// - [`definition`]: what a pipeline is
-// - [`machine`]: what happens next, pure
+// - [`definition`]: the form of a pipeline
+// - [`machine`]: the next move, without effects
 // - [`svg`]: a graph as a picture
-// - [`metrics`]: what is counted, and how it adds up
-// - [`store`]: the only SQL · [`step`]: what users run
-// - [`wire`]: what there is, for programs
-// - [`telemetry`]: what happened, for people
-// - [`config`]: what a daemon is told
+// - [`metrics`]: the counts, and how they add up
+// - [`store`]: the only SQL · [`step`]: the users' steps
+// - [`wire`]: the data that programs read
+// - [`telemetry`]: events, for people
+// - [`config`]: the settings of a daemon
 // - [`engine`]: claim, run or decide, commit · [`explorer`]: every order of its operations, in tests
-// - [`view`]: rows as people are told them
+// - [`view`]: rows in the form that people see
 // - [`web`]: the console's pages and its API, over HTTP
 // - [`process`]: forks, signals, heartbeats
-// - [`mod@bench`]: how fast that is, measured on real processes
-// - [`drill`]: races, forced and told
+// - [`mod@bench`]: the speed of all that, measured on real processes
+// - [`drill`]: races, forced and shown
 // - [`cli`]: the command line
 // - [`program`]: the embedding program
 //
-// A program sees the facade at the end alone. The project's own tests see the modules, by the feature
-// `internals`; without it the compiler says what nobody uses.
+// A program sees only the facade at the end. The project's own tests see the modules, through the
+// feature `internals`; without it the compiler reports unused items.
 
 #[cfg(feature = "internals")]
 pub mod bench;

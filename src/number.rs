@@ -1,6 +1,6 @@
-//! How a number is written for people.
+//! Numbers as they are written for people.
 //!
-//! Owns: its digits in groups. Never: rounds.
+//! Owns: the grouping of digits. Never: rounds.
 
 /// A number with a comma between groups of three digits: `1,234,567`.
 pub fn grouped(number: u64) -> String {

@@ -1,4 +1,4 @@
-//! Problems in what a user wrote: where, what, and what to do instead.
+//! Problems in a user's files: where, what, and what to do instead.
 //!
 //! Owns: the one form in which configuration and definitions are refused. Never: decides
 //! what a problem is.
@@ -9,9 +9,9 @@ use std::path::PathBuf;
 /// One thing wrong in a file that a person wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file; `None` for what came from the environment or from Rust.
+    /// The file; `None` for a problem in the environment or in Rust code.
     pub file: Option<PathBuf>,
-    /// One-based line and column (in characters); `None` where there is no text to point at.
+    /// One-based line and column (in characters); `None` if there is no text to point at.
     pub at: Option<Position>,
     /// Lowercase, no full stop, one line.
     pub message: String,
@@ -26,14 +26,14 @@ pub struct Position {
     pub line: usize,
     /// One-based, in characters.
     pub column: usize,
-    /// The offending line, without its end; of a long one the part around the column.
+    /// The offending line, without its end; if it is long, the part around the column.
     pub source: String,
     /// How many characters to underline, at least one.
     pub width: usize,
 }
 
-/// The lines of a text, without their ends, as YAML counts them: a carriage return alone ends one too.
-/// There is always a last one, if only an empty one.
+/// The lines of a text, without their ends, as YAML counts them: a carriage return alone ends a line
+/// too. There is always a last line, even if it is empty.
 pub fn lines(text: &str) -> impl Iterator<Item = &str> + Clone {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -48,9 +48,9 @@ pub fn lines(text: &str) -> impl Iterator<Item = &str> + Clone {
 }
 
 impl Position {
-    /// Characters of a line that are shown: a line of a megabyte helps nobody.
+    /// The most characters of a line that are shown: a line of a megabyte helps nobody.
     const SHOWN: usize = 240;
-    /// Of these, the characters before a column that lies further to the right.
+    /// How many of these come before a column that lies further to the right.
     const BEFORE: usize = 80;
 
     /// The column's place within `source`, one-based.
@@ -102,7 +102,7 @@ impl Problem {
         })
     }
 
-    /// Adds what to do instead.
+    /// Adds the remedy.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
@@ -150,13 +150,13 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything wrong at once; never empty when returned as an error.
+/// All problems at once; never empty when returned as an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
 impl fmt::Display for Problems {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Nobody reads more at once; and one mistake in a long file may be found in every line.
+        // Nobody reads more at once; and the same mistake may be found in every line of a long file.
         const SHOWN: usize = 50;
         for (index, problem) in self.0.iter().take(SHOWN).enumerate() {
             if index > 0 {
@@ -180,7 +180,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .filter_map(|name| {
             let length = name.chars().count();
             let most = 1.max(length / 3);
-            // A long list is mostly names that are too long or too short, which is quickly seen.
+            // A long list consists mostly of names that are too long or too short, which this check sees
+            // quickly.
             if length.abs_diff(word.chars().count()) > most {
                 return None;
             }
@@ -191,7 +192,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, name)| name)
 }
 
-/// Words of other systems, and ours for the same.
+/// The words of other systems, with our words for the same.
 const SYNONYMS: [(&str, &str); 33] = [
     ("retries", "max_retry"),
     ("retry", "max_retry"),
@@ -228,15 +229,16 @@ const SYNONYMS: [(&str, &str); 33] = [
     ("wait", "dampen"),
 ];
 
-/// The name among `known` that `word` was probably meant to be: one that is written almost so, or the one
-/// that other systems call so.
+/// The name among `known` that `word` was probably meant to be: one that is spelled almost the same, or
+/// the one that other systems call so.
 pub fn meant<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let ours = SYNONYMS.iter().find(|(theirs, _)| *theirs == word);
     let ours = ours.and_then(|(_, ours)| known.clone().into_iter().find(|name| name == ours));
     ours.or_else(|| nearest(word, known))
 }
 
-/// `text` without what would move a terminal's cursor: names of files and of keys may hold anything.
+/// `text` without characters that would move a terminal's cursor: names of files and of keys may contain
+/// any character.
 fn plain(text: &str) -> String {
     match text.contains(char::is_control) {
         true => text

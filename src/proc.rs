@@ -1,6 +1,6 @@
-//! The kernel's word about a process, in `/proc`.
+//! The kernel's information about a process, in `/proc`.
 //!
-//! Owns: reading its status, its environment and its children. Never: signals anybody, or waits for anybody.
+//! Owns: reading a process's status, environment and children. Never: signals a process, or waits for one.
 
 use std::io;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use nix::sys::time::{TimeVal, TimeValLike};
 /// A process's number.
 pub type Pid = i32;
 
-/// The flag of a process that is about to be a corpse, and has no environment any more.
+/// The flag of a process that is about to be a corpse, and no longer has an environment.
 const EXITING: u64 = 0x4;
 
-/// The fields of `/proc/PID/stat` that are needed.
+/// The fields of `/proc/PID/stat` that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// `R`, `S`, `D`, `Z`, …
     pub state: u8,
-    /// The process that gets its status.
+    /// The process that receives its exit status.
     pub parent: Pid,
     /// Its process group.
     pub group: Pid,
     /// Its session.
     pub session: Pid,
-    /// It is on its way to be a corpse.
+    /// It is about to be a corpse.
     pub is_exiting: bool,
     /// How many threads it has.
     pub threads: u64,
@@ -34,23 +34,23 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// A first thread that ended while others go on looks like a zombie as well.
+    /// A first thread that ended while others go on also looks like a zombie.
     pub fn is_corpse(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 }
 
-/// The kernel's word about a process; `None` when there is none (or it is hidden).
+/// The kernel's information about a process; `None` when there is no such process (or it is hidden).
 pub fn stat(pid: Pid) -> Option<Stat> {
     parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 fn parse_stat(line: &[u8]) -> Option<Stat> {
-    // The name is in parentheses and may itself hold parentheses, blanks and anything else.
+    // The name is in parentheses and may itself contain parentheses, blanks and anything else.
     let end = line.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(line.get(end + 1..)?).ok()?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    // The first of these is the third of proc(5).
+    // The first of these fields is the third of proc(5).
     let field = |number: usize| fields.get(number - 3).copied();
     Some(Stat {
         state: *field(3)?.as_bytes().first()?,
@@ -63,7 +63,7 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     })
 }
 
-/// True when it was born with this variable. A dead one has none.
+/// True when the process was started with this variable. A dead process has none.
 pub fn has(pid: Pid, variable: &[u8]) -> bool {
     environment(pid)
         .split(|byte| *byte == 0)
@@ -74,7 +74,7 @@ pub fn has(pid: Pid, variable: &[u8]) -> bool {
 pub fn environment(pid: Pid) -> Vec<u8> {
     let read = |path: String| std::fs::read(path).unwrap_or_default();
     let own = read(format!("/proc/{pid}/environ"));
-    // A first thread that has ended has none, while others go on.
+    // A first thread that has ended has no environment, while others go on.
     if own.is_empty()
         && stat(pid).is_some_and(|stat| stat.threads > 1)
         && let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task"))
@@ -88,8 +88,8 @@ pub fn environment(pid: Pid) -> Vec<u8> {
     own
 }
 
-/// The children of this process's first thread, the dead ones included: those that come to us when their own
-/// parents end are always among them.
+/// The children of this process's first thread, including dead ones: processes that become our children when
+/// their own parents end are always among them.
 pub fn children_of_first_thread() -> io::Result<Vec<Pid>> {
     let pid = std::process::id();
     let list = std::fs::read_to_string(format!("/proc/self/task/{pid}/children"))?;
@@ -97,19 +97,19 @@ pub fn children_of_first_thread() -> io::Result<Vec<Pid>> {
     Ok(children.filter_map(|pid| pid.parse().ok()).collect())
 }
 
-/// The use that this process makes of its host.
+/// The resources that this process uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     /// Bytes of memory.
     pub resident: Option<u64>,
-    /// Time of all its threads on a processor.
+    /// The processor time of all its threads.
     pub cpu: Option<Duration>,
-    /// Files, sockets and pipes.
+    /// Open files, sockets and pipes.
     pub open_fds: Option<u64>,
 }
 
 impl Usage {
-    /// Of this moment, as far as it can be read.
+    /// The usage at this moment, as far as it can be read.
     pub fn now() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let span = |time: TimeVal| {
@@ -117,7 +117,7 @@ impl Usage {
             Duration::from_micros(u64::try_from(microseconds).unwrap_or_default())
         };
         let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
-        // The list itself is open while it is read.
+        // The directory itself is open while it is read.
         let open = std::fs::read_dir("/proc/self/fd").ok();
         let open = open.map(|list| list.count().saturating_sub(1) as u64);
         Self {
@@ -128,7 +128,7 @@ impl Usage {
     }
 }
 
-/// The bytes of memory that a process has, by its `/proc/PID/status`.
+/// The bytes of memory of a process, from its `/proc/PID/status`.
 fn resident(status: &str) -> Option<u64> {
     let mut lines = status.lines();
     let line = lines.find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,7 +1,7 @@
-//! A program that embeds the library, and is its own daemon.
+//! A program that embeds the library and is its own daemon.
 //!
-//! Owns: collecting pipelines and native steps. Never: runs them; [`Program::main`] hands over
-//! to the command line, which is the same as `ductworkd`'s.
+//! Owns: collecting pipelines and native steps. Never: runs them; [`Program::main`] hands over to
+//! the command line, which is the same as that of `ductworkd`.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::step::StepError;
 use crate::step::context::StepContext;
 use crate::step::registry::Registry;
 
-/// A program with pipelines and native steps of its own, and the whole command line of
+/// A program with pipelines and native steps of its own, and with the whole command line of
 /// `ductworkd`: its `main` is one call.
 ///
 /// ```no_run
@@ -35,9 +35,9 @@ use crate::step::registry::Registry;
 /// }
 /// ```
 ///
-/// `cargo run -- run Hello '"world"'` then runs it once, and `cargo run` is the daemon. The
-/// daemon forks and execs the program itself, so `main` must reach [`Program::main`] without
-/// doing anything that it would not want done once per child.
+/// `cargo run -- run Hello '"world"'` then runs it once, and `cargo run` is the daemon. The daemon
+/// forks and execs the program itself, so before `main` calls [`Program::main`] it must not do
+/// anything that you would not want done once per child.
 #[derive(Default)]
 pub struct Program {
     pipelines: Vec<Definition>,
@@ -47,12 +47,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program without pipelines; those of its configuration's files are added when it runs.
+    /// A program without pipelines; those in the files of its configuration are added when it runs.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a pipeline. [`Program::main`] reports its mistakes, with all others.
+    /// Adds a pipeline. [`Program::main`] reports its mistakes, together with all others.
     pub fn pipeline(mut self, pipeline: Pipeline) -> Self {
         match pipeline.definition() {
             Ok(definition) => self.pipelines.push(definition),
@@ -95,9 +95,9 @@ impl Program {
         self
     }
 
-    /// Adds a step that blocks its thread. At its timeout it is asked to end, through its
-    /// context, and then left to itself: it may run beside its own next attempt, so it guards what
-    /// it does with the fencing token ([`StepContext::fencing_token`]).
+    /// Adds a step that blocks its thread. At its timeout it is asked to end, through its context,
+    /// and then left alone: it may run beside its own next attempt, so it must guard its effects
+    /// with the fencing token ([`StepContext::fencing_token`]).
     pub fn blocking_step<F, I, O, E>(mut self, name: impl Into<String>, function: F) -> Self
     where
         F: Fn(StepContext, I) -> Result<O, E> + Send + Sync + 'static,
@@ -109,10 +109,10 @@ impl Program {
         self
     }
 
-    /// Adds a function that is called at this moment, in the process that it is about, after the
-    /// configuration's commands for it: what a worker needs before its first step, say. It may block,
-    /// for a minute. A failure is logged and stops nothing, but for that of a supervisor's start,
-    /// which stops the start.
+    /// Adds a function that is called at this moment, in the process concerned, after the
+    /// configuration's commands for this moment: for example, to prepare a worker before its first
+    /// step. It may block for a minute. A failure is logged and stops nothing, except at a
+    /// supervisor's start, which it stops.
     pub fn on<F, E>(mut self, moment: Moment, function: F) -> Self
     where
         F: Fn() -> Result<(), E> + Send + Sync + 'static,
@@ -123,8 +123,8 @@ impl Program {
         self
     }
 
-    /// Does what the command line says: the daemon, one of its children, or any other verb of
-    /// `ductworkd`. Call it first thing in `main`, before any thread is started.
+    /// Does what the command line says: runs the daemon, one of its children, or any other verb of
+    /// `ductworkd`. Call it first in `main`, before any thread is started.
     pub fn main(mut self) -> ExitCode {
         self.problems.extend(self.registry.problems());
         self.problems.extend(self.without_code());
@@ -138,7 +138,7 @@ impl Program {
         })
     }
 
-    /// Native steps of its own pipelines for which it has no function: each run would halt.
+    /// The native steps of its own pipelines that have no function: each run would halt.
     fn without_code(&self) -> Vec<Problem> {
         let names: Vec<&str> = self.registry.names().collect();
         let missing = |definition: &Definition| {

@@ -1,7 +1,7 @@
-//! The form of a secret that makes its bearer known.
+//! The form of a secret that identifies its bearer.
 //!
-//! Owns: making one, reading one, and its digest, which is all that is stored of it. Never: knows who may
-//! do what.
+//! Owns: creating a secret, reading one, and its digest, which is all that is stored of it. Never: knows
+//! who may do what.
 
 use std::fmt::{self, Write as _};
 use std::fs::File;
@@ -9,14 +9,14 @@ use std::io::{self, Read as _};
 
 use sha2::{Digest, Sha256};
 
-/// A secret begins with it, so that tools which look for leaked secrets find it.
+/// The beginning of every secret, by which tools that look for leaked secrets find it.
 const MARK: &str = "dw_";
 
-/// Hexadecimal digits of its public part, and of its secret part: 256 bits.
+/// The hexadecimal digits of its public part, and of its secret part: 256 bits.
 const ID_DIGITS: usize = 12;
 const KEY_DIGITS: usize = 64;
 
-/// A secret: `dw_ID_KEY`, of which `ID` is public and names it.
+/// A secret: `dw_ID_KEY`, where `ID` is public and names it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     id: String,
@@ -24,7 +24,7 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// A new one.
+    /// A new secret.
     ///
     /// # Errors
     /// The kernel gives no random bytes.
@@ -38,7 +38,7 @@ impl Secret {
         })
     }
 
-    /// Reads one; `None` where the text is none.
+    /// Reads a secret; `None` if the text is none.
     pub fn read(text: &str) -> Option<Self> {
         let (id, key) = text.trim().strip_prefix(MARK)?.split_once('_')?;
         let is = |text: &str, n| text.len() == n && text.bytes().all(|it| it.is_ascii_hexdigit());
@@ -54,12 +54,12 @@ impl Secret {
         &self.id
     }
 
-    /// Its digest: with 256 random bits a plain one cannot be guessed back.
+    /// Its digest: with 256 random bits, a plain digest is enough to keep it from being guessed.
     pub fn digest(&self) -> String {
         digits(&Sha256::digest(self.key.as_bytes()))
     }
 
-    /// True when this is the digest of it.
+    /// True when this is its digest.
     pub fn has(&self, digest: &str) -> bool {
         same(&self.digest(), digest)
     }
@@ -69,21 +69,21 @@ impl Secret {
         digits(&Sha256::digest(format!("{purpose}:{}", self.key)))
     }
 
-    /// All of it, to be handed over.
+    /// The whole secret, to be handed over.
     pub fn reveal(&self) -> String {
         format!("{MARK}{}_{}", self.id, self.key)
     }
 }
 
-/// Without its secret part: nothing that is logged reveals it.
+/// Shows the secret without its secret part: nothing that is logged reveals it.
 impl fmt::Debug for Secret {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "{MARK}{}_…", self.id)
     }
 }
 
-/// True when two texts are the same. It takes as long wherever they differ, so that nobody finds one out by
-/// trying its beginnings.
+/// True when two texts are the same. It takes the same time wherever they differ, so that nobody can find
+/// out a text by trying its beginnings.
 pub fn same(one: &str, other: &str) -> bool {
     let pairs = one.bytes().zip(other.bytes());
     let differs = pairs.fold(0, |differs, (a, b)| std::hint::black_box(differs | (a ^ b)));
@@ -93,7 +93,7 @@ pub fn same(one: &str, other: &str) -> bool {
 fn digits(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     text

@@ -1,10 +1,10 @@
 //! A pipeline's graph as SVG, with the state of each node.
 //!
-//! Owns: the markup, escaped; signs, words and classes of states. Never: decides where anything is
-//! (`machine::layout`), or reads a run.
+//! Owns: the markup, escaped; the signs, words and classes of states. Never: decides where anything
+//! is placed (`machine::layout`), or reads a run.
 //!
-//! A picture stands in a page that forbids scripts and styles within it: colours come by class from a
-//! stylesheet, which is [`STYLE`] in a file of its own.
+//! A picture is embedded in a page that forbids scripts and styles within it: colours come by class
+//! from a stylesheet, which is [`STYLE`] in a file of its own.
 
 pub mod chart;
 #[cfg(test)]
@@ -22,26 +22,26 @@ use crate::number::grouped;
 /// The stylesheet of pictures, light and dark.
 pub const STYLE: &str = include_str!("svg.css");
 
-/// The steps of a node, or the elements of a fan-out, counted.
+/// Counts of the steps of a node, or of the elements of a fan-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeState {
-    /// So far.
+    /// All of them so far.
     pub total: u64,
     /// Those that are done.
     pub completed: u64,
-    /// Those that a process has at this moment.
+    /// Those that a process holds at this moment.
     pub running: u64,
     /// Those whose open attempt is not their first.
     pub retrying: u64,
     /// Those that wait for a person.
     pub waiting: u64,
-    /// Those out of budget.
+    /// Those that are out of budget.
     pub failed: u64,
     /// Those of a cancelled run.
     pub cancelled: u64,
 }
 
-/// The state of a node in a word, from that of its steps.
+/// The state of a node in a word, derived from the states of its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ahead,
@@ -55,7 +55,7 @@ enum State {
 }
 
 impl State {
-    /// The worst of what there is to see, as in the live view of a terminal.
+    /// The worst of the visible states, as in the live view of a terminal.
     fn of(steps: &NodeState) -> Self {
         match steps {
             NodeState { total: 0, .. } => Self::Ahead,
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// The sign, the word, and the class of its colour.
+    /// The sign, the word, and the class for its colour.
     fn look(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Ahead => ("·", "not reached", "word"),
@@ -85,7 +85,7 @@ impl State {
 }
 
 impl NodeState {
-    /// The counts of each kind, where there are any, with a rank: the highest is left out first.
+    /// The counts of each kind that occurs, with a rank: the highest rank is left out first.
     fn counts(&self) -> impl Iterator<Item = (usize, State, u64)> {
         let counts = [
             (4, State::Completed, self.completed),
@@ -98,7 +98,7 @@ impl NodeState {
         counts.into_iter().filter(|(_, _, count)| *count > 0)
     }
 
-    /// A sentence with all of it: `failed; of 1,000 steps 730 completed, 20 running, 2 failed`.
+    /// A sentence with all counts: `failed; of 1,000 steps 730 completed, 20 running, 2 failed`.
     fn told(&self, what: &str) -> String {
         let (_, word, _) = State::of(self).look();
         if self.total <= 1 {
@@ -115,7 +115,8 @@ impl NodeState {
         format!("{word}; of {} {what} {counts}", grouped(self.total))
     }
 
-    /// The same as signs, in so many columns: the least of it is left out where it does not fit.
+    /// The same as signs, in this many columns: the least important ones are left out if they do not
+    /// fit.
     fn signs(&self, columns: usize) -> String {
         let of = |state: State, text: &str| {
             let (sign, _, class) = state.look();
@@ -148,15 +149,15 @@ impl NodeState {
 /// A picture, and what is known about its parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Picture<'a> {
-    /// Its name for people who cannot see it.
+    /// Its name, for people who cannot see it.
     pub title: &'a str,
-    /// Where everything is.
+    /// The position of everything.
     pub layout: &'a Layout,
-    /// The states of its parts; a part without one shows none.
+    /// The states of its parts; a part without an entry shows none.
     pub states: &'a BTreeMap<Part, NodeState>,
-    /// Every node's address, with `{}` in the place of its name. Without it no node is a link.
+    /// The address of every node, with `{}` in place of its name. Without it no node is a link.
     pub link: Option<&'a str>,
-    /// The stylesheet of a picture in a file of its own.
+    /// The stylesheet, for a picture in a file of its own.
     pub style: Option<&'a str>,
 }
 
@@ -190,7 +191,7 @@ impl Picture<'_> {
             self.frame(frame, &mut svg);
         }
         for went in [false, true] {
-            // The way that was gone lies above the others.
+            // The edges that branches have taken are drawn on top of the others.
             let lines = self.layout.lines.iter();
             for line in lines.filter(|line| self.went(line) == went) {
                 edge(line, went, &mut svg);
@@ -222,7 +223,7 @@ impl Picture<'_> {
         self.states.get(&part)
     }
 
-    /// A branch has gone this way.
+    /// A branch has taken this edge.
     fn went(&self, line: &Line) -> bool {
         let state = |node| self.state(Part::Node(node));
         state(line.from).is_some_and(|from| from.completed > 0)
@@ -305,7 +306,7 @@ impl Picture<'_> {
         if let Some(state) = state {
             let _ = write!(class_of, " {}", class(state));
         }
-        // The title names a link: a label of its own would have to repeat the counts that stand in it.
+        // The title names a link: a separate label would have to repeat the counts in the title.
         let (open, close) = match self.link {
             Some(link) => {
                 let address = link.replace("{}", &percent(node));
@@ -347,10 +348,10 @@ impl Picture<'_> {
     }
 }
 
-/// Between two counts: two spaces, of which markup keeps both.
+/// The gap between two counts: two spaces, both of which markup keeps.
 const APART: &str = "\u{a0} ";
 
-/// The arrows of a way that nobody has gone yet, and of one that somebody has.
+/// The arrows of an edge that no branch has taken yet, and of one that a branch has taken.
 const TIPS: [&str; 2] = ["tip", "went-tip"];
 
 /// The class of a state.
@@ -361,7 +362,7 @@ fn class(state: &NodeState) -> String {
     }
 }
 
-/// A corner's radius.
+/// The radius of a corner.
 const ROUND: u32 = 8;
 
 /// A line with round corners.
@@ -372,7 +373,7 @@ fn edge(line: &Line, went: bool, svg: &mut String) {
         if at == 0 {
             let _ = write!(path, "M{} {}", point.x, point.y);
         } else if at == last {
-            // The arrow's point ends where the box begins, and covers the line's end.
+            // The arrow's tip ends where the box begins, and covers the line's end.
             let _ = write!(path, "L{} {}", point.x.saturating_sub(1), point.y);
         } else {
             let (before, after) = (line.points[at - 1], line.points[at + 1]);
@@ -389,7 +390,7 @@ fn edge(line: &Line, went: bool, svg: &mut String) {
     );
 }
 
-/// The place a corner's radius away from a corner, or half of the way to the next one.
+/// The point one corner's radius away from a corner, or half of the way to the next corner.
 fn towards(corner: Point, other: Point) -> Point {
     let step = |from: u32, to: u32| {
         let by = ROUND.min(from.abs_diff(to) / 2);
@@ -401,12 +402,12 @@ fn towards(corner: Point, other: Point) -> Point {
     }
 }
 
-/// Somebody's text as markup may have it, and visible.
+/// Anybody's text, made visible and escaped for markup.
 fn escaped(text: &str) -> String {
     markup(&title(text))
 }
 
-/// Text as markup may have it.
+/// Text, escaped for markup.
 fn markup(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for char in text.chars() {
@@ -422,7 +423,7 @@ fn markup(text: &str) -> String {
     safe
 }
 
-/// A name as a part of an address.
+/// A name, escaped for an address.
 fn percent(name: &str) -> String {
     let mut safe = String::new();
     for byte in name.bytes() {
@@ -438,7 +439,7 @@ fn percent(name: &str) -> String {
     safe
 }
 
-/// A number in four letters, rounded down: nothing looks done before it is.
+/// A number in four letters, rounded down: nothing looks done before it is done.
 fn short(number: u64) -> String {
     let mut units = ["", "k", "M", "G", "T", "P", "E"].into_iter();
     let (mut whole, mut rest, mut unit) = (number, 0, units.next());

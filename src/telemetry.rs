@@ -1,8 +1,8 @@
 //! Logging: one event, one line, on standard error.
 //!
-//! Owns: the set-up of `tracing`, the two forms of a line (JSON for machines, pretty for
-//! people and the journal) and the thread that writes them. Never: blocks or ends the
-//! process because nobody reads its log; lines are dropped instead, and counted.
+//! Owns: the set-up of `tracing`, the two forms of a line (JSON for machines, pretty for people and
+//! the journal) and the thread that writes the lines. Never: blocks or ends the process because
+//! nobody reads its log; lines are dropped instead, and counted.
 
 pub mod events;
 pub mod growing;
@@ -31,13 +31,13 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 pub enum Level {
     /// Nothing.
     Off,
-    /// Events that need somebody.
+    /// Events that need somebody's attention.
     Error,
-    /// Events that may need somebody soon.
+    /// Events that may need somebody's attention soon.
     Warn,
     /// All events of note.
     Info,
-    /// How.
+    /// How events come about.
     Debug,
     /// Everything.
     Trace,
@@ -56,7 +56,7 @@ impl Level {
         }
     }
 
-    /// The directives that `RUST_LOG` would have. The database driver's own events are for its developers.
+    /// The directives, as in `RUST_LOG`. The database driver's own events are for its developers.
     fn directives(self) -> String {
         match self {
             Self::Off | Self::Error => self.as_str().to_owned(),
@@ -104,11 +104,11 @@ impl LogFormat {
 pub struct ProcessLabel {
     /// `supervisor`, `advancer`, `worker`, or the name of a one-shot command.
     pub role: &'static str,
-    /// The pipeline that the process serves, where it serves one.
+    /// The pipeline that the process serves, if it serves one.
     pub pipeline: Option<String>,
 }
 
-/// Keeps the log's writer; when it is dropped, the last lines are written, if they can be.
+/// Keeps the log's writer; when it is dropped, the last lines are written if possible.
 #[derive(Debug)]
 #[must_use = "the last lines are lost when this is dropped at once"]
 pub struct Guard {
@@ -116,8 +116,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Waits until all lines are written, but never long: for ends that drop nothing, such
-    /// as `process::exit`.
+    /// Waits until all lines are written, but never long: for ways of ending that drop nothing,
+    /// such as `process::exit`.
     pub fn flush(&self) {
         self.queue.flush(LAST_LINES);
     }
@@ -129,10 +129,10 @@ impl Drop for Guard {
     }
 }
 
-/// Where the lines of this process go.
+/// The destination of this process's lines.
 static LINES: OnceLock<Lines> = OnceLock::new();
 
-/// The answer to a person who asked: one line of the log, whatever its level is.
+/// The answer to a person who asked: one line of the log, at any level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
     message: &'static str,
@@ -165,7 +165,7 @@ impl Note {
         field.1.as_str()
     }
 
-    /// The same, with the time at which something began that has lasted for so long.
+    /// The same, with the time at which something began that has lasted this long.
     pub fn since(self, lasted: Duration) -> Self {
         let lasted = jiff::SignedDuration::try_from(lasted).unwrap_or_default();
         let since = wall_clock().saturating_sub(lasted).unwrap_or_default();
@@ -173,7 +173,7 @@ impl Note {
     }
 }
 
-/// Logs the answer to a person who asked. Nothing is said where no log was started.
+/// Logs the answer to a person who asked. Does nothing if no log was started.
 pub fn tell(note: &Note) {
     let Some(lines) = LINES.get() else {
         return;
@@ -186,8 +186,8 @@ pub fn tell(note: &Note) {
     lines.log(&record);
 }
 
-/// Starts logging for this process. `RUST_LOG` wins over `level`. A second call changes
-/// nothing but returns a guard all the same.
+/// Starts logging for this process. `RUST_LOG` takes precedence over `level`. A second call changes
+/// nothing, but still returns a guard.
 pub fn init(level: Level, format: LogFormat, process: ProcessLabel) -> Guard {
     let var = |name: &str| std::env::var(name).ok();
     let stderr = Stderr {
@@ -220,7 +220,7 @@ pub fn init(level: Level, format: LogFormat, process: ProcessLabel) -> Guard {
     };
     let _second = LINES.set(lines.clone());
     let subscriber = tracing_subscriber::registry().with(filter).with(lines);
-    // A program that embeds the library may have a subscriber already, which then stays.
+    // A program that embeds the library may already have a subscriber, which then stays.
     if tracing::subscriber::set_global_default(subscriber).is_ok()
         && let Some(error) = refused
     {
@@ -251,7 +251,7 @@ fn form(format: LogFormat, stderr: Stderr, var: &dyn Fn(&str) -> Option<String>)
     }
 }
 
-/// <https://no-color.org> and <https://bixense.com/clicolors>.
+/// Follows <https://no-color.org> and <https://bixense.com/clicolors>.
 fn colours(is_terminal: bool, var: &dyn Fn(&str) -> Option<String>) -> bool {
     let set = |name: &str| var(name).filter(|value| !value.is_empty());
     if set("NO_COLOR").is_some() {
@@ -263,8 +263,8 @@ fn colours(is_terminal: bool, var: &dyn Fn(&str) -> Option<String>) -> bool {
     is_terminal && set("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// True when standard error is the journal's stream and not, say, a file that a service's
-/// shell has redirected it to: systemd tells the stream's device and inode.
+/// True when standard error is the journal's stream and not, for example, a file that a service's
+/// shell has redirected it to: systemd passes the stream's device and inode.
 fn is_journal(stream: Option<&str>) -> bool {
     let Some((device, inode)) = stream.and_then(|stream| stream.split_once(':')) else {
         return false;
@@ -309,7 +309,7 @@ fn record(event: &Event<'_>) -> Record {
 
 impl Record {
     fn field(&mut self, field: &Field, value: Value) {
-        // A field that is a word of Rust is written `r#type`.
+        // A field whose name is a keyword of Rust is written `r#type`.
         let name = field.name();
         let name = name.strip_prefix("r#").unwrap_or(name);
         self.fields.push((name.to_owned(), value));
@@ -348,7 +348,7 @@ impl Visit for Record {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        // An error does not tell its source itself; a log without it tells nothing.
+        // The text of an error does not include its source; a log without the source says nothing.
         let mut text = value.to_string();
         let mut source = value.source();
         while let Some(error) = source {
@@ -360,7 +360,7 @@ impl Visit for Record {
     }
 }
 
-/// An error with its sources, on one line: what a log shows of it.
+/// An error with its sources, on one line, as a log shows it.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -503,7 +503,7 @@ mod tests {
         }
     }
 
-    /// Runs one of the tests below in a process of its own, which knows it by a variable.
+    /// Runs one of the tests below in a process of its own, which recognises its task by a variable.
     fn again(test: &str, vars: &[(&str, &str)]) -> std::process::Child {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         command

@@ -1,7 +1,7 @@
-//! Times as the database stores them, as people and programs read them.
+//! Times as the database stores them, and as people and programs read them.
 //!
-//! Owns: the two ways in which a time or a span is written. Never: reads a clock; "now" is
-//! the database's, and is handed in.
+//! Owns: the two notations of a time or a span. Never: reads a clock; "now" is the
+//! database's time, which the caller passes in.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use jiff::Timestamp;
 pub fn rfc3339(at_us: i64) -> String {
     match Timestamp::from_microsecond(at_us) {
         Ok(at) => format!("{at:.6}"),
-        // Outside of the years that have four digits: only a broken row says so.
+        // Beyond the years with four digits: only a broken row has such a time.
         Err(_) => format!("{at_us} µs"),
     }
 }
 
-/// A span between two times; nothing when it would be negative.
+/// A span between two times; zero if it would be negative.
 pub fn between(from_us: i64, to_us: i64) -> Duration {
     Duration::from_micros(u64::try_from(to_us.saturating_sub(from_us)).unwrap_or(0))
 }
@@ -42,7 +42,7 @@ pub fn relative(at_us: i64, now_us: i64) -> String {
     }
 }
 
-/// A span to the second: what an age needs.
+/// A span to the second, which is enough for an age.
 pub fn whole(of: Duration) -> String {
     match of.as_secs() {
         seconds @ 0..60 => format!("{seconds}s"),

@@ -1,8 +1,8 @@
-//! YAML as a tree that remembers where everything stands.
+//! YAML as a tree that remembers the place of everything.
 //!
-//! Owns: aliases, merge keys, duplicate keys and the bounds that keep a small file from
-//! becoming a large tree, of a configuration as of a pipeline. Scalars keep their text: what `010`
-//! or `no` means is for the reader of the file to say. Never: knows a key of ours.
+//! Owns: aliases, merge keys, duplicate keys and the bounds that keep a small file from becoming a
+//! large tree, for configurations and for pipelines. Scalars keep their text: the reader of the
+//! file decides what `010` or `no` means. Never: knows a key of ours.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,9 +11,9 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
 use crate::problem::lines;
 
 /// Deeper than any file of ours needs, and shallow enough for every recursion here: a transition
-/// within a transition is three levels.
+/// within a transition takes three levels.
 const MAX_DEPTH: usize = 64;
-/// Bytes of all texts, after aliases have been replaced.
+/// The most bytes of all texts, after aliases have been replaced.
 const MAX_BYTES: usize = 8 << 20;
 
 /// A place in the text; one-based, columns in characters.
@@ -27,7 +27,7 @@ pub struct Mark {
     pub width: usize,
 }
 
-/// A value and where it stands. After an alias or a merge: where it was written.
+/// A value and its place. After an alias or a merge, this is the place where it was written.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Its place.
@@ -68,7 +68,7 @@ pub struct Entry {
 /// Something wrong at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where; `None` where the whole text is meant.
+    /// The place; `None` if the fault concerns the whole text.
     pub at: Option<Mark>,
     /// Lowercase, no full stop.
     pub message: String,
@@ -86,7 +86,7 @@ impl Fault {
         }
     }
 
-    /// Adds what to do instead.
+    /// Adds the remedy.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
@@ -94,7 +94,7 @@ impl Fault {
 }
 
 impl Node {
-    /// A plain scalar that no file holds: a default, or a variable's value.
+    /// A plain scalar that no file contains: a default, or a variable's value.
     pub fn plain(text: impl Into<String>) -> Self {
         Self {
             at: Mark {
@@ -163,7 +163,7 @@ impl Node {
         }
     }
 
-    /// Its nodes and the bytes of its texts.
+    /// The number of its nodes and the bytes of its texts.
     fn size(&self) -> Size {
         let mut size = Size { nodes: 1, bytes: 0 };
         match &self.value {
@@ -193,7 +193,7 @@ impl Node {
     }
 }
 
-/// True for the plain scalars that stand for nothing.
+/// True for the plain scalars that mean "nothing".
 pub fn is_null(text: &str) -> bool {
     matches!(text, "" | "~") || text.eq_ignore_ascii_case("null")
 }
@@ -212,7 +212,7 @@ impl Size {
     }
 }
 
-/// `text` on one line, cut where it would drown the message.
+/// `text` on one line, cut before it would drown the message.
 pub fn shorten(text: &str) -> String {
     let short: String = text.chars().take(60).collect();
     let end = if short.len() < text.len() { "…" } else { "" };
@@ -283,7 +283,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Counts what is kept, copies included: a small file must not become a large tree.
+    /// Counts the values that are kept, including copies: a small file must not become a large
+    /// tree.
     fn count(&mut self, more: Size, at: Mark) -> Result<(), Fault> {
         self.size.add(more);
         let too_large = |what: String| {
@@ -324,7 +325,8 @@ impl<'a> Builder<'a> {
         self.count(Size { nodes: 1, bytes }, at)?;
         let value = match event {
             Event::Alias(anchor) => {
-                // An anchor that is still open is not yet known: an alias of its own parent.
+                // An anchor that is still open is not yet known: this is an alias of its own
+                // parent.
                 let Some(target) = self.anchors.get(&anchor) else {
                     return Err(Fault::new(at, "an alias inside of what it stands for")
                         .help("nothing can contain itself: write it out"));
@@ -354,7 +356,7 @@ impl<'a> Builder<'a> {
         };
         let node = Node { at, value };
         if anchor != 0 {
-            // It is kept a second time.
+            // The value is kept a second time.
             self.count(node.size(), at)?;
             self.anchors.insert(anchor, node.clone());
         }
@@ -417,7 +419,7 @@ impl<'a> Builder<'a> {
         Ok(own)
     }
 
-    /// The entries that `<<: value` brings in; of several maps the first wins.
+    /// The entries that `<<: value` merges in; of several maps the first takes precedence.
     fn merge(&mut self, value: Node, at: Mark) -> Vec<Entry> {
         if value.is_null() {
             return Vec::new();
@@ -447,7 +449,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The place of the tag before a value, which the parser does not tell.
+/// The place of the tag before a value, which the parser does not report.
 fn tag_before(text: &str, at: Mark) -> Mark {
     let above: Vec<&str> = lines(text).take(at.line).collect();
     for (index, line) in above.iter().enumerate().rev() {
@@ -475,7 +477,7 @@ fn tag_before(text: &str, at: Mark) -> Mark {
 
 fn mark(span: Span) -> Mark {
     let (start, end) = (span.start, span.end);
-    // Of what spans several lines only the beginning is pointed at.
+    // If a value spans several lines, only its beginning is marked.
     let width = match start.line() == end.line() {
         true => end.col().saturating_sub(start.col()),
         false => 1,
@@ -494,7 +496,7 @@ fn syntax(text: &str, error: &ScanError) -> Fault {
         width: 1,
     };
     let message = error.kind().to_string();
-    // The end of a scalar is looked for on the next line.
+    // The parser looks for the end of a scalar on the next line.
     let ahead = usize::from(message.contains("tab"));
     for (line, text) in lines(text)
         .enumerate()

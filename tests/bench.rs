@@ -58,7 +58,7 @@ fn report(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Every number is there, all of it was done, and every invariant held.
+/// Every number exists, all of the work was done, and every invariant held.
 fn check(report: &serde_json::Value) {
     let measures = report["measures"].as_array().unwrap();
     let value = |workload: &str, name: &str| {
@@ -71,7 +71,7 @@ fn check(report: &serde_json::Value) {
         measure["value"].as_f64().unwrap()
     };
     assert!(value("chain5", "triggered") > 0.0);
-    // Five steps each.
+    // A run has five steps.
     let ratio = value("chain5", "worked") / value("chain5", "completed");
     assert!((ratio - 5.0).abs() < 1e-6, "{ratio}");
     assert!(value("chain5", "CPU per step") > 0.0);
@@ -110,7 +110,7 @@ fn postgres() -> String {
 
 #[test]
 fn a_benchmark_on_sqlite_reports_and_leaves_nothing_behind() {
-    // The hook of this configuration fails: a benchmark runs nobody's hooks.
+    // The hook of this configuration fails: a benchmark runs no hooks.
     let place = Place::with("sqlite://real.db");
     let output = place.bench(&ARGS).wait_with_output().unwrap();
     check(&report(&output));
@@ -131,7 +131,7 @@ fn a_benchmark_on_mysql_reports() {
     check(&report(&output));
 }
 
-/// Runs one workload tiny, on one database; its values by name.
+/// Runs one workload in its smallest size, on one database; returns its values by name.
 fn tiny(url: &str, workload: &str, more: &[&str]) -> Vec<(String, f64)> {
     let place = Place::with(url);
     let args = [&[workload, "--runs", "20", "--json"][..], more].concat();
@@ -151,7 +151,7 @@ fn tiny(url: &str, workload: &str, more: &[&str]) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// On every database: the names that must be there, each with more than nothing.
+/// Checks on every database that each of these names has a value greater than zero.
 fn on_every(workload: &str, more: &[&str], names: &[&str]) {
     for url in ["sqlite://real.db", &postgres(), &mysql()] {
         let values = tiny(url, workload, more);
@@ -269,7 +269,7 @@ fn an_interrupted_benchmark_removes_what_it_made() {
     let place = Place::with("sqlite://real.db");
     let child = place.bench(&["idle", "--json"]);
     let pid = Pid::from_raw(child.id() as i32);
-    // Its daemon runs when the database has processes; the file is there before.
+    // Its daemon runs once the database has processes; the file exists earlier.
     let since = Instant::now();
     while place.names().len() < 2 {
         assert!(since.elapsed() < Duration::from_secs(30), "nothing is made");

@@ -1,10 +1,10 @@
-//! The catalogue of `docs/durability.md` is whole, and the tests it names are there.
+//! The catalogue of `docs/durability.md` is complete, and the tests that it names exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// How far each letter's rows go.
+/// The last row of each letter.
 const ROWS: [(char, u32); 8] = [
     ('C', 14),
     ('E', 18),
@@ -40,7 +40,8 @@ fn rows(document: &str) -> BTreeMap<String, Vec<String>> {
     rows
 }
 
-/// The names of all functions in the sources and the tests, and of modules that are a test for each database.
+/// The names of all functions in the sources and the tests, and of modules that contain a test for each
+/// database.
 fn functions(directory: &Path, to: &mut BTreeSet<String>) {
     for entry in fs::read_dir(directory).expect("a directory of the project") {
         let path = entry.expect("an entry of it").path();

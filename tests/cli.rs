@@ -1,5 +1,5 @@
 //! The built program, as a person or a script calls it: exit codes, first lines of errors, and
-//! that nothing anybody can type makes it panic. Of the daemon only what one run needs is here.
+//! that no input makes it panic. Of the daemon, only the part that one run needs is here.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ mod mysql;
 #[path = "cli/revive.rs"]
 mod revive;
 
-/// A directory to run in, with nothing of the environment in it.
+/// A directory to run in, with an empty environment.
 struct Place {
     dir: TempDir,
 }
@@ -34,7 +34,7 @@ impl Place {
         }
     }
 
-    /// With the example that `init` makes, and its database.
+    /// A directory with the example that `init` makes, and its database.
     fn ready() -> Self {
         let place = Self::empty();
         place.run(["init"]).fine();
@@ -50,9 +50,9 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ductworkd"));
         command.current_dir(self.path()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        // The wakeup sockets of this test are nobody else's.
+        // The wakeup sockets belong to this test alone.
         command.env("XDG_RUNTIME_DIR", self.path());
-        // Nor is the port that `init` writes.
+        // So does the port that `init` writes.
         command.env("DUCTWORK_CONSOLE__LISTEN", "none");
         command
     }
@@ -76,7 +76,7 @@ impl Place {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // A program that has seen enough closes the pipe.
+        // A program that needs no more input closes the pipe.
         let _ = child.stdin.take().unwrap().write_all(input);
         Ended::of(child.wait_with_output().unwrap())
     }
@@ -87,7 +87,7 @@ impl Place {
         ended.stdout.trim().to_owned()
     }
 
-    /// Runs that have ended here ended so many days earlier.
+    /// Makes the ended runs look as if they had ended this many days earlier.
     fn age(&self, days: i64) {
         let conn = rusqlite::Connection::open(self.path().join("ductwork.db")).unwrap();
         let sql = "UPDATE ductwork_runs SET completed_at = completed_at - ?";
@@ -126,7 +126,7 @@ impl Ended {
         self
     }
 
-    /// Failed with this code, and this first line.
+    /// Asserts this exit code, and this text in the first line of the error.
     #[track_caller]
     fn failed(&self, code: i32, first: &str) -> &Self {
         let line = self.stderr.lines().next().unwrap_or_default();
@@ -198,7 +198,7 @@ fn help_begins_with_what_the_program_is_and_goes_to_standard_output() {
         assert!(help.stdout.contains(verb), "{verb}");
         let help = place.run([verb, "--help"]);
         help.fine();
-        // The options of every verb are told once, by the program.
+        // Every verb's options are listed once, by the program.
         for option in ["--config", "--color <"] {
             assert!(!help.stdout.contains(option), "{}", help.stdout);
         }
@@ -250,7 +250,7 @@ fn arguments_that_are_not_utf_8_are_wrong_usage() {
     place
         .run([OsStr::new("trigger"), bad])
         .failed(2, "invalid UTF-8");
-    // A file may be called so.
+    // A file may have such a name.
     let ended = place.run([OsStr::new("-c"), bad, OsStr::new("runs")]);
     ended.failed(2, "");
 }
@@ -400,7 +400,7 @@ fn the_logs_of_a_fan_out_say_whose_they_are() {
         none.stdout,
         "no log yet: a step's log appears when the attempt has ended\n"
     );
-    // A state is called the same in the list and in its filter.
+    // A state has the same name in the list and in its filter.
     for word in ["running", "in_progress"] {
         let listed = place.run(["runs", "--status", word]);
         assert!(listed.fine().stdout.contains(" running "), "{listed:?}");
@@ -499,7 +499,7 @@ fn a_scaffold_is_fine_and_overwrites_nothing() {
     );
     check.fine();
     assert!(check.stdout.contains("Hello"), "{check:?}");
-    // The page that a newcomer is led to is there.
+    // The page that a newcomer is directed to exists.
     let page = "with pages about every run at http://127.0.0.1:9410/\n";
     assert!(made.stdout.ends_with(page), "{made:?}");
     let written = std::fs::read_to_string(dir.join("ductwork.yml")).unwrap();
@@ -524,7 +524,7 @@ fn a_scaffold_is_fine_and_overwrites_nothing() {
         std::fs::read_to_string(dir.join("steps/greet.sh")).unwrap(),
         "mine"
     );
-    // One is enough to refuse, and then nothing is written.
+    // One existing file is enough to refuse, and then nothing is written.
     place.write("other/README.md", "mine");
     place
         .run(["init", "other"])
@@ -651,7 +651,7 @@ fn a_name_in_pipelines_that_no_file_defines_fails_the_check_and_warns_at_the_sta
     for part in ["--> ductwork.yml:3:5", "did you mean `Hello`?"] {
         assert!(ended.stderr.contains(part), "{part}: {ended:?}");
     }
-    // One name that is nowhere, or all of them: the same is said.
+    // Whether one name is unknown or all of them: the message is the same.
     place.write("ductwork.yml", "pipelines: [Nope]\n");
     place.run(["check"]).failed(
         2,
@@ -672,7 +672,7 @@ fn a_name_in_pipelines_that_no_file_defines_fails_the_check_and_warns_at_the_sta
     ] {
         assert!(warnings[0].contains(part), "{part}: {warnings:?}");
     }
-    // Another host may define what a worker serves.
+    // Another host may define the pipelines that a worker serves.
     place.write("ductwork.yml", "role: worker\npipelines: [Nope]\n");
     let ended = place.run(["check"]);
     ended.fine();
@@ -751,7 +751,7 @@ fn a_step_has_the_variables_that_are_listed_and_a_secret_is_nowhere_but_in_it() 
             assert!(!found, "{}", path.display());
         }
     }
-    // A variable that is not set keeps nobody from starting, and fails the check.
+    // An unset variable does not prevent a start, but fails the check.
     place.write(
         "pipelines/secret.yml",
         &pipeline.replace("${AREA:-eu}", "${AREA}"),
@@ -771,7 +771,7 @@ fn runs_of_a_pipeline_that_nobody_knows_are_a_mistake_and_the_nearest_is_named()
     let ended = place.run(["runs", "--pipeline", "Helo"]);
     ended.failed(1, "there is no pipeline `Helo`");
     assert!(ended.stderr.contains("did you mean `Hello`?"), "{ended:?}");
-    // One that was defined once has its runs.
+    // A pipeline that was defined once has its runs.
     place.trigger("1");
     std::fs::remove_file(place.path().join("pipelines/hello.yml")).unwrap();
     place.write(
@@ -801,7 +801,7 @@ fn an_error_is_json_on_standard_error_where_json_was_asked_for() {
         assert_eq!(said["error"]["exit_status"], code, "{said}");
         said["error"].clone()
     };
-    // Nothing is here, so each verb that needs anything fails.
+    // The directory is empty, so each verb that needs anything fails.
     for args in [
         &["-c", "none.yml", "start"][..],
         &["run", "P"],
@@ -957,7 +957,7 @@ fn a_run_whose_payload_is_damaged_hides_no_other_and_is_named() {
         assert!(ended.stderr.contains("ductworkd audit"), "{ended:?}");
         place.run([verb, &other]).fine();
     }
-    // A step of it.
+    // A step of that run.
     let sql = "UPDATE ductwork_steps SET input = 'x' WHERE input = '2'";
     assert_eq!(conn.execute(sql, []).unwrap(), 1);
     place
@@ -1033,7 +1033,7 @@ fn an_input_that_is_far_too_large_is_2_and_not_held() {
     place
         .run_with(&["trigger", "Hello", "-"], &large)
         .failed(2, "larger than");
-    // Without an end, and with little memory.
+    // An endless input, with little memory.
     let endless = std::fs::File::open("/dev/zero").unwrap();
     let limited = "ulimit -v 1000000; exec \"$0\" trigger Hello -";
     let mut shell = Command::new("sh");
@@ -1050,7 +1050,7 @@ fn a_variable_of_ours_that_is_not_utf_8_is_2() {
         let command = command.arg("check").env(name, OsStr::from_bytes(b"a\xffb"));
         Ended::of(command.output().unwrap()).failed(2, &format!("{name}: is not UTF-8"));
     }
-    // A file of somebody else's is left alone.
+    // A variable of another program is left alone.
     let mut command = place.command();
     command
         .arg("check")
@@ -1181,7 +1181,7 @@ fn a_mistake_in_the_file_of_another_pipeline_keeps_nobody_from_a_trigger() {
         ended.failed(2, "not valid YAML");
         assert!(ended.stderr.contains("other.yml"), "{ended:?}");
     }
-    // Of two of its name nobody knows which is meant.
+    // With two files of one name it is unclear which one is meant.
     let hello = std::fs::read_to_string(place.path().join("pipelines/hello.yml")).unwrap();
     place.write("pipelines/other.yml", &hello);
     place.run(["trigger", "Hello"]).failed(2, "as well");
@@ -1287,7 +1287,7 @@ fn a_run_can_be_looked_at_and_cancelled_but_not_revived() {
         ]
     );
     place.run(["audit"]).fine();
-    // The default of `retention` is longer ago than this test.
+    // The default of `retention` lies further back than this test.
     let pruned = place.run(["prune", "--yes", "--json"]);
     assert_eq!(pruned.fine().json()["pruned"], 0);
     let pruned = place.run(["prune", "--older-than", "0", "--json"]);
@@ -1307,7 +1307,7 @@ fn a_suggested_command_can_be_pasted() {
     let again = run(&["cancel", &id[28..]]);
     let hint = format!("`ductworkd -c 'my conf.yml' -e prod show {}`", &id[28..]);
     assert!(again.stderr.contains(&hint), "{again:?}");
-    // As a shell takes it.
+    // In the form that a shell takes.
     let command = hint.trim_matches('`').replace("ductworkd", "\"$0\"");
     let mut shell = Command::new("sh");
     shell.args(["-c", &command, env!("CARGO_BIN_EXE_ductworkd")]);
@@ -1329,7 +1329,7 @@ fn a_suggested_command_can_be_pasted() {
     assert!(place.run(["runs"]).stdout.contains(&id));
 }
 
-/// Runs the program on a terminal of its own, where a person types this; all that is seen there.
+/// Runs the program on its own terminal, where a person types this; returns all that appears there.
 fn typed(place: &Place, args: &str, typed: &[u8]) -> Ended {
     let program = env!("CARGO_BIN_EXE_ductworkd");
     let mut command = Command::new("script");
@@ -1355,7 +1355,7 @@ fn prune_asks_a_person_unless_it_was_told_an_age() {
         place.run(["run", "Hello", "\"you\""]);
     }
     place.age(31);
-    // Nobody is there to be asked.
+    // There is no person to ask.
     let nobody = place.run(["prune"]);
     nobody.failed(2, "nothing was deleted: there is no terminal to confirm on");
     assert!(
@@ -1382,7 +1382,7 @@ fn prune_asks_a_person_unless_it_was_told_an_age() {
             && ended.stdout.contains("1 run deleted"),
         "{ended:?}"
     );
-    // A person who names an age is asked as well, and can see first what it would be.
+    // A person who names an age is asked as well, and can see the effect beforehand.
     let refused = typed(&place, "prune --older-than 1d", b"n\n");
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(
@@ -1411,7 +1411,7 @@ fn prune_asks_a_person_unless_it_was_told_an_age() {
         .failed(2, "1");
     let all = place.run(["prune", "--older-than", "0s", "--dry-run"]);
     assert!(all.stdout.contains("more than 0s ago"), "{all:?}");
-    // No question where there is nothing to lose, or where it has been answered.
+    // There is no question if there is nothing to lose, or if it has been answered.
     let told = typed(&place, "prune --older-than 0s --limit 1 --yes", b"");
     assert!(
         told.code == Some(0) && !told.stdout.contains("[y/N]"),
@@ -1492,7 +1492,7 @@ fn migrations_are_told_printed_and_applied_once() {
         !place.path().join("ductwork.db").exists(),
         "nothing was connected to"
     );
-    // A person who applies it by hand has the same.
+    // A person who applies the script by hand gets the same schema.
     let by_hand = Place::empty();
     let database = rusqlite::Connection::open(by_hand.path().join("ductwork.db")).unwrap();
     database.execute_batch(&printed.stdout).unwrap();
@@ -1537,7 +1537,7 @@ fn the_program_describes_itself() {
 #[test]
 fn a_reader_that_has_seen_enough_ends_it_quietly() {
     let place = Place::empty();
-    // Larger than a pipe holds, so that writing meets the closed end.
+    // Larger than the capacity of a pipe, so that writing meets the closed end.
     let name = "x".repeat(200_000);
     place.write(
         "pipelines/a.yml",
@@ -1587,7 +1587,7 @@ fn help_that_cannot_be_written_is_an_error() {
     }
 }
 
-/// As a worker does when the attempt is over.
+/// Like a worker after the end of an attempt.
 #[test]
 fn a_context_that_is_refused_is_1_and_says_why() {
     let place = Place::empty();
@@ -1641,7 +1641,7 @@ fn an_output_that_cannot_be_written_is_an_error_and_no_panic() {
     }
 }
 
-/// Starts `run` of a pipeline whose first step waits for a file, or not.
+/// Starts `run` of a pipeline whose first step waits until a file `go` exists.
 fn run_of(place: &Place, args: &[&str], stdout: Stdio) -> std::process::Child {
     let waits = "until [ -e go ]; do sleep 0.01; done; cat";
     let text = format!(
@@ -1656,9 +1656,9 @@ fn run_of(place: &Place, args: &[&str], stdout: Stdio) -> std::process::Child {
     streams.spawn().unwrap()
 }
 
-/// A child's standard error, until it has said this.
+/// Reads a child's standard error until it contains this line.
 fn until_said(child: &mut std::process::Child, part: &str) -> String {
-    // Byte by byte, so that what comes after it is left to be read.
+    // Byte by byte, so that the rest stays to be read.
     let mut said = Vec::new();
     let stderr = child.stderr.as_mut().unwrap();
     let has_said = |said: &[u8]| {
@@ -1690,7 +1690,7 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
             .find(|line| line.ends_with("triggered"))
             .unwrap();
         let id = line.split(' ').nth(1).unwrap().to_owned();
-        // A second one does not wait for what runs.
+        // A second signal does not wait for running steps.
         send(&child, signal);
         std::thread::sleep(std::time::Duration::from_millis(100));
         send(&child, signal);
@@ -1708,7 +1708,7 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
             "{ended:?}"
         );
     }
-    // Beside a daemon the run goes on without anybody's doing.
+    // Next to a daemon the run goes on by itself.
     let mut daemon = place.command();
     let daemon = daemon.arg("start").stdout(Stdio::null());
     let mut daemon = daemon.stderr(Stdio::piped()).spawn().unwrap();
@@ -1729,7 +1729,7 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
     let told = format!("stopped; the run {id} goes on: the worker ");
     assert!(ended.stderr.contains(&told), "{ended:?}");
     assert!(!ended.stderr.contains("continue it"), "{ended:?}");
-    // Nor does the end of the waiting end it.
+    // Nor does the end of the waiting command end it.
     let mut command = place.command();
     command.args(["trigger", "Slow", "1", "--wait"]);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -1756,7 +1756,7 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
     assert_eq!(statuses, ["completed"; 4]);
 }
 
-/// The step at work is let end, and it is the last one.
+/// The running step may end, and it is the last one.
 #[test]
 fn a_run_that_completes_while_it_is_interrupted_is_a_success() {
     let place = Place::ready();
@@ -1796,7 +1796,7 @@ fn a_run_that_waits_for_its_input_is_ended_by_a_person() {
     let place = Place::ready();
     let mut child = run_of(&place, &["Slow", "-"], Stdio::piped());
     let input = child.stdin.take();
-    // It reads: a system call whose first argument is descriptor 0.
+    // It is reading: a system call whose first argument is descriptor 0.
     let call = format!("/proc/{}/syscall", child.id());
     let began = std::time::Instant::now();
     while std::fs::read_to_string(&call).unwrap().split(' ').nth(1) != Some("0x0") {
@@ -1853,7 +1853,7 @@ fn a_run_says_what_came_of_it() {
     assert_eq!(halted.code, Some(1), "{halted:?}");
     assert_eq!(halted.json()["status"], "halted");
     assert!(halted.stderr.contains("F (1 attempt): "), "{halted:?}");
-    // Whether anybody reads it or not.
+    // Whether its output is read or not.
     let (reader, unread) = std::io::pipe().unwrap();
     drop(reader);
     let halted = run(&["Slow", "0", "--json"], unread.into());
@@ -1896,7 +1896,7 @@ fn colours_are_for_terminals_or_whoever_asks() {
         .failed(2, "invalid value 'blue'");
 }
 
-/// Adds runs that have ended, beside the one that `trigger` made.
+/// Adds ended runs, in addition to the one that `trigger` made.
 fn add_runs(database: &Path, runs: u32) {
     let conn = rusqlite::Connection::open(database).unwrap();
     let add = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
@@ -1914,12 +1914,12 @@ fn a_million_runs_are_listed_as_far_as_anybody_reads() {
     place.trigger("1");
     let database = place.path().join("ductwork.db");
     add_runs(&database, 1_000_000);
-    // A page, whatever there is.
+    // One page, however many there are.
     let ended = place.run(["runs", "--json"]);
     let listed: serde_json::Value = serde_json::from_str(&ended.fine().stdout).unwrap();
     let page = listed.as_array().unwrap().len();
     assert!((1..=1_000).contains(&page), "{page}");
-    // Very many of them, for a reader that has seen enough at once.
+    // Very many runs, for a reader that stops early.
     let mut child = place
         .command()
         .args(["runs", "--json", "--limit", "100000"])

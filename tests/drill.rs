@@ -1,4 +1,5 @@
-//! The drills as a user runs them: the built program, beside a database that may hold real runs.
+//! The drills as a user runs them: the built program, next to a database that may contain real
+//! runs.
 
 #![expect(
     clippy::unwrap_used,
@@ -39,7 +40,7 @@ fn drill(place: &tempfile::TempDir, args: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// Every drill has shown what it is for, and those that are about a refusal had one.
+/// Every drill has shown its subject, and the drills about a refusal had one.
 fn every_drill_shows_what_it_is_for(url: &str, cut: bool) {
     let place = place(url);
     let output = drill(&place, &["--json"]).wait_with_output().unwrap();
@@ -69,7 +70,7 @@ fn every_drill_shows_what_it_is_for(url: &str, cut: bool) {
         "double-reaper",
         "lost-acknowledgement",
     ];
-    // SQLite has no server that could end a connection: there the writer waits.
+    // SQLite has no server that could end a connection: the writer waits there.
     expected.extend(cut.then_some("database-away"));
     assert_eq!(refused, expected);
     assert_eq!(report["drills"].as_array().unwrap().len(), 8);

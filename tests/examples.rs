@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The program that examples are built beside.
+/// The program that is built along with the examples.
 fn ductworkd() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_ductworkd"))
 }
@@ -62,7 +62,7 @@ fn a_program_with_steps_of_its_own_is_its_own_daemon() {
     assert_eq!(output["words"], 6);
     assert_eq!(output["longest"], 3);
     assert_eq!(output["letters"]["o"], 4);
-    // The run halts where the step says that trying again is useless, and says why.
+    // The run halts where the step says that another attempt is useless, and says why.
     let halted = run(&native, &["run", "Letters", "\"\""], place.path());
     assert_eq!(halted.status.code(), Some(1));
     let errors = String::from_utf8_lossy(&halted.stderr);
@@ -109,7 +109,7 @@ fn the_first_command_of_the_readme_makes_a_report_of_all_states() {
     }
 }
 
-/// The files that every pod gets, in the places where it finds them.
+/// The files that every pod gets, in the locations where it looks for them.
 #[test]
 fn the_pipeline_of_the_kubernetes_base_runs_with_the_configuration_that_lies_beside_it() {
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/kubernetes/base");

@@ -1,4 +1,5 @@
-//! The properties of the fuzz targets hold for their seeds, and for the files that we ship.
+//! The properties of the fuzz targets hold for their seeds, and for the files that the project
+//! ships.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[path = "../fuzz/properties.rs"]
 mod properties;
 
-/// A target's work with its input.
+/// A target's function, with its input.
 type Property = fn(&[u8]);
 
 fn root() -> &'static Path {

@@ -1,5 +1,5 @@
-//! The things that a person sees of a run, on a terminal and in a pipe: the built program on a terminal
-//! of its own, whose screen is kept by a small model.
+//! The display of a run that a person sees, on a terminal and in a pipe: the built program on its own
+//! terminal, whose screen is kept by a small model.
 
 #![expect(
     clippy::unwrap_used,
@@ -54,7 +54,7 @@ impl Place {
         command
     }
 
-    /// Away from any terminal.
+    /// Runs it without a terminal.
     fn run(&self, args: &[&str]) -> Output {
         let mut command = self.prepared(env!("CARGO_BIN_EXE_ductworkd"));
         command.args(args).output().unwrap()
@@ -65,7 +65,8 @@ impl Place {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
     }
 
-    /// On a terminal of so many rows and columns; standard output goes to `to`, or is the terminal.
+    /// Runs it on a terminal with this many rows and columns; standard output goes to `to`, or is
+    /// the terminal.
     fn on_terminal(&self, args: &str, size: (usize, usize), variables: &[(&str, &str)]) -> Child {
         let (rows, columns) = size;
         let program = env!("CARGO_BIN_EXE_ductworkd");
@@ -82,22 +83,22 @@ impl Place {
         command
             .env("SHELL", "/bin/sh")
             .envs(variables.iter().copied());
-        // Its end would be taken for that of the session.
+        // The end of the input would be taken for the end of the session.
         command.stdin(Stdio::piped());
         let streams = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         streams.spawn().unwrap()
     }
 }
 
-/// The screen of a terminal: what a person sees at a moment.
+/// The screen of a terminal: the text that a person sees at a moment.
 struct Screen {
     rows: usize,
     columns: usize,
     cells: Vec<Vec<char>>,
-    /// The cursor; in the last column it may stand behind the letter there.
+    /// The cursor; in the last column it may be behind the character there.
     at: (usize, usize),
     behind: bool,
-    /// A sequence that is not whole yet.
+    /// An incomplete escape sequence.
     escape: Option<String>,
     pending: Vec<u8>,
 }
@@ -193,7 +194,8 @@ impl Screen {
     }
 }
 
-/// All that a child shows, in pieces of this many bytes, until it ends; its exit status.
+/// Reads all that a child shows, in pieces of this many bytes, until it ends; returns its exit
+/// status.
 fn watched(
     mut child: Child,
     size: (usize, usize),
@@ -231,7 +233,7 @@ fn no_picture_is_torn_while_a_hundred_attempts_fail() {
         let child = place.on_terminal("run Flaky", size, &[]);
         let (mut looks, mut retries, mut begun) = (0, 0, false);
         let mut last = Vec::new();
-        // Pieces that end anywhere in a picture.
+        // Pieces that end anywhere within a picture.
         let code = watched(child, size, 23, |screen| {
             let lines = screen.lines();
             let with = |part: &str| lines.iter().filter(|line| line.contains(part)).count();
@@ -256,7 +258,7 @@ fn no_picture_is_torn_while_a_hundred_attempts_fail() {
         ] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
-        // Nothing is missed by a person whose run has completed.
+        // A person whose run has completed misses nothing.
         assert!(!shown.contains("log line"), "{shown}");
     }
 }
@@ -335,7 +337,7 @@ fn a_pipe_gets_one_json_value_and_nothing_else() {
         "{said}"
     );
     let id = said.split(' ').nth(1).unwrap().to_owned();
-    // Without waiting the id is the result.
+    // Without waiting, the result is the id.
     let output = place.run(&["trigger", "Slow", "1"]);
     assert_eq!(text(&output.stdout).trim().len(), 36, "{output:?}");
     let watched = place.run(&["watch", &id[28..]]);
@@ -386,7 +388,7 @@ fn the_page_of_a_run_has_a_timeline_and_tells_of_each_failed_attempt() {
         let found = lines.iter().position(|line| line.contains(part));
         found.unwrap_or_else(|| panic!("{part}: {shown}"))
     };
-    // In the flow's order, and what was not reached as well.
+    // In the flow's order, including the nodes that were not reached.
     let order = [
         at("✓ Numbers "),
         at("✗   Try "),
@@ -456,7 +458,7 @@ fn a_run_that_waits_for_a_person_says_what_for_and_how_to_answer() {
             assert!(told.contains(part), "{part}: {told}");
         }
     }
-    // A word that people know; programs keep theirs.
+    // The word that people use; programs keep theirs.
     assert!(text(&place.run(&["runs", "--status", "waiting"]).stdout).contains(" waiting "));
     assert!(text(&place.run(&["show", &id]).stdout).contains(" Asks waiting "));
     assert_eq!(
@@ -477,7 +479,7 @@ fn a_run_that_waits_for_a_person_says_what_for_and_how_to_answer() {
         (Some(3), &"dampened".into()),
         "{waited:?}"
     );
-    // The one who watches sees what becomes of the answer.
+    // The watching command shows the effect of the answer.
     let mut watch = place.prepared(env!("CARGO_BIN_EXE_ductworkd"));
     let watch = watch
         .args(["watch", &id])
@@ -515,7 +517,7 @@ fn a_question_tells_its_deadline_and_keeps_who_answered() {
     assert_eq!(waited.status.code(), Some(3), "{said}");
     let told = "dampen: send it? (without an answer it halts in 2d 23h)";
     assert!(said.contains(told), "{said}");
-    // The daemon of `run` has stopped, and the hook has run before.
+    // The daemon of `run` has stopped, and the hook ran before that.
     let hook: Value =
         serde_json::from_slice(&std::fs::read(place.path().join("told")).unwrap()).unwrap();
     assert_eq!(
@@ -566,7 +568,7 @@ fn a_run_that_was_made_before_is_not_said_to_be_triggered() {
         let ended = place.run(&["run", "Slow", "1", "--key", "k"]);
         assert!(text(&ended.stderr).contains(said), "{ended:?}");
     }
-    // Nor to have taken the moment in which its output was read.
+    // Nor to have taken only the moment in which its output was read.
     let conn = rusqlite::Connection::open(place.path().join("ductwork.db")).unwrap();
     let hour = "UPDATE ductwork_runs SET triggered_at = completed_at - 3600000000";
     conn.execute(hour, []).unwrap();
@@ -583,7 +585,7 @@ fn an_interrupted_run_says_what_it_waits_for_and_how_not_to() {
     place.until("the step begins", || place.path().join("begun").exists());
     let pid = nix::unistd::Pid::from_raw(child.id() as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
-    // Long enough that it was looked at; the step ends when it is let.
+    // Long enough to have looked at the run; the step ends when it is let go.
     std::thread::sleep(Duration::from_millis(500));
     place.go();
     let ended = child.wait_with_output().unwrap();
@@ -650,7 +652,7 @@ fn a_person_who_waits_for_nobody_is_told_so() {
     assert!(!shown.contains("note: "), "{shown}");
 }
 
-/// A step with a name that no narrow terminal shows on a line.
+/// A step whose name fits on no line of a narrow terminal.
 const LONG: &str = r#"
 pipeline: Long
 steps:
@@ -699,7 +701,7 @@ fn a_terminal_that_can_do_little_is_given_little() {
         assert_eq!(code, Some(0), "{last:#?}");
         (all, last)
     };
-    // No cursor goes up.
+    // The cursor never moves up.
     let mut child = place.on_terminal("run Flaky", (24, 80), &[("TERM", "dumb")]);
     let mut plain = String::new();
     child
@@ -741,7 +743,7 @@ fn a_person_who_has_seen_enough_leaves_the_run_alone() {
         let (mut last, mut typed) = (Vec::new(), false);
         let ended = watched(child, size, 512, |screen| {
             last = screen.lines();
-            // Ctrl-C, once it is seen.
+            // Ctrl-C, once the text appears.
             if !typed && last.iter().any(|line| line.contains(part)) {
                 typed = true;
                 keys.write_all(b"\x03").unwrap();
@@ -761,7 +763,7 @@ fn a_person_who_has_seen_enough_leaves_the_run_alone() {
     );
 }
 
-/// The list is kept up to date when the database is back, and Ctrl-C ends it while that is away.
+/// The list is up to date again once the database is back, and Ctrl-C ends it during the outage.
 #[test]
 fn a_list_that_is_watched_waits_an_outage_of_its_database_out() {
     use std::io::Write;
@@ -822,9 +824,9 @@ fn top_shows_queues_rates_and_processes_as_they_change_until_it_is_interrupted()
     let mut last = Vec::new();
     let code = watched(child, (24, 150), 4_096, |screen| {
         let lines = screen.lines();
-        // Behind the name, DUE and LATER; nothing is due for long.
+        // After the name come DUE and LATER; nothing is due for long.
         held |= row(&lines, "Slow").get(3) == Some(&"1");
-        // Before those that ask.
+        // The column before that of the runs that ask.
         halted |= row(&lines, "Halts").iter().rev().nth(1) == Some(&"1");
         if held && !place.path().join("go").exists() {
             place.go();
@@ -856,7 +858,7 @@ fn top_shows_queues_rates_and_processes_as_they_change_until_it_is_interrupted()
     );
 }
 
-/// The words of the line that begins with this one.
+/// The words of the line that begins with this word.
 fn row<'a>(lines: &'a [String], begins: &str) -> Vec<&'a str> {
     let found = lines.iter().find(|line| line.starts_with(begins));
     found.map_or(Vec::new(), |line| line.split_whitespace().collect())

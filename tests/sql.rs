@@ -1,5 +1,5 @@
-//! Every statement, as each database gets it: read by people in `tests/sql`, and by the
-//! databases themselves. `DUCTWORK_BLESS=1` writes the files anew.
+//! Every statement in the form that each database gets: read by people in `tests/sql`, and checked
+//! by the databases themselves. `DUCTWORK_BLESS=1` writes the files anew.
 
 #![expect(
     clippy::unwrap_used,
@@ -34,13 +34,13 @@ fn golden(dialect: Dialect) -> PathBuf {
         .join(directory)
 }
 
-/// The statements that this database is sent.
+/// The statements that are sent to this database.
 fn of(dialect: Dialect) -> impl Iterator<Item = &'static Statement> {
     let all = catalogue().into_iter();
     all.filter(move |statement| statement.is_for(dialect))
 }
 
-/// Without the indentation that it has between the functions of its module.
+/// A statement without the indentation of its module's source.
 fn tidy(sql: &str) -> String {
     let lines: Vec<&str> = sql.lines().filter(|line| !line.trim().is_empty()).collect();
     let indent = |line: &&str| line.len() - line.trim_start().len();
@@ -98,7 +98,7 @@ on_every_database! {
     }
 }
 
-/// Statements that read a whole table, and why that is no harm.
+/// Statements that read a whole table, and the reason why that does no harm.
 const SCANS: &[(&str, &str)] = &[
     (
         "ANY_WORK",
@@ -153,11 +153,11 @@ const BATCHES: &[&str] = &[
     "new_runs",
     "ductwork_rows",
     "CONSTANT",
-    // The first of each pipeline's queue, which an index has found.
+    // The first row of each pipeline's queue, found through an index.
     "heads",
-    // The first of each group, which an index has found.
+    // The first row of each group, found through an index.
     "halted",
-    // The rows that a recursion has found.
+    // The rows that a recursion has produced.
     "n",
     "names",
     // Numbers to make rows from.
@@ -174,7 +174,7 @@ const IN_FLIGHT: &[&str] = &[
 ];
 
 fn may_scan(statement: &str) -> bool {
-    // The audit looks at everything, and nobody waits for it.
+    // The audit looks at everything, and nothing waits for it.
     let name = statement.split('_').next().unwrap_or_default();
     let number = name.strip_prefix('I').unwrap_or_default();
     let audit =
@@ -182,8 +182,8 @@ fn may_scan(statement: &str) -> bool {
     audit || SCANS.iter().any(|(name, _)| *name == statement)
 }
 
-/// No cost may grow with history, backlog or the width of a fan-out: whatever
-/// finds rows finds them through an index.
+/// No cost may grow with history, backlog or the width of a fan-out: every statement that searches
+/// for rows finds them through an index.
 #[tokio::test]
 async fn no_statement_reads_a_whole_table_on_sqlite() {
     let db = Db::sqlite();
@@ -198,8 +198,8 @@ async fn no_statement_reads_a_whole_table_on_sqlite() {
         let mut plan = plan.raw_query();
         while let Some(row) = plan.next().unwrap() {
             let line: String = row.get("detail").unwrap();
-            // `SCAN x USING INDEX …` goes through all of an index: the same as a table, but for
-            // partial indexes that hold only what is in flight. So does a look at all that has one
+            // `SCAN x USING INDEX …` reads all of an index: the same as a table, except for partial
+            // indexes that contain only work in flight. So does a search for all rows with one
             // status.
             let by_status = line.contains("INDEX ductwork_runs_others (status=?)");
             let Some(scan) = line.strip_prefix(if by_status { "SEARCH " } else { "SCAN " }) else {
@@ -216,8 +216,8 @@ async fn no_statement_reads_a_whole_table_on_sqlite() {
     assert!(scans.is_empty(), "{scans:#?}");
 }
 
-/// Statements for people, on connections whose planner is as it is (`Purpose::Query`); and statements
-/// that read small tables.
+/// Statements for people, on connections whose planner has its defaults (`Purpose::Query`); and
+/// statements that read small tables.
 const NOT_THE_ENGINE: &[(&str, &str)] = &[
     ("STEPS", "of one run, for a person"),
     ("FAILED_STEPS", "of one run, for a person"),
@@ -232,8 +232,8 @@ const NOT_THE_ENGINE: &[(&str, &str)] = &[
     ),
 ];
 
-/// Statements that read all that is in flight, instead of what is theirs, where the server has
-/// looked when nothing was: not mended yet.
+/// Statements that read all work in flight, instead of their own, where the server analysed the
+/// tables while nothing was in flight: not fixed yet.
 const STILL_DEAR: &[&str] = &[
     "CLAIM_BRANCHES",
     "CLOSE_ADVANCEMENTS",
@@ -242,27 +242,27 @@ const STILL_DEAR: &[&str] = &[
     "COUNT_CRASHES",
 ];
 
-/// The server's belief about tables that are full by now.
+/// The server's statistics about tables that are full by now.
 #[derive(Clone, Copy, Debug)]
 enum Statistics {
-    /// It has never looked.
+    /// They were never analysed.
     None,
-    /// It looked when they were empty.
+    /// They were analysed when they were empty.
     Empty,
-    /// It looked when most of what is there had ended long ago.
+    /// They were analysed when most of their rows had ended long ago.
     History,
-    /// It looked when there was little.
+    /// They were analysed when they had few rows.
     Stale,
 }
 
-/// Those of this test: all of a database would be those of other tests, too, who count on not having
-/// been looked at.
+/// The tables of this test only: those of other tests, which rely on not being analysed, are in the
+/// same database.
 const ANALYZED: &str = "
     ANALYZE ductwork_runs, ductwork_branches, ductwork_steps, ductwork_executions,
         ductwork_transitions, ductwork_advancements, ductwork_availabilities, ductwork_fan_outs,
         ductwork_tuples, ductwork_processes, ductwork_definitions";
 
-/// Tables of this many runs, as far as the server has looked at them.
+/// Tables with this many runs, analysed at this point.
 async fn filled(db: &Db, statistics: Statistics) -> sqlx::PgConnection {
     let mut conn = db.conn().await;
     let chain = Pipeline::named("P").start("A").chain("B").chain("C");
@@ -270,7 +270,7 @@ async fn filled(db: &Db, statistics: Statistics) -> sqlx::PgConnection {
     let mut numbers = data::Numbers::now(&mut conn).await.unwrap();
     conn.script("ALTER TABLE", UNTIDY).await.unwrap();
     let told = &|_| {};
-    // Either is all of them, and the last is analysed.
+    // How many runs are made before the statistics are taken, and how many after that.
     let (before, after) = match statistics {
         Statistics::None | Statistics::Empty => (0, 400),
         Statistics::History => (3_000, 0),
@@ -296,7 +296,7 @@ async fn filled(db: &Db, statistics: Statistics) -> sqlx::PgConnection {
     server
 }
 
-/// True where a plan, or a part of it, reads one of our tables.
+/// True if a plan, or a part of it, reads one of the project's tables.
 fn reads(node: &serde_json::Value) -> bool {
     let table = node["Relation Name"].as_str().unwrap_or_default();
     table.starts_with("ductwork_") || below(node).any(reads)
@@ -306,7 +306,7 @@ fn below(node: &serde_json::Value) -> impl Iterator<Item = &serde_json::Value> {
     node["Plans"].as_array().into_iter().flatten()
 }
 
-/// True where a node yields the rows of a batch, one after the other, whatever is asked of it.
+/// True if a node yields the rows of a batch one after the other, without any condition.
 fn is_batch(node: &serde_json::Value) -> bool {
     match node["Node Type"].as_str().unwrap_or_default() {
         "Function Scan" => true,
@@ -315,13 +315,13 @@ fn is_batch(node: &serde_json::Value) -> bool {
     }
 }
 
-/// The dear parts of a plan: a whole table is read, or a batch is gone through for each row of one.
+/// The expensive parts of a plan: a whole table is read, or a batch is scanned for each row of one.
 fn dear(node: &serde_json::Value, found: &mut Vec<String>) {
     let kind = node["Node Type"].as_str().unwrap_or_default();
     let table = node["Relation Name"].as_str().unwrap_or_default();
     let index = node["Index Name"].as_str().unwrap_or_default();
     if table.starts_with("ductwork_") {
-        // An index scan without a condition goes through all of the index.
+        // An index scan without a condition reads all of the index.
         let whole = kind == "Seq Scan" || !index.is_empty() && node["Index Cond"].is_null();
         if whole && !IN_FLIGHT.contains(&index) {
             found.push(format!("{kind} on {table} {index}"));
@@ -340,7 +340,7 @@ fn dear(node: &serde_json::Value, found: &mut Vec<String>) {
     }
 }
 
-/// With every belief of the server: a plan is made once per connection, and kept.
+/// With each state of the statistics: a plan is made once per connection, and kept.
 #[tokio::test]
 async fn no_statement_reads_a_whole_table_on_postgres() {
     use Statistics::{Empty, History, None, Stale};
@@ -388,8 +388,8 @@ async fn no_statement_reads_a_whole_table_on_postgres() {
     assert!(scans.is_empty(), "{scans:#?}");
 }
 
-/// Statements that are given keys and nothing else: as many of their tables' rows are looked at as
-/// there are keys, and few more.
+/// Statements that are given only keys: they look at as many rows of their tables as there are
+/// keys, and few more.
 #[tokio::test]
 async fn what_is_given_keys_looks_at_their_rows_alone() {
     use Statistics::{Empty, History, None, Stale};
@@ -433,7 +433,7 @@ async fn what_is_given_keys_looks_at_their_rows_alone() {
     }
 }
 
-/// Rows that a plan has looked at, beside those that an index kept it from.
+/// The rows that a plan has looked at, without those that an index spared it.
 fn looked_at(node: &serde_json::Value) -> f64 {
     let rows: f64 = [
         "Actual Rows",
@@ -447,7 +447,7 @@ fn looked_at(node: &serde_json::Value) -> f64 {
     rows * node["Actual Loops"].as_f64().unwrap_or_default() + below.map(looked_at).sum::<f64>()
 }
 
-/// The server tidies by itself when it likes; not in this test.
+/// The server vacuums when it likes; not in this test.
 const UNTIDY: &str = "
     ALTER TABLE ductwork_runs SET (autovacuum_enabled = off);
     ALTER TABLE ductwork_branches SET (autovacuum_enabled = off);
@@ -461,15 +461,16 @@ const DELETED: &str = "
     DELETE FROM ductwork_executions; DELETE FROM ductwork_transitions;
     DELETE FROM ductwork_advancements";
 
-/// Tables that are tidied when all in them was deleted count as empty, as long as they keep a page.
+/// Tables that are vacuumed after all their rows were deleted count as empty, as long as they keep
+/// a page.
 const TIDIED: &str = "
     VACUUM (TRUNCATE off) ductwork_runs, ductwork_branches, ductwork_steps, ductwork_executions,
         ductwork_transitions, ductwork_advancements";
 
-/// As soon after much was done that the server has not looked at it yet.
+/// So soon after much work that the server has not analysed the tables yet.
 #[tokio::test]
 async fn no_invariant_compares_every_row_with_every_row_where_there_are_no_statistics() {
-    // Whether it misleads the server depends on how much there is.
+    // Whether the server is misled depends on the number of rows.
     const RUNS: [u64; 2] = [400, 1_600];
     support::with(Db::postgres().await, |db| async move {
         let chain = Pipeline::named("P")

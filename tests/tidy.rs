@@ -1,5 +1,5 @@
-//! The watch over every file of the project, which would otherwise be a reviewer's. Each
-//! failure says where, and what to write instead.
+//! The checks of every file of the project, which would otherwise be done by hand. Each failure
+//! names the place, and the replacement.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// This file has to name what it forbids.
 const SELF: &str = "tests/tidy.rs";
 
-/// Where fork, exec and the thread dump are, what SQLite calls, and what is said to a static C
-/// library; nothing else needs it.
+/// The files with fork, exec and the thread dump, the functions that SQLite calls, and calls to a
+/// static C library; no other file needs it.
 const UNSAFE: [&str; 8] = [
     "src/exec.rs",
     "src/process/dump/capture.rs",
@@ -24,7 +24,7 @@ const UNSAFE: [&str; 8] = [
 
 /// A text file of the project.
 struct File {
-    /// From the project's root, with `/`.
+    /// Relative to the project's root, with `/`.
     path: String,
     text: String,
 }
@@ -43,7 +43,7 @@ impl File {
         self.is_rust() && self.path.starts_with("src/")
     }
 
-    /// Source that is part of the product: neither a file of tests nor the tests of a file.
+    /// Source that is part of the product: neither a test file nor the tests within a file.
     fn is_product(&self) -> bool {
         let test = [
             "/tests/",
@@ -56,8 +56,8 @@ impl File {
         self.is_source() && !test.iter().any(|mark| self.path.contains(mark))
     }
 
-    /// The code of the product, line by line, with numbers: without comments, without the tests at
-    /// its end and without their uses.
+    /// The product's code, line by line, with numbers: without comments, without the tests at its
+    /// end and without their imports.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let end = self.text.find("#[cfg(test)]\nmod tests {");
         let code = &self.text[..end.unwrap_or(self.text.len())];
@@ -81,7 +81,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every text file that is not made by a build.
+/// Every text file that is not produced by a build.
 fn files() -> Vec<File> {
     let mut files = Vec::new();
     let mut directories: Vec<PathBuf> = vec![root().to_owned()];
@@ -111,7 +111,7 @@ fn read(path: &str) -> String {
     text.unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Fails with all that was found.
+/// Fails with all findings.
 fn none(found: Vec<String>) {
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
@@ -130,7 +130,7 @@ fn levels() -> BTreeMap<String, usize> {
     for (level, line) in lines.enumerate() {
         for part in line.split("[`").skip(1) {
             let name = part.split('`').next().expect("split yields one");
-            // A name that is a macro's as well is marked as a module's.
+            // A name that is also a macro's is marked as a module's.
             let name = name.trim_start_matches("mod@");
             levels.insert(name.to_owned(), level);
         }
@@ -260,7 +260,7 @@ fn no_decision_reads_a_local_clock() {
     let shown = ["telemetry", "cli"];
     let mut found = Vec::new();
     for file in files().iter().filter(|file| file.is_product()) {
-        // The head of a thread dump is a line of log.
+        // The head of a thread dump is a log line.
         if shown.contains(&file.module()) || file.path.starts_with("src/process/dump/") {
             continue;
         }
@@ -294,7 +294,7 @@ fn unsafe_code_is_where_fork_and_the_thread_dump_are() {
     none(found);
 }
 
-/// `failpoint!` is nothing in what users get.
+/// `failpoint!` compiles to nothing in the program that users get.
 #[cfg(not(feature = "failpoints"))]
 #[test]
 fn no_failpoint_is_left_in_what_is_built_without_them() {
@@ -408,7 +408,7 @@ fn the_words_are_those_of_the_field() {
     none(found);
 }
 
-/// A sentence that begins so hides its actor or its object: name them.
+/// A sentence that begins with one of these hides its actor or its object, which should be named.
 const HIDING: [&str; 4] = ["What", "Who", "Whoever", "Whatever"];
 
 /// The text of a line of prose: of a document, or of a comment.
@@ -451,7 +451,7 @@ fn no_sentence_of_documents_and_comments_begins_with_what_or_who() {
     none(found);
 }
 
-/// A paragraph about a race counts for something when a test forces that race.
+/// A paragraph about a race counts only if a test forces that race.
 #[test]
 fn every_race_names_a_test_that_exists() {
     let files = files();
@@ -460,7 +460,7 @@ fn every_race_names_a_test_that_exists() {
         for part in file.text.split("fn ").skip(1) {
             tests.extend(words(part).next());
         }
-        // `on_every_database!` makes a module of a test's name.
+        // `on_every_database!` turns a test's name into a module.
         for part in file.text.split("mod ").skip(1) {
             tests.extend(words(part).next());
         }
@@ -480,7 +480,7 @@ fn every_race_names_a_test_that_exists() {
             let race = comment.contains("RACE:");
             races += usize::from(race);
             let mut proofs = 0;
-            // `Proven by` forces the order that matters; `Raced by` tries it many times.
+            // `Proven by` forces the decisive order; `Raced by` tries it many times.
             for part in comment
                 .replace("Raced by ", "Proven by ")
                 .replace("proven by ", "Proven by ")
@@ -511,7 +511,7 @@ fn every_race_names_a_test_that_exists() {
     none(found);
 }
 
-/// `I1`, … of a text.
+/// The names `I1`, … in a text.
 fn invariants(text: &str) -> BTreeSet<&str> {
     let number = |word: &&str| {
         let digits = word.strip_prefix('I').unwrap_or_default();
@@ -553,14 +553,14 @@ fn every_invariant_is_told_and_shown_to_fire() {
             ));
         }
     }
-    // I8 speaks of budgets, which are configuration and not in the database.
+    // I8 is about budgets, which are in the configuration and not in the database.
     for name in told
         .iter()
         .filter(|name| !audited.contains(*name) && **name != "I8")
     {
         found.push(format!("{name}: add its statement to src/store/audit.rs"));
     }
-    // An invariant that comments, tests and the schema quote is on the list.
+    // Every invariant that comments, tests and the schema mention is on the list.
     for file in files()
         .iter()
         .filter(|file| file.is_rust() || file.path.ends_with(".sql"))
@@ -574,9 +574,9 @@ fn every_invariant_is_told_and_shown_to_fire() {
     none(found);
 }
 
-/// Adds the objects that a migration makes to those of the schema: tables with their columns, views and
-/// indexes. The domains of PostgreSQL are the checks of SQLite, which makes a table anew to change one. A column
-/// that is unique may say so itself or by an index, so neither is among them.
+/// Adds the objects that a migration creates to those of the schema: tables with their columns, views and
+/// indexes. The domains of PostgreSQL are checks on SQLite, which rebuilds a table to change one. A column can
+/// be unique by itself or through an index, so neither is included.
 fn migrate(made: &mut BTreeSet<String>, sql: &str) {
     let mut table = None;
     for line in sql.lines() {
@@ -633,8 +633,8 @@ fn migrations(of: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// MySQL has no partial index. Columns stand in for their conditions, and some indexes for two.
-/// Of a unique index either nothing of an entry is null or all.
+/// MySQL has no partial index. Columns stand in for their conditions, and some indexes for two. In
+/// an entry of a unique index either no value is null or all are.
 const OTHERWISE_ON_MYSQL: [&str; 11] = [
     "ductwork_runs.ended_at",
     "ductwork_runs.keyed",
@@ -778,8 +778,8 @@ fn nothing_speaks_of_the_machine_or_the_desk_it_was_written_at() {
     none(found);
 }
 
-/// The tests, the examples and the documentation see the modules as well, by the feature
-/// `internals`, so the compiler does not say when a user is shown one of them.
+/// The tests, the examples and the documentation also see the modules, through the feature
+/// `internals`, so the compiler does not notice when one of them is shown to users.
 #[test]
 fn users_are_shown_the_facade_alone() {
     let library = read("src/lib.rs");
@@ -810,7 +810,7 @@ fn users_are_shown_the_facade_alone() {
     none(found);
 }
 
-/// The quoted words of a list in `deny.toml`, comments left out.
+/// The quoted words of a list in `deny.toml`, without comments.
 fn listed(text: &str, list: &str) -> BTreeSet<String> {
     let (_, rest) = text
         .split_once(&format!("\n{list} = [\n"))
@@ -820,8 +820,8 @@ fn listed(text: &str, list: &str) -> BTreeSet<String> {
     rest.lines().filter_map(first).collect()
 }
 
-/// True when a licence expression of SPDX can be met with these licences: AND binds closer than
-/// OR, and parentheses closest. A slash is an old way to write OR.
+/// True when an SPDX licence expression can be met with these licences: AND binds closer than OR,
+/// and parentheses closest. A slash is an old form of OR.
 fn is_met(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let text = expression.replace('/', " OR ");
     let text = text.replace('(', " ( ").replace(')', " ) ");
@@ -893,8 +893,8 @@ fn a_licence_expression_is_met_where_one_of_its_choices_is() {
     }
 }
 
-/// The questions of `cargo deny check bans licenses sources`, of the same file: cargo-deny itself
-/// takes minutes to compile, and not every machine has it.
+/// The same checks as `cargo deny check bans licenses sources`, from the same file: cargo-deny
+/// itself takes minutes to compile, and not every machine has it.
 #[test]
 fn every_dependency_is_one_that_deny_toml_allows() {
     let rules = read("deny.toml");
@@ -937,8 +937,8 @@ fn every_dependency_is_one_that_deny_toml_allows() {
     none(found);
 }
 
-/// Each key of the configuration, and the code outside of `config` that goes by it: the file, and the
-/// expression without its spaces.
+/// Each key of the configuration, and the code outside of `config` that uses it: the file, and the expression
+/// without its spaces.
 #[rustfmt::skip]
 const READERS: [(&str, &str, &str); 53] = [
     ("database.url", "src/process/start.rs", "config.location()"),

@@ -1,13 +1,13 @@
--- Times are microseconds since 1970, UTC, written by the database's clock. Payloads are JSON
--- as text, which no server writes anew. Numbers In name the invariants that a constraint upholds
--- (ARCHITECTURE.md). `{bin}` is the server's collation by which texts are the same where their bytes are.
+-- Times are microseconds since 1970, UTC, from the database's clock. Payloads are JSON as text, which no server
+-- rewrites. Numbers In name the invariants that a constraint enforces (ARCHITECTURE.md). `{bin}` is the server's
+-- collation under which texts are equal if their bytes are.
 --
--- A statement that changes the schema commits by itself. So each of these may be run again where it was
--- already: the server then says that the object is there. An index that a later migration would drop is not
--- made at all: a slower starter would make it anew behind that.
+-- A statement that changes the schema commits by itself. So each of these may be run a second time: the server then
+-- reports that the object exists. An index that a later migration would drop is not created at all: a process that
+-- starts more slowly would create it again after that.
 --
--- No index is partial here. A column that has a value only while a row is open stands in for the condition;
--- it is stored, because to keep an index of one that is not costs the server more.
+-- There are no partial indexes here. A column that has a value only while a row is open stands in for the condition;
+-- it is stored, because an index on a virtual column costs the server more to maintain.
 
 CREATE TABLE ductwork_definitions (
     digest     varchar(128) NOT NULL PRIMARY KEY,
@@ -24,7 +24,7 @@ CREATE TABLE ductwork_runs (
     input        longtext NOT NULL,
     output       longtext,
     trigger_key  varchar(512),
-    -- The pipeline of a run with a key: without one all of its entry is null (docs/adr/0049).
+    -- The pipeline of a run with a key: without a key, every column of its index entry is null (docs/adr/0049).
     keyed        varchar(128) GENERATED ALWAYS AS (CASE WHEN trigger_key IS NOT NULL THEN pipeline END) STORED,
     -- A run is revived at most once, so a lineage is a line with one active end (I21).
     revived_from binary(16),
@@ -46,7 +46,7 @@ CREATE TABLE ductwork_runs (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE={bin};
 CREATE UNIQUE INDEX ductwork_runs_trigger_key ON ductwork_runs (trigger_key, keyed); -- I28
 CREATE UNIQUE INDEX ductwork_runs_revived_from ON ductwork_runs (revived_from); -- I21
--- What retention looks through.
+-- The index that retention searches.
 CREATE INDEX ductwork_runs_ended ON ductwork_runs (ended_at, id);
 
 CREATE TABLE ductwork_branches (
@@ -56,15 +56,15 @@ CREATE TABLE ductwork_branches (
     -- The barrier at which it arrives, and its place in the fan-out; none for a run's root.
     fan_out_id               binary(16),
     ordinal                  bigint NOT NULL DEFAULT 0,
-    -- Its place in a fan-out: of a root all of its entry is null (docs/adr/0049).
+    -- Its place in a fan-out: for a root, every column of its index entry is null (docs/adr/0049).
     place                    bigint GENERATED ALWAYS AS (CASE WHEN fan_out_id IS NOT NULL THEN ordinal END) STORED,
     status                   varchar(16) NOT NULL,
     halt_reason              varchar(128),
     -- Its current step: the one with the highest ordinal.
     step_id                  binary(16) NOT NULL,
-    -- The value it ended with, where that is not its last step's output.
+    -- The value that it ended with, if that is not its last step's output.
     output                   longtext,
-    -- Since when it waits to be advanced; null when it does not.
+    -- The time since which it waits to be advanced; null if it does not.
     ready_at                 bigint,
     claim_token              binary(16),
     claimed_for_advancing_at bigint,
@@ -113,9 +113,9 @@ CREATE TABLE ductwork_steps (
     node           varchar(255) NOT NULL,
     step           varchar(255) NOT NULL,
     via            varchar(32) NOT NULL,
-    -- What produced it; none for a start, a hook, a copy.
+    -- The transition that produced it; none for a start, a hook, a copy.
     transition_id  binary(16),
-    -- The step it is a copy of (revive).
+    -- The step that it copies (revive).
     source_step_id binary(16),
     status         varchar(16) NOT NULL,
     input          longtext NOT NULL,
@@ -146,7 +146,7 @@ CREATE TABLE ductwork_executions (
     error_class     longtext,
     error_message   longtext,
     error_backtrace longtext,
-    -- The step that nobody else may execute while this is open, or once it has succeeded.
+    -- The step, which no other execution may execute while this one is open, or once it has succeeded.
     only_step       binary(16) GENERATED ALWAYS AS
                     (CASE WHEN result IS NULL OR result = 'success' THEN step_id END) STORED,
     holder          binary(16) GENERATED ALWAYS AS (CASE WHEN result IS NULL THEN process_id END) STORED,
@@ -177,7 +177,7 @@ CREATE TABLE ductwork_transitions (
     branch_id    binary(16) NOT NULL,
     from_step_id binary(16) NOT NULL,
     via          varchar(32),
-    -- How many steps it produced; a barrier's last arrival produces the step after it.
+    -- The number of steps that it produced; a barrier's last arrival produces the step after it.
     produced     bigint,
     retry_count  bigint NOT NULL DEFAULT 0,
     crash_count  bigint NOT NULL DEFAULT 0,
@@ -207,7 +207,7 @@ CREATE TABLE ductwork_advancements (
     error_message longtext,
     open_branch   binary(16) GENERATED ALWAYS AS (CASE WHEN completed_at IS NULL THEN branch_id END) STORED,
     holder        binary(16) GENERATED ALWAYS AS (CASE WHEN completed_at IS NULL THEN process_id END) STORED,
-    -- Looked up by what they were made at; a row's own index for its id would be one more to write.
+    -- Looked up by their transitions; an index for the ids alone would be one more to write.
     PRIMARY KEY (transition_id, id),
     CONSTRAINT ductwork_advancements_words CHECK (result IN
         ('success', 'error', 'process_crashed', 'cancelled', 'released')),
@@ -225,7 +225,7 @@ CREATE TABLE ductwork_processes (
     boot_id           varchar(255) NOT NULL,
     pid_namespace     varchar(255) NOT NULL,
     pid               bigint NOT NULL,
-    -- The kernel's start time of the process: tells it from a later one with its pid.
+    -- The kernel's start time of the process: distinguishes it from a later one with the same pid.
     pid_started_at    bigint NOT NULL,
     version           varchar(255) NOT NULL,
     started_at        bigint NOT NULL,

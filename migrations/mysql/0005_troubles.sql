@@ -1,5 +1,5 @@
--- When it last claimed or advanced something, as far as its heartbeats tell.
+-- The time at which it last claimed or advanced something, according to its heartbeats.
 ALTER TABLE ductwork_processes ADD COLUMN worked_at bigint;
--- What keeps it from getting on, and since when.
+-- The trouble that keeps it from its work, and the time since which it does.
 ALTER TABLE ductwork_processes ADD COLUMN trouble longtext;
 ALTER TABLE ductwork_processes ADD COLUMN troubled_at bigint;

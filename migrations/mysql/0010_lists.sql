@@ -2,7 +2,7 @@
 CREATE INDEX ductwork_runs_others ON ductwork_runs (status, pipeline, id);
 -- With the root of a run in its place, whatever the width of the run.
 CREATE INDEX ductwork_branches_of_run ON ductwork_branches (run_id, fan_out_id);
--- The branches that halted: the first of them, and the reasons that there are.
+-- The halted branches: the first of them, and the existing reasons.
 CREATE INDEX ductwork_branches_reasons ON ductwork_branches (run_id, halt_reason);
 -- Processes that are gone: attempts refer to them.
 CREATE TABLE ductwork_departed (
@@ -14,7 +14,7 @@ CREATE TABLE ductwork_departed (
     version    varchar(255) NOT NULL,
     started_at bigint NOT NULL,
     gone_at    bigint NOT NULL,
-    -- How it was known to be dead; null where it ended in order.
+    -- The proof of its death; null if it ended in order.
     death      longtext
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE={bin};
 CREATE INDEX ductwork_departed_gone ON ductwork_departed (gone_at, id);

@@ -1,4 +1,4 @@
--- The interventions of people and their programs: each is written by the transaction that did it.
+-- The interventions of people and their programs: each is recorded by the transaction that carried it out.
 CREATE TABLE ductwork_actions (
     id         binary(16) NOT NULL PRIMARY KEY,
     at         bigint NOT NULL,
@@ -12,15 +12,15 @@ CREATE TABLE ductwork_actions (
     made_run   binary(16)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE={bin};
 CREATE INDEX ductwork_actions_run ON ductwork_actions (run_id, id);
--- Tokens of the console's visitors, links that let a browser in once, and the sessions of browsers. Of a
--- secret there is its SHA-256.
+-- Tokens of the console's visitors, links that let a browser in once, and the sessions of browsers. A secret is stored
+-- as its SHA-256.
 CREATE TABLE ductwork_tokens (
     id         varchar(255) NOT NULL PRIMARY KEY,
     kind       varchar(64) NOT NULL,
     name       varchar(255) NOT NULL,
     digest     varchar(128) NOT NULL,
     scope      varchar(64) NOT NULL,
-    -- A JSON list of the only pipelines that it is for.
+    -- The only pipelines that it is for, as a JSON list.
     pipelines  longtext,
     created_at bigint NOT NULL,
     created_by longtext NOT NULL,

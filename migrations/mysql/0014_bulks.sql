@@ -1,4 +1,4 @@
--- Duties: work that one console of all does at a time.
+-- Duties: work that only one console does at a time.
 CREATE TABLE ductwork_duties (
     name   varchar(255) NOT NULL PRIMARY KEY,
     holder binary(16) NOT NULL,
@@ -10,16 +10,16 @@ CREATE TABLE ductwork_bulks (
     verb       varchar(64) NOT NULL,
     -- The runs that it is for, as JSON: chosen ones, or a filter.
     selection  longtext NOT NULL,
-    -- The definition with which revived runs go on; null: each with its own.
+    -- The definition with which revived runs continue; null: each with its own.
     definition varchar(128),
-    -- No run with a greater id is among them.
+    -- The greatest id that may be among them.
     newest     binary(16) NOT NULL,
     -- All runs up to this one have been dealt with.
     dealt      binary(16) NOT NULL,
     done       bigint NOT NULL,
     skipped    bigint NOT NULL,
     failed     bigint NOT NULL,
-    -- Some of those that failed, and why, as JSON.
+    -- Some of the failures, with their reasons, as JSON.
     failures   longtext NOT NULL,
     created_at bigint NOT NULL,
     by_whom    longtext NOT NULL,

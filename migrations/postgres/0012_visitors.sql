@@ -1,4 +1,4 @@
--- The interventions of people and their programs: each is written by the transaction that did it.
+-- The interventions of people and their programs: each is recorded by the transaction that carried it out.
 CREATE TABLE ductwork_actions (
     id         uuid PRIMARY KEY,
     at         bigint NOT NULL,
@@ -12,15 +12,15 @@ CREATE TABLE ductwork_actions (
     made_run   uuid
 );
 CREATE INDEX ductwork_actions_run ON ductwork_actions (run_id, id) WHERE run_id IS NOT NULL;
--- Tokens of the console's visitors, links that let a browser in once, and the sessions of browsers. Of a
--- secret there is its SHA-256.
+-- Tokens of the console's visitors, links that let a browser in once, and the sessions of browsers. A secret is stored
+-- as its SHA-256.
 CREATE TABLE ductwork_tokens (
     id         text PRIMARY KEY,
     kind       text NOT NULL,
     name       text NOT NULL,
     digest     text NOT NULL,
     scope      text NOT NULL,
-    -- A JSON list of the only pipelines that it is for.
+    -- The only pipelines that it is for, as a JSON list.
     pipelines  text,
     created_at bigint NOT NULL,
     created_by text NOT NULL,

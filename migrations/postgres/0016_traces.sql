@@ -1,2 +1,2 @@
--- The caller's span, as the W3C's `traceparent` writes it; null where it gave none.
+-- The caller's span, in the form of the W3C's `traceparent`; null if the caller gave none.
 ALTER TABLE ductwork_runs ADD COLUMN trace_parent text;

@@ -1,4 +1,4 @@
--- What the last audits and drills have found: of each kind the newest ones.
+-- The findings of audits and drills: the newest of each kind.
 CREATE TABLE ductwork_reports (
     id      uuid PRIMARY KEY,
     -- audit or drill.
@@ -6,7 +6,7 @@ CREATE TABLE ductwork_reports (
     at      bigint NOT NULL,
     -- 1: nothing was wrong.
     ok      bigint NOT NULL,
-    -- As JSON, of the kind's own form.
+    -- JSON, in the kind's own form.
     figures text NOT NULL
 );
 CREATE INDEX ductwork_reports_kind ON ductwork_reports (kind, id);

@@ -2,6 +2,6 @@
 CREATE INDEX ductwork_deliveries_endpoint ON ductwork_deliveries (endpoint, state, id);
 -- and those about runs of one pipeline.
 CREATE INDEX ductwork_deliveries_pipeline ON ductwork_deliveries (pipeline, endpoint, state, id);
--- Beside the caller's span: what its `tracestate` and its `baggage` say; null where it gave none.
+-- In addition to the caller's span, its `tracestate` and its `baggage`; null if it gave none.
 ALTER TABLE ductwork_runs ADD COLUMN trace_state text;
 ALTER TABLE ductwork_runs ADD COLUMN baggage text;

@@ -1,6 +1,6 @@
--- Times are microseconds since 1970, UTC, written by the database's clock. Payloads are JSON
--- as text: \u0000 survives, and nobody pays for parsing twice. Numbers In name the
--- invariants that a constraint upholds (ARCHITECTURE.md).
+-- Times are microseconds since 1970, UTC, from the database's clock. Payloads are JSON as text:
+-- \u0000 survives, and nothing is parsed twice. Numbers In name the invariants that a constraint
+-- enforces (ARCHITECTURE.md).
 
 CREATE TABLE ductwork_definitions (
     digest     text PRIMARY KEY,
@@ -35,7 +35,7 @@ CREATE TABLE ductwork_runs (
 CREATE UNIQUE INDEX ductwork_runs_trigger_key -- I28
     ON ductwork_runs (pipeline, trigger_key) WHERE trigger_key IS NOT NULL;
 CREATE INDEX ductwork_runs_status ON ductwork_runs (status, id);
--- What retention looks through.
+-- The index that retention searches.
 CREATE INDEX ductwork_runs_ended ON ductwork_runs (coalesce(completed_at, halted_at, cancelled_at))
     WHERE status IN ('completed', 'halted', 'cancelled');
 
@@ -51,9 +51,9 @@ CREATE TABLE ductwork_branches (
     halt_reason              text,
     -- Its current step: the one with the highest ordinal.
     step_id                  blob NOT NULL,
-    -- The value it ended with, where that is not its last step's output.
+    -- The value that it ended with, if that is not its last step's output.
     output                   text,
-    -- Since when it waits to be advanced; null when it does not.
+    -- The time since which it waits to be advanced; null if it does not.
     ready_at                 integer,
     claim_token              blob,
     claimed_for_advancing_at integer,
@@ -100,9 +100,9 @@ CREATE TABLE ductwork_steps (
     node           text NOT NULL,
     step           text NOT NULL,
     via            text NOT NULL,
-    -- What produced it; none for a start, a hook, a copy.
+    -- The transition that produced it; none for a start, a hook, a copy.
     transition_id  blob,
-    -- The step it is a copy of (revive).
+    -- The step that it copies (revive).
     source_step_id blob,
     status         text NOT NULL CHECK (status IN
         ('in_progress', 'advancing', 'waiting', 'completed', 'failed', 'cancelled')),
@@ -162,7 +162,7 @@ CREATE TABLE ductwork_transitions (
     -- A step is left once (I10, I11).
     from_step_id blob NOT NULL UNIQUE,
     via          text,
-    -- How many steps it produced; a barrier's last arrival produces the step after it.
+    -- The number of steps that it produced; a barrier's last arrival produces the step after it.
     produced     integer,
     retry_count  integer NOT NULL DEFAULT 0,
     crash_count  integer NOT NULL DEFAULT 0,
@@ -189,7 +189,7 @@ CREATE TABLE ductwork_advancements (
         ('success', 'error', 'process_crashed', 'cancelled', 'released')),
     error_class   text,
     error_message text,
-    -- Looked up by what they were made at; a row's own index for its id would be one more to write.
+    -- Looked up by their transitions; an index for the ids alone would be one more to write.
     PRIMARY KEY (transition_id, id),
     CONSTRAINT ductwork_advancements_result CHECK ((completed_at IS NULL) = (result IS NULL))
 ) STRICT;
@@ -207,7 +207,7 @@ CREATE TABLE ductwork_processes (
     boot_id           text NOT NULL,
     pid_namespace     text NOT NULL,
     pid               integer NOT NULL,
-    -- The kernel's start time of the process: tells it from a later one with its pid.
+    -- The kernel's start time of the process: distinguishes it from a later one with the same pid.
     pid_started_at    integer NOT NULL,
     version           text NOT NULL,
     started_at        integer NOT NULL,

@@ -1,2 +1,2 @@
--- 1: it claims nothing until it is told to, and finishes what it has.
+-- 1: it claims nothing until it is told to, and finishes its claims.
 ALTER TABLE ductwork_processes ADD COLUMN quiet integer NOT NULL DEFAULT 0;

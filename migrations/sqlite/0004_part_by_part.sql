@@ -1,5 +1,5 @@
--- A wide run is cancelled, and deleted, in many transactions. Between two of them it says so, for
--- whoever finishes what was begun: when the last of them was.
+-- A wide run is cancelled, and deleted, in many transactions. Between two of them its row records
+-- the time of the last one, for the process that finishes the work.
 ALTER TABLE ductwork_runs ADD COLUMN cancelling_at integer;
 ALTER TABLE ductwork_runs ADD COLUMN pruning_at integer;
 CREATE INDEX ductwork_runs_cancelling ON ductwork_runs (cancelling_at) WHERE cancelling_at IS NOT NULL;

@@ -1,2 +1,2 @@
--- The end of what the attempt wrote to stderr, where it is not in `error_backtrace` already.
+-- The end of the attempt's stderr, if it is not in `error_backtrace` already.
 ALTER TABLE ductwork_executions ADD COLUMN log text;

@@ -5,5 +5,5 @@ CREATE TABLE ductwork_deadlines (
     unanswered text NOT NULL
 ) STRICT;
 CREATE INDEX ductwork_deadlines_due ON ductwork_deadlines (answer_by, branch_id);
--- The person who answered at a step, as the person's program tells it.
+-- The person who answered at a step, according to the person's program.
 ALTER TABLE ductwork_steps ADD COLUMN answered_by text;

@@ -1,4 +1,4 @@
--- A console is a process as well. SQLite widens no CHECK, so the table is made anew, with all of its rows.
+-- A console is a process as well. SQLite cannot widen a CHECK, so the table is rebuilt, with all of its rows.
 CREATE TABLE ductwork_processes_anew (
     id                blob PRIMARY KEY,
     supervisor_id     blob,
@@ -8,7 +8,7 @@ CREATE TABLE ductwork_processes_anew (
     boot_id           text NOT NULL,
     pid_namespace     text NOT NULL,
     pid               integer NOT NULL,
-    -- The kernel's start time of the process: tells it from a later one with its pid.
+    -- The kernel's start time of the process: distinguishes it from a later one with the same pid.
     pid_started_at    integer NOT NULL,
     version           text NOT NULL,
     started_at        integer NOT NULL,

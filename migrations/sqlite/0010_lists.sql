@@ -1,12 +1,12 @@
--- Lists of runs by indexes that together cost less to keep than the one that they replace: a run that has
--- completed is in one of them, any other in the other.
+-- Lists of runs through indexes that together cost less to maintain than the one that they replace: a completed run is
+-- in one of them, any other run in the other.
 CREATE INDEX ductwork_runs_completed ON ductwork_runs (pipeline, id) WHERE status = 'completed';
 CREATE INDEX ductwork_runs_others ON ductwork_runs (status, pipeline, id) WHERE status <> 'completed';
 DROP INDEX ductwork_runs_status;
 -- With the root of a run in its place, whatever the width of the run.
 CREATE INDEX ductwork_branches_of_run ON ductwork_branches (run_id, fan_out_id);
 DROP INDEX ductwork_branches_run;
--- The branches that halted: the first of them, and the reasons that there are.
+-- The halted branches: the first of them, and the existing reasons.
 CREATE INDEX ductwork_branches_halted ON ductwork_branches (run_id, id) WHERE halt_reason IS NOT NULL;
 CREATE INDEX ductwork_branches_reasons ON ductwork_branches (run_id, halt_reason) WHERE halt_reason IS NOT NULL;
 -- Processes that are gone: attempts refer to them.
@@ -19,7 +19,7 @@ CREATE TABLE ductwork_departed (
     version    text NOT NULL,
     started_at integer NOT NULL,
     gone_at    integer NOT NULL,
-    -- How it was known to be dead; null where it ended in order.
+    -- The proof of its death; null if it ended in order.
     death      text
 ) STRICT;
 CREATE INDEX ductwork_departed_gone ON ductwork_departed (gone_at, id);

@@ -1,5 +1,4 @@
--- What each process has counted since it registered, and in the row of the nil id what those counted that
--- are gone.
+-- The counts of each process since it registered, and in the row of the nil id the counts of processes that are gone.
 CREATE TABLE ductwork_metrics (
     process_id blob PRIMARY KEY,
     written_at integer NOT NULL,

@@ -1,4 +1,4 @@
--- Duties: work that one console of all does at a time.
+-- Duties: work that only one console does at a time.
 CREATE TABLE ductwork_duties (
     name   text PRIMARY KEY,
     holder blob NOT NULL,
@@ -10,16 +10,16 @@ CREATE TABLE ductwork_bulks (
     verb       text NOT NULL,
     -- The runs that it is for, as JSON: chosen ones, or a filter.
     selection  text NOT NULL,
-    -- The definition with which revived runs go on; null: each with its own.
+    -- The definition with which revived runs continue; null: each with its own.
     definition text,
-    -- No run with a greater id is among them.
+    -- The greatest id that may be among them.
     newest     blob NOT NULL,
     -- All runs up to this one have been dealt with.
     dealt      blob NOT NULL,
     done       integer NOT NULL,
     skipped    integer NOT NULL,
     failed     integer NOT NULL,
-    -- Some of those that failed, and why, as JSON.
+    -- Some of the failures, with their reasons, as JSON.
     failures   text NOT NULL,
     created_at integer NOT NULL,
     by_whom    text NOT NULL,

@@ -1,17 +1,17 @@
 -- The endpoints that hear of runs, by their names in the configuration.
 CREATE TABLE ductwork_webhooks (
     name  text PRIMARY KEY,
-    -- It hears of runs that ended then or later.
+    -- It hears of runs that ended at this time or later.
     since integer NOT NULL,
-    -- The runs that had ended by then have been found.
+    -- The runs that had ended by this time have been found.
     seen  integer NOT NULL
 ) STRICT;
--- What an endpoint is told: one row for each endpoint, run and event.
+-- The messages to endpoints: one row for each endpoint, run and event.
 CREATE TABLE ductwork_deliveries (
     id         blob PRIMARY KEY,
     endpoint   text NOT NULL,
     run_id     blob NOT NULL,
-    -- The run's status that it is about.
+    -- The run's status that the message is about.
     event      text NOT NULL,
     pipeline   text NOT NULL,
     -- The message, the same at every attempt.
@@ -20,9 +20,9 @@ CREATE TABLE ductwork_deliveries (
     state      text NOT NULL,
     attempts   integer NOT NULL,
     created_at integer NOT NULL,
-    -- When it may be sent; null where it is not waiting.
+    -- The time at which it may be sent; null if it is not waiting.
     due_at     integer,
-    -- When the last attempt ended, and how: the status of the response, or why there was none.
+    -- The end of the last attempt, and its result: the status of the response, or the reason why there was none.
     tried_at   integer,
     status     integer,
     error      text,

@@ -1,27 +1,28 @@
--- What each pipeline counted in a minute or an hour; under the empty name all pipelines together. There is no row
--- where nothing was counted.
+-- The counts of each pipeline in a minute or an hour; the empty name stands for all pipelines together. There is no
+-- row where nothing was counted.
 CREATE TABLE ductwork_series (
     pipeline  text NOT NULL,
     -- minute or hour.
     grain     text NOT NULL,
-    -- When it begins.
+    -- The time at which it begins.
     at        integer NOT NULL,
-    -- It counts from then on: before it begins where nobody had looked in time, and later where looking began in it.
+    -- The time from which it counts: before its beginning if no console had looked in time, and after it if looking
+    -- began within it.
     since     integer NOT NULL,
     started   integer NOT NULL,
     completed integer NOT NULL,
     halted    integer NOT NULL,
     retries   integer NOT NULL,
-    -- For how long steps waited and runs lasted: sparse histograms as JSON; null where there are none.
+    -- How long steps waited and runs lasted: sparse histograms as JSON; null if there are none.
     waited    text,
     lasted    text,
     PRIMARY KEY (pipeline, grain, at)
 ) STRICT;
 CREATE INDEX ductwork_series_age ON ductwork_series (grain, at);
--- The sums of the last look, of which the next point is the difference. One row.
+-- The sums of the last look; the next point is the difference from them. One row.
 CREATE TABLE ductwork_series_looks (
     id   integer PRIMARY KEY,
-    -- How many looks have written points.
+    -- The number of looks that have written points.
     turn integer NOT NULL,
     body text NOT NULL
 ) STRICT;

@@ -1,7 +1,7 @@
-// The comparison itself; scripts/compare starts it once everything is installed, and hands it
+// The comparison itself; scripts/compare starts it once everything is installed, and passes
 // everything in COMPARE_… variables.
 //
-// One program at a time is measured, in a database of its own, which is dropped afterwards whatever
+// One program at a time is measured, in its own database, which is dropped afterwards whatever
 // happens. Progress goes to stderr, the medians to stdout.
 
 import { execFileSync, spawn } from 'node:child_process';
@@ -101,10 +101,11 @@ let interrupted = false;
 
 /** What a program prints. It is ended with all of its group when that takes too long, or on Ctrl-C. */
 async function output(program, args, variables) {
-  // An empty directory: nobody's configuration is found there.
+  // An empty directory: no configuration is found there.
   const directory = mkdtempSync(path.join(os.tmpdir(), 'ductwork-compare-'));
   const kept = Object.entries(process.env).filter(([name]) => !/^(DUCTWORK|COMPARE)_/.test(name));
-  // A group of its own, so that a Ctrl-C at the terminal comes through us, and only once.
+  // A process group of its own, so that a Ctrl-C at the terminal reaches it through this program,
+  // and only once.
   const child = spawn(program, args.map(String), {
     cwd: directory,
     detached: true,
@@ -137,7 +138,7 @@ function end(child) {
     try {
       process.kill(-child.pid, name);
     } catch (error) {
-      // It may have ended by now.
+      // It may have ended already.
       if (error.code !== 'ESRCH') throw error;
     }
   };
@@ -176,7 +177,7 @@ async function onServer(work) {
     url.pathname = `/${name}`;
     return await work(url.href);
   } finally {
-    // The server writes everything back for this, so nobody pays for what others have written.
+    // The server writes everything back for this, so no program pays for the writes of another.
     await withServer((query) => query(`drop database ${name} with (force)`));
   }
 }

@@ -23,16 +23,16 @@ PROGRAM = os.environ["DUCTWORKD"]
 SERVER = os.environ.get("DUCTWORK_TEST_POSTGRES_URL")
 POSTGRES = os.environ.get("DUCTWORK_TEST_POSTGRES_BIN")
 
-# A wait for something fails after so long, in seconds.
+# The time limit of a wait, in seconds.
 PATIENCE = 60
-# They take turns, so that none is told to come later: schemathesis sends at most some 700 requests a second.
+# The tokens take turns, so that no request is put off: schemathesis sends at most some 700 requests a second.
 TOKENS = 32
-# All of it takes so long at most, in seconds, and this at its end is for cleaning up.
+# The time limit of the whole program, in seconds, and the part at its end for cleaning up.
 SECONDS = int(os.environ.get("CONTRACT_SECONDS", "900"))
 CLEANING_UP = 40
 BEGAN = time.monotonic()
 
-# One bulk action that is drawn ends, or revives, every run of the world: they come last.
+# A random bulk action may end, or revive, every run of the world: bulk actions come last.
 ROUNDS = [["--exclude-path-regex=^/api/v1/bulk"], ["--include-path-regex=^/api/v1/bulk"]]
 
 PIPELINES = {
@@ -99,7 +99,7 @@ class Daemon:
         self.directory = directory
         self.url = f"http://127.0.0.1:{(port := free_port())}"
         secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
-        # The endpoint of webhooks is a port at which nobody listens: messages wait to be sent.
+        # Nobody listens on the port of the webhook endpoint: messages wait to be sent.
         (directory / "ductwork.yml").write_text(
             f"""default:
   database: {{ url: "{database}" }}
@@ -127,10 +127,10 @@ class Daemon:
             return "the console listens" in text and '"msg":"ready"' in text
 
         eventually("the daemon is ready", is_ready)
-        # Some of them are shown no payloads, in the same forms.
+        # Some of them see no payloads, in the same forms.
         self.tokens = [self.say("token", "create", f"contract {n}", "--scope", "admin", *([] if n % 8 < 7 else ["--no-payloads"]))
                        for n in range(TOKENS)]
-        # One is good for 50 requests a second, and a machine that is idle makes more.
+        # A token may make 50 requests a second, and an idle machine makes more.
         self.turns = itertools.cycle(self.tokens)
 
     def say(self, *verb):
@@ -203,7 +203,7 @@ def world(daemon):
     }
 
 
-# The ids of paths that would refuse most runs: path and dictionary.
+# Ids for paths that would refuse most runs: path and dictionary.
 OWN_IDS = {
     "/api/v1/executions/{id}/log": "executions",
     "/api/v1/runs/{id}/steps/{step}": "fans",
@@ -227,16 +227,16 @@ def configuration(daemon, values):
         "seed = 4711",
         "request-timeout = 10",
         "continue-on-failure = true",
-        # Nothing of an earlier run changes what is sent.
+        # Earlier runs of this program do not change the requests.
         "[cache]",
         "enabled = false",
-        # An operation of which the world has nothing is one that nobody looks at.
+        # An operation without any object in the world would go unchecked.
         "[warnings]",
         'fail-on = ["missing_test_data", "validation_mismatch"]',
-        # The one DELETE stops a bulk action, and leaves the account of what it has done.
+        # The only DELETE stops a bulk action, and leaves the record of its work.
         "[checks.use_after_free]",
         "enabled = false",
-        # What is late is counted in hooks.py.
+        # hooks.py counts late answers.
         "[checks.not_a_server_error]",
         'expected-statuses = ["2xx", "3xx", "4xx", "503"]',
         "[generation]",
@@ -252,12 +252,12 @@ def configuration(daemon, values):
     for path, name in OWN_IDS.items():
         lines += ["[[operations]]", f"include-path = {json.dumps(path)}", f'parameters = {{ "path.id" = {drawn(name)} }}']
     lines += [
-        # A stream has no end. Requests that are refused have one.
+        # A stream has no end. Refused requests have one.
         "[[operations]]",
         'include-path = "/api/v1/events"',
         'generation = { mode = "negative" }',
         "warnings = false",
-        # Each pipeline refuses inputs that are not as it asks, which no description of the route can say.
+        # Each pipeline refuses inputs that do not match its schema, which no description of the route can express.
         "[[operations]]",
         'include-path = "/api/v1/pipelines/{name}/runs"',
         "warnings = false",
@@ -287,7 +287,7 @@ def keeps_to_it(kind, database, directory):
         try:
             daemon.await_ready()
             (directory / "schemathesis.toml").write_text(configuration(daemon, world(daemon)))
-            # schemathesis itself has no token for it.
+            # schemathesis itself has no token for the description.
             (directory / "openapi.json").write_text(json.dumps(daemon.ask("/openapi.json")))
             results = []
             is_chosen = any(it.startswith(("--include-", "--exclude-")) for it in ARGUMENTS)
@@ -302,7 +302,7 @@ def keeps_to_it(kind, database, directory):
 def main():
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
-    # Nobody's proxy leads to this host itself.
+    # No proxy is used for this host itself.
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
     databases = {"SQLite": sqlite} | ({"PostgreSQL": postgres} if SERVER else {})
     results = []

@@ -5,8 +5,8 @@ import os
 
 import schemathesis
 
-# Refusals of requests that fit the description, for reasons that it cannot say: they are a matter between two parts
-# of a request, or between a request and what is in the database. Operation, status, words of the detail.
+# Refusals of requests that match the description, for reasons that it cannot express: they depend on two parts of a
+# request, or on a request and the contents of the database. Operation, status, words of the detail.
 BEYOND_THE_DESCRIPTION = [
     ("GET /api/v1/runs", 400, "a key belongs to a run of its pipeline"),
     ("GET /api/v1/runs/{id}/steps", 400, "it is of another run's list"),
@@ -19,7 +19,7 @@ BEYOND_THE_DESCRIPTION = [
     ("POST /api/v1/bulk", 422, "the filter names"),
 ]
 
-# A machine that is busy may be late with an answer, so many times in a run.
+# The number of late answers that are allowed in a run: the machine may be busy.
 LATE_MAX = 10
 
 late = itertools.count(1)

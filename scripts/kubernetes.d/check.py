@@ -27,10 +27,10 @@ OVERLAYS = [
     ["sqlite", "monitoring", "network-policy"],
 ]
 
-# The secrets that the README has people make, with their keys.
+# The secrets that the README tells people to create, with their keys.
 SECRETS = {"ductwork-database": {"url"}, "ductwork-console": {"token"}}
 
-# The kinds that no schema of Kubernetes knows, with the keys that we use of them; None is anything.
+# The kinds that no schema of Kubernetes contains, with the keys that the manifests use; None allows anything.
 FOREIGN = {
     "ScaledObject": {
         "scaleTargetRef": {"name": None},
@@ -111,7 +111,7 @@ def render(components):
         }
         with open(f"{directory}/kustomization.yml", "w") as file:
             yaml.safe_dump(overlay, file)
-        # Its warnings are of keys that are going away.
+        # Its warnings are about deprecated keys.
         done = subprocess.run([f"{BIN}/kubectl", "kustomize", directory], capture_output=True, text=True)
     if done.returncode or done.stderr:
         raise SystemExit(f"{components}: {done.stderr}")

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# The programs of MariaDB and MySQL: Debian's packages of a release, got by apt-get and unpacked into target/FLAVOUR,
-# once. It installs nothing and runs no script of a package. servers.sh sources this.
+# The programs of MariaDB and MySQL: Debian's packages of a release, downloaded by apt-get and unpacked into
+# target/FLAVOUR, once. It installs nothing and runs no script of a package. servers.sh sources this.
 
-# The packages whose programs are used, with all that they need.
+# The packages whose programs are used, with all their dependencies.
 packages() {
   case $1 in
     mariadb-*) echo 'mariadb-server-core mariadb-client-core galera-4 openssl rsync lsof procps' ;;
@@ -10,14 +10,14 @@ packages() {
   esac
 }
 
-# The packages of which only the files are wanted: their dependencies are a service's.
+# The packages of which only the files are needed: their dependencies are those of a service.
 files_of() {
   case $1 in
     mariadb-*) echo 'mariadb-server mariadb-client' ;;
   esac
 }
 
-# Debian's archives for a release, as apt's sources of this machine name them.
+# Debian's archives for a release, from this machine's apt sources.
 sources() {
   local release=$1 id='' own='' keys=/usr/share/keyrings/debian-archive-keyring.gpg uri suite component main='' security=''
   if [ -r /etc/os-release ]; then
@@ -45,8 +45,8 @@ source_of() {
   echo
 }
 
-# apt-get with lists, packages and a state of its own, in which nothing is installed; of the machine's configuration
-# it takes the way to the archives.
+# apt-get with its own lists, packages and state, in which nothing is installed; of the machine's configuration it uses
+# the connection to the archives.
 own_apt() {
   local dir=$1
   shift
@@ -57,7 +57,7 @@ own_apt() {
     -o APT::Install-Recommends=false -o APT::Update::Error-Mode=any -o APT::Sandbox::User=root "$@"
 }
 
-# Unpacks the libraries and the packages that are named, and nothing else of what those depend on.
+# Unpacks the libraries and the named packages, but no other dependencies.
 unpack() {
   local flavour=$1 archives=$2 tree=$3 deb name
   for deb in "$archives"/*.deb; do
@@ -72,9 +72,9 @@ unpack() {
   rm -rf "$tree"/usr/share/{doc,man,locale,perl,perl5} "$tree"/usr/lib/*/{perl,perl-base}
 }
 
-# TREE/base is a base directory as servers know it. In its bin/ is every program of the packages, run with the libraries
-# of its own release. Its loader has the program's name, because that is the name of the process: wsrep_sst_rsync looks
-# for one of the name rsync.
+# TREE/base is a base directory in the servers' sense. Its bin/ contains every program of the packages, run with the
+# libraries of its own release. Its loader has the program's name, because that becomes the name of the process:
+# wsrep_sst_rsync looks for a process named rsync.
 link_programs() {
   local built=$1 tree=$2 loader='' libraries='' file name
   for file in "$built"/{usr/,}lib/*-linux-gnu*/ld-linux*.so.*; do
@@ -125,12 +125,12 @@ install_tree() {
   rm -rf -- "$new.apt"
 }
 
-# A tree that is of other packages, or that was moved, is made anew.
+# A tree from other packages, or one that was moved, is made anew.
 stamp() {
   printf '2 %s %s %s\n' "$2" "$(packages "$1")" "$(files_of "$1")"
 }
 
-# Where the programs of a flavour are: target/FLAVOUR, got once.
+# The directory of a flavour's programs: target/FLAVOUR, downloaded once.
 tree_of() {
   local flavour=$1 target=${CARGO_TARGET_DIR:-target} tree
   [[ $target == /* ]] || target=$root/$target
@@ -138,7 +138,7 @@ tree_of() {
   [[ $tree =~ ^[A-Za-z0-9/._@+-]+$ ]] || die "the path $tree has a character that the server's wrappers cannot have: set CARGO_TARGET_DIR"
   if ! stamp "$flavour" "$tree" | cmp -s - "$tree/complete"; then
     mkdir -p "$target"
-    # Tests that start servers beside each other get them once.
+    # Tests that start servers at the same time download them once.
     (
       flock -w 1200 9 || die "somebody else gets $flavour, and does not end: see $tree.lock"
       stamp "$flavour" "$tree" | cmp -s - "$tree/complete" || install_tree "$flavour" "$tree"

@@ -4,7 +4,7 @@
 # and no service, file or server of the machine is touched (packages.sh). A server directory holds:
 #
 #   flavour      which server it is: mariadb-bookworm, mariadb-trixie or mysql-sid
-#   my.cnf       its configuration, written anew at each start; with the password, for root's client
+#   my.cnf       its configuration, rewritten at each start; with the password, for root's client
 #   password     of the users ductwork and root
 #   port, pid    of the server
 #   mysql.sock   its Unix socket
@@ -12,12 +12,12 @@
 #   data/, tmp/, server.log
 
 script=scripts/${0##*/}
-# Paths of this project hold for whoever runs the script; the packages are for everybody to read.
+# The project's paths are valid whoever runs the script; everybody may read the packages.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 umask 022
 unset MYSQL_HOST MYSQL_TCP_PORT MYSQL_UNIX_PORT MYSQL_PWD MYSQL_HOME
 
-# Seconds that a server has to answer, and to stop; a machine may be busy.
+# The seconds within which a server must answer, and must stop; a machine may be busy.
 start_limit=120
 stop_limit=60
 instead='or set DUCTWORK_TEST_MYSQL_URL to the server to test against'
@@ -31,13 +31,13 @@ die() {
 
 # --- the user that it runs as
 
-# Root hands the server to somebody else, as PostgreSQL demands: a client with all privileges could otherwise write
-# any file. Not to the user mysql, whose files are those of a server of the machine.
+# Root hands the server to another user, as PostgreSQL demands: a client with all privileges could otherwise write any
+# file. That user is not mysql, which owns the files of a server of the machine.
 owner() {
   [ "$(id -u)" -ne 0 ] || echo nobody
 }
 
-# Fills the array `as` with what a command of the server is begun with.
+# Fills the array `as` with the prefix of the server's commands.
 set_as() {
   local user
   user=$(owner)
@@ -59,7 +59,7 @@ give_to_owner() {
   [ -z "$user" ] || chown -R "$user:$(id -g "$user")" "$1"
 }
 
-# The data that a server begins with: root without a password and nobody else. It is made once, in seconds, and every
+# The data that a server begins with: root without a password and no other user. It is made once, in seconds, and every
 # server gets a copy.
 make_first_data() {
   local flavour=$1 tree=$2 new=$2/data.new
@@ -70,15 +70,15 @@ make_first_data() {
     paths "$tree"
     printf 'datadir = %s\ntmpdir = %s\nsocket = %s/mysql.sock\n' "$new" "$new" "$new"
     sizes "$flavour"
-    # Nothing can be lost before there is anything.
+    # There is nothing yet that could be lost.
     echo 'innodb_flush_log_at_trx_commit = 0'
   } >"$tree/data.cnf"
   give_to_owner "$new"
   if [ "$(daemon_of "$flavour")" = mysqld ]; then
-    # It wants an empty directory, for temporary files too.
+    # It requires an empty directory, so no temporary files may be in it.
     sed -i '/^tmpdir/d' "$tree/data.cnf"
     "${as[@]}" "$tree/base/bin/mysqld" --defaults-file="$tree/data.cnf" --initialize-insecure </dev/null || return 1
-    # Each server gives itself a name and keys.
+    # Each server generates its own name and keys.
     rm -f "$new/auto.cnf" "$new"/*.pem
   else
     mariadb_tables "$tree" | "${as[@]}" "$tree/base/bin/mariadbd" --defaults-file="$tree/data.cnf" --bootstrap \
@@ -89,7 +89,7 @@ make_first_data() {
     chmod -R a+rX "$tree/data" && rm -rf -- "$new"
 }
 
-# As mariadb-install-db does, which would look for its programs in places of the machine.
+# Like mariadb-install-db, which would look for its programs in directories of the machine.
 mariadb_tables() {
   local share part file
   share=$(share_of "$1")
@@ -105,7 +105,7 @@ DELETE FROM mysql.proxies_priv WHERE Host <> 'localhost';
 SQL
 }
 
-# The flavour of MariaDB that is asked for.
+# The requested flavour of MariaDB.
 mariadb_flavour() {
   local release=${DUCTWORK_MARIADB_RELEASE:-bookworm}
   case $release in
@@ -120,7 +120,7 @@ share_of() {
   printf '%s\n' "$share"
 }
 
-# Settings that say where the parts of a tree are.
+# Settings for the locations of a tree's parts.
 paths() {
   local share
   share=$(share_of "$1")
@@ -128,7 +128,7 @@ paths() {
     "$1/base" "$1/usr/lib/mysql/plugin" "$share" "$share/charsets"
 }
 
-# Settings of the redo log, which the data are made with: ten of the largest payloads and more.
+# Settings of the redo log, with which the data are made: it holds ten of the largest payloads and more.
 sizes() {
   case $1 in
     mysql-*) printf 'innodb_redo_log_capacity = 256M\nmysqlx = OFF\n' ;;
@@ -138,7 +138,7 @@ sizes() {
 
 # --- one server
 
-# The whole path of a directory, and whether a server's files can be there.
+# The full path of a directory, after checking that it can contain a server's files.
 whole() {
   local dir
   dir=$(realpath -m -- "$1")
@@ -196,10 +196,10 @@ CONF
   done
 }
 
-# A real server: all that a crash would show is as in production. Galera's part is in DIR/galera.cnf.
+# A real server: every setting whose effect a crash would show is as in production. Galera's part is in DIR/galera.cnf.
 configure() {
   local dir=$1 tree=$2 flavour=$3
-  # With a mask of the file's own: it holds the password.
+  # With its own mask: the file contains the password.
   (
     umask 077
     {
@@ -238,8 +238,8 @@ CONF
   give_to_owner "$dir/my.cnf"
 }
 
-# The users: one that may do everything, as the tests make databases and users, and root. The server runs this at its
-# first start, before it answers anybody; each statement has a line of its own.
+# The users: one that may do everything, because the tests create databases and users, and root. The server runs this
+# at its first start, before it answers any client; each statement has its own line.
 first_statements() {
   local password
   password=$(cat "$1/password")
@@ -259,7 +259,7 @@ make_server() {
   if [ -e "$dir" ] && [ -n "$(ls -A "$dir" 2>/dev/null)" ] && [ ! -e "$dir/flavour" ]; then
     die "$dir is not empty, and holds no server: choose another DIR"
   fi
-  # Of a start that was broken off.
+  # The remains of an interrupted start.
   end_at_once "$dir"
   mkdir -p "$dir/tmp"
   echo "$flavour" >"$dir/flavour"
@@ -281,7 +281,7 @@ since_start() {
   tac "$1" | sed '/^== start/q' | tac
 }
 
-# The last errors of them.
+# The last errors among these lines.
 reason() {
   local found
   found=$(since_start "$1" | grep -a ERROR | tail -n 2 | tr '\n' ' ') || true
@@ -289,14 +289,14 @@ reason() {
   printf '%s(see %s)' "$found" "$1"
 }
 
-# The process of a server directory, when it runs: a number alone may be another process's by now.
+# The process of a server directory, if it runs: the pid alone may belong to another process by now.
 pid_of() {
   local pid
   [ -s "$1/pid" ] && pid=$(cat "$1/pid") && [ -r "/proc/$pid/cmdline" ] &&
     tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF -e "--defaults-file=$1/my.cnf" && printf '%s\n' "$pid"
 }
 
-# A statement, as root by the socket.
+# Runs a statement, as root through the socket.
 ask() {
   local dir=$1 base
   base=$(sed -n 's,^basedir = \(.*\)$,\1,p' "$dir/my.cnf")
@@ -307,8 +307,8 @@ answers() {
   [ "$(ask "$1" 'SELECT 1' 2>/dev/null)" = 1 ]
 }
 
-# Starts the process and leaves it alone. It must not hold on to our output (a caller that reads it would wait for
-# ever), and it leads a session of its own: nobody's Ctrl-C is for it.
+# Starts the process and leaves it alone. It must not keep this script's output open (a caller that reads it would wait
+# forever), and it leads its own session: no Ctrl-C reaches it.
 launch() {
   local dir=$1 tree=$2
   shift 2
@@ -316,11 +316,11 @@ launch() {
   PATH=$tree/base/bin:$PATH setsid "${as[@]}" "$tree/base/bin/$(daemon_of "$(flavour_of "$dir")")" --defaults-file="$dir/my.cnf" \
     --port="$(cat "$dir/port")" "$@" </dev/null >>"$dir/server.log" 2>&1 &
   echo "$!" >"$dir/pid"
-  # Its end is told by us, not by the shell.
+  # This script reports its end, not the shell.
   disown
 }
 
-# Waits until the condition of a server directory holds; fails when its process ends, or has had its time.
+# Waits until a condition holds for a server directory; fails if its process ends, or at the time limit.
 wait_until() {
   local condition=$1 dir=$2 end=$((SECONDS + start_limit)) pid
   pid=$(cat "$dir/pid")
@@ -334,7 +334,7 @@ wait_until() {
   done
 }
 
-# A port where nothing answers. Only the server's own start is sure of it.
+# A port on which nothing answers. Only the server's own start can tell for sure.
 free_port() {
   local port
   while :; do
@@ -344,7 +344,7 @@ free_port() {
   printf '%s\n' "$port"
 }
 
-# Makes the server in DIR, unless it is there, starts it, unless it runs, and says what the environment needs.
+# Makes the server in DIR, unless it exists, starts it, unless it runs, and prints the environment variables.
 start_server() {
   local dir flavour tree tries
   dir=$(whole "$1") || exit 1
@@ -389,7 +389,7 @@ url_of() {
   printf 'mysql://ductwork:%s@127.0.0.1:%s/ductwork' "$(cat "$1/password")" "$(cat "$1/port")"
 }
 
-# Waits for a process to be gone, or to be nothing but a number that its parent has not asked for.
+# Waits until a process is gone, or is a zombie that its parent has not reaped.
 gone() {
   local pid=$1 end=$((SECONDS + $2))
   while [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null; do
@@ -398,7 +398,7 @@ gone() {
   done
 }
 
-# The server, at once and without its doing; what it had started for itself goes with it.
+# Kills the server at once, together with the processes that it had started.
 end_at_once() {
   local pid
   if pid=$(pid_of "$1"); then
@@ -409,8 +409,8 @@ end_at_once() {
   fi
 }
 
-# Programs of a state transfer outlive a server that somebody else killed: those of its session that speak of DIR. One
-# of them may be about to start another.
+# Programs of a state transfer outlive a server that was killed from elsewhere: they are those of its session whose
+# command lines contain DIR. One of them may be about to start another.
 end_session() {
   local session=$1 dir=$2 process stat fields found=1 end=$((SECONDS + stop_limit))
   while [ -n "$found" ]; do
@@ -444,7 +444,7 @@ stop_server() {
 
 remove_server() {
   flavour_of "$1" >/dev/null
-  # By the shortest way: nothing of it will be read again.
+  # In the fastest way: its data will not be read again.
   end_at_once "$1"
   rm -rf -- "$1"
 }

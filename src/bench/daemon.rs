@@ -1,8 +1,8 @@
-//! The daemon that is measured: the very program that runs now, started as a user starts it,
-//! on the benchmark's own database.
+//! The daemon under test: the same program that runs now, started as a user starts it, on the
+//! benchmark's own database.
 //!
-//! Owns: its environment, its start, its stop, and who its processes are. Never: reaches into
-//! it: what is measured is what an operator gets, seen from outside.
+//! Owns: its environment, its start, its stop, and the identity of its processes. Never: reaches
+//! into it: the benchmark measures the daemon that an operator gets, from outside.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -19,26 +19,26 @@ use crate::store::{Conn, sandbox::Sandbox};
 
 use super::{Error, pipelines};
 
-/// How long a daemon may take to be ready, and to stop, before something is wrong.
+/// The time in which a daemon must become ready, and must stop, unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long between two looks at something that takes milliseconds.
+/// The pause between two looks at something that takes milliseconds.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The differences between the daemons of a benchmark.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Set<'a> {
-    /// Its pipelines, with commas between them.
+    /// Its pipelines, separated by commas.
     pub pipelines: &'a str,
     /// Executions at once, per worker.
     pub slots: u32,
-    /// `pipeline_advancer.count`; `None` for what the configuration says.
+    /// `pipeline_advancer.count`; `None` for the configured value.
     pub advancers: Option<u32>,
-    /// A worker alone, beside another daemon.
+    /// A worker that runs alone, beside another daemon.
     pub alone: bool,
-    /// The console alone, at this address.
+    /// A console that runs alone, at this address.
     pub console: Option<SocketAddr>,
-    /// It will be shot at: it stops at once, and does not complain.
+    /// It will be killed: it stops at once, and does not complain.
     pub target: bool,
 }
 
@@ -46,11 +46,11 @@ pub(super) struct Set<'a> {
 #[derive(Debug)]
 pub(super) struct Daemon {
     spawned: Spawned,
-    /// How many workers it has.
+    /// The number of its workers.
     workers: usize,
-    /// It is a worker itself.
+    /// It is a worker that runs alone.
     alone: bool,
-    /// Reaped: from now on its number may mean another process.
+    /// It was reaped: from now on its number may mean another process.
     ended: Cell<bool>,
 }
 
@@ -62,14 +62,14 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// The pid of the one with this role.
+    /// The process with this role.
     pub fn of(&self, role: Role) -> Option<&ProcessRow> {
         self.all.iter().find(|row| row.role == role)
     }
 }
 
 impl Daemon {
-    /// Starts one.
+    /// Starts a daemon.
     pub fn start(config: &Config, sandbox: &Sandbox, set: Set<'_>) -> Result<Self, Error> {
         let spawned = spawn::spawn(&argv(config), &environment(sandbox, set), None);
         let spawned = spawned.map_err(|source| Error::System {
@@ -109,7 +109,7 @@ impl Daemon {
         }
     }
 
-    /// The worker that took the place of `dead`, once it is in the database.
+    /// The worker that replaced `dead`, once it is in the database.
     pub async fn successor(&self, conn: &mut Conn, dead: ProcessId) -> Result<ProcessId, Error> {
         let since = Instant::now();
         loop {
@@ -126,7 +126,7 @@ impl Daemon {
         }
     }
 
-    /// Fails when it has ended.
+    /// Fails if the daemon has ended.
     pub fn check(&self) -> Result<(), Error> {
         match self.ended()? {
             true => Err(Error::DaemonEnded),
@@ -146,7 +146,7 @@ impl Daemon {
         Ok(reaped.is_some())
     }
 
-    /// Stops it, and returns when it is gone.
+    /// Stops the daemon, and returns when it has ended.
     pub async fn stop(self) -> Result<(), Error> {
         let send = |signal| {
             self.spawned.send(signal).map_err(|source| Error::System {
@@ -171,7 +171,7 @@ impl Daemon {
     }
 }
 
-/// With the daemon's subcommand as the last one.
+/// The arguments, the last of which is the daemon's subcommand.
 pub(super) fn argv(config: &Config) -> Vec<OsString> {
     let name = std::env::args_os().next();
     let mut argv = vec![name.unwrap_or_else(|| "ductworkd".into())];
@@ -183,7 +183,7 @@ pub(super) fn argv(config: &Config) -> Vec<OsString> {
     argv
 }
 
-/// The configuration stays what it is, but for what would make the benchmark do anything else
+/// The configuration remains, except for settings that would make the benchmark do anything else
 /// than run its own pipelines on its own database.
 pub(super) fn environment(sandbox: &Sandbox, set: Set<'_>) -> Vec<(OsString, Option<OsString>)> {
     let (level, patience) = match set.target {
@@ -200,13 +200,13 @@ pub(super) fn environment(sandbox: &Sandbox, set: Set<'_>) -> Vec<(OsString, Opt
         (pipelines::VARIABLE, Some("1".to_owned())),
         ("DUCTWORK_DATABASE_URL", Some(sandbox.url().to_owned())),
         ("DUCTWORK_PIPELINES", Some(format!("[{}]", set.pipelines))),
-        // Not a directory: the program's own pipelines are all there are.
+        // Not a directory: only the program's own pipelines exist.
         ("DUCTWORK_PIPELINES_PATH", Some("/dev/null".to_owned())),
         ("DUCTWORK_ROLE", Some(role.to_owned())),
         ("DUCTWORK_RETENTION", Some("never".to_owned())),
         ("DUCTWORK_LOGGER__LEVEL", Some(level.to_owned())),
         ("RUST_LOG", None),
-        // As wide as asked for.
+        // Fan-outs may be as wide as requested.
         (
             "DUCTWORK_PIPELINE_ADVANCER__STEPS__MAX_DEPTH",
             Some("-1".to_owned()),
@@ -216,7 +216,8 @@ pub(super) fn environment(sandbox: &Sandbox, set: Set<'_>) -> Vec<(OsString, Opt
             "DUCTWORK_CONSOLE__LISTEN",
             console.or_else(|| Some("none".to_owned())),
         ),
-        // The configured one's, and its endpoints and its collector are to hear nothing of this.
+        // The socket belongs to the configured console, and the configured endpoints and collector
+        // must hear nothing of this.
         ("DUCTWORK_CONSOLE__SOCKET", Some("none".to_owned())),
         ("DUCTWORK_CONSOLE__WEBHOOKS", Some("[]".to_owned())),
         (

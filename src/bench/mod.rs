@@ -1,11 +1,10 @@
-//! How fast this program is on the configured database, and what it costs.
+//! The speed of this program on the configured database, and its cost.
 //!
-//! Owns: the workloads, their measurement and their report. Everything happens in schemas or
-//! files of its own beside the configured one, removed afterwards whatever happens; each
-//! workload begins with empty tables. The daemon is the real one, as a process of its own
-//! (`daemon`); the benchmark is a client that triggers runs and looks at the database, like any
-//! other. The database's limit is measured beside it (`workloads::limits`).
-//! Never: touches real runs.
+//! Owns: the workloads, their measurement and their report. Everything happens in schemas or files
+//! of its own beside the configured one, which are removed afterwards in any case; each workload
+//! begins with empty tables. The daemon is the real one, as a process of its own (`daemon`); the
+//! benchmark is an ordinary client that triggers runs and looks at the database. The database's
+//! limit is measured beside it (`workloads::limits`). Never: touches real runs.
 
 mod daemon;
 mod pipelines;
@@ -32,34 +31,34 @@ pub use report::{Audit, BenchReport};
 
 use daemon::{Daemon, Processes, Set};
 
-/// Runs of the chain where nobody says otherwise.
+/// The default number of runs of the chain.
 pub const RUNS: u32 = 2_000;
 
-/// The widest fan-out where nobody says otherwise.
+/// The default width of the widest fan-out.
 pub const WIDTH: u32 = 10_000;
 
-/// The longest queue where nobody says otherwise.
+/// The default length of the longest queue.
 pub const BACKLOG: u32 = 20_000;
 
-/// Finished executions that are audited where nobody says otherwise.
+/// The default number of finished executions that are audited.
 pub const HISTORY: u32 = 100_000;
 
 /// The options of a benchmark.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// Runs of the chain workload; the others follow it in proportion.
+    /// Runs of the chain workload; the others scale with it.
     pub runs: u32,
     /// The workloads to run; empty for all.
     pub workloads: Vec<Workload>,
-    /// Executions at once per worker; `None` for what the configuration says.
+    /// Executions at once per worker; `None` for the configured value.
     pub slots: Option<u32>,
     /// The widest fan-out.
     pub width: u32,
     /// The longest queue; the history is five times as long.
     pub backlog: u32,
-    /// How many finished executions are audited.
+    /// The number of finished executions that are audited.
     pub history: u32,
-    /// How often a worker is killed; `None` for what each workload takes to be enough.
+    /// How often a worker is killed; `None` for each workload's own default.
     pub kills: Option<u32>,
 }
 
@@ -89,19 +88,19 @@ pub enum Workload {
     Trigger,
     /// One run that splits into many branches, which meet again.
     Fanout,
-    /// Commands that do nothing, and the same without us.
+    /// Commands that do nothing, and the same commands without Ductwork.
     Commands,
     /// The same work with a short queue, a long queue and a long history.
     Backlog,
     /// Every invariant, on a long history.
     Audit,
-    /// A long history is deleted, alone and beside the chain.
+    /// The deletion of a long history, alone and beside the chain.
     Retention,
     /// Commands that a person types at a prompt, on a long history, a long queue and a wide run.
     Prompt,
     /// Pages of the console, on a long history, a long queue and a wide run.
     Pages,
-    /// The same work with nobody who looks at the console, and with very many.
+    /// The same work while nobody looks at the console, and while very many do.
     Watched,
     /// The same work with more and more workers, and with wider and wider advancers.
     Contention,
@@ -116,7 +115,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// All, in the order in which they are run.
+    /// All workloads, in the order in which they run.
     pub const ALL: [Self; 16] = [
         Self::Chain5,
         Self::Flat,
@@ -172,7 +171,7 @@ impl FromStr for Workload {
     }
 }
 
-/// Why there is no report.
+/// The reason why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The database cannot be used.
@@ -184,13 +183,13 @@ pub enum Error {
     /// The operating system refuses something basic.
     #[error("{what}")]
     System {
-        /// The operation that it refuses.
+        /// The operation that was refused.
         what: &'static str,
-        /// Why.
+        /// The reason.
         #[source]
         source: std::io::Error,
     },
-    /// The daemon has said why.
+    /// The daemon has given the reason.
     #[error("the daemon ended in the middle of the benchmark; its log says why")]
     DaemonEnded,
     /// Something that takes milliseconds took a minute.
@@ -202,25 +201,25 @@ pub enum Error {
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
-    /// The benchmark's own schema or file is still there.
+    /// The benchmark's own schema or file still exists.
     #[error("`{name}` could not be removed; remove it yourself")]
     NotRemoved {
         /// The schema, or the end of the file's name.
         name: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: store::Error,
     },
 }
 
 /// Measures. Call it from the main thread, with the control signals blocked
-/// ([`crate::process::signal::block_early`]); the program must bring [`embedded`] along when it
-/// is started as a daemon.
+/// ([`crate::process::signal::block_early`]); the program must include [`embedded`] when it is
+/// started as a daemon.
 pub fn run(config: Config, options: BenchOptions) -> Result<BenchReport, Error> {
     start::run_local(async { Ok(guarded(config, options).await) })?
 }
 
-/// Measures, and cleans up whatever happens short of SIGKILL.
+/// Measures, and cleans up in any case short of SIGKILL.
 async fn guarded(config: Config, options: BenchOptions) -> Result<BenchReport, Error> {
     let mut signals = Signals::of_single_role().map_err(|source| Error::System {
         what: "signals cannot be read",
@@ -248,7 +247,8 @@ async fn guarded(config: Config, options: BenchOptions) -> Result<BenchReport, E
     if let Err(error) = bench.stop().await {
         tracing::warn!(error = crate::telemetry::chain(&error), "stopping");
     }
-    // Where its processes woke each other: named after the database, so nobody else's.
+    // The directory through which its processes woke each other: named after the database, so it is
+    // nobody else's.
     if let Ok(directory) = wakeup::directory(&bench.sandbox.location().identity()) {
         // At worst an empty directory stays behind.
         let _ = std::fs::remove_dir_all(directory);
@@ -278,9 +278,9 @@ struct Bench {
     options: BenchOptions,
     slots: u32,
     sandbox: Sandbox,
-    /// Where the database's own limit is measured.
+    /// The place where the database's own limit is measured.
     yard: Sandbox,
-    /// The last one that was started last.
+    /// In the order of their start.
     daemons: Vec<Daemon>,
     progress: Progress,
 }
@@ -324,22 +324,22 @@ impl Bench {
         Ok(report)
     }
 
-    /// Starts a daemon in place of those there are, and waits until it is ready.
+    /// Starts a daemon in place of the running ones, and waits until it is ready.
     async fn start(&mut self, conn: &mut Conn, set: Set<'_>) -> Result<Processes, Error> {
         self.stop().await?;
         self.start_another(conn, set).await
     }
 
-    /// Starts a daemon beside those there are, and waits until it is ready.
+    /// Starts a daemon beside the running ones, and waits until it is ready.
     async fn start_another(&mut self, conn: &mut Conn, set: Set<'_>) -> Result<Processes, Error> {
         let daemon = Daemon::start(&self.config, &self.sandbox, set)?;
-        // Kept before anything is awaited: it has to be stopped whatever happens.
+        // Stored before anything is awaited: the daemon must be stopped in any case.
         self.daemons.push(daemon);
         let last = self.daemons.last().ok_or(Error::DaemonEnded)?;
         last.ready(conn).await
     }
 
-    /// Stops all daemons, all that were started beside the first before it.
+    /// Stops all daemons, the first one last.
     async fn stop(&mut self) -> Result<(), Error> {
         let mut stopped = Ok(());
         while let Some(daemon) = self.daemons.pop() {
@@ -348,7 +348,7 @@ impl Bench {
         stopped
     }
 
-    /// The daemon that was started first; an error when any has ended.
+    /// The daemon that was started first; an error if any daemon has ended.
     fn daemon(&self) -> Result<&Daemon, Error> {
         for daemon in &self.daemons {
             daemon.check()?;
@@ -357,7 +357,7 @@ impl Bench {
     }
 }
 
-/// One line on a terminal that says what is going on; nothing anywhere else.
+/// One line on a terminal that shows the current activity; nothing anywhere else.
 struct Progress {
     shown: bool,
 }

@@ -1,7 +1,7 @@
-//! The pipelines of a benchmark: native steps that do nothing, so that what is measured is
-//! the engine and the database.
+//! The pipelines of a benchmark: native steps that do nothing, so that the benchmark measures the
+//! engine and the database.
 //!
-//! Owns: what the daemon of a benchmark runs instead of anybody's pipelines.
+//! Owns: the pipelines that a benchmark's daemon runs instead of a user's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,12 +40,12 @@ pub(super) const TRUE: &str = "/bin/true";
 /// The length of a nap.
 pub(super) const NAP_TIME: Duration = Duration::from_millis(50);
 
-/// How many crashes a held step survives without a wait before its next attempt: many more
-/// than the workload causes.
+/// The number of crashes that a held step survives without a wait before its next attempt: many
+/// more than the workload causes.
 const CRASHES: u32 = 1_000;
 
-/// The pipelines and steps of a benchmark's daemon, when this process is one or a child of one:
-/// `main` uses it in place of its own.
+/// The pipelines and steps of a benchmark's daemon, if this process is one or a child of one:
+/// `main` then uses them in place of its own.
 pub fn embedded() -> Option<Embedded> {
     std::env::var_os(VARIABLE)?;
     // The definitions are constants, and a test builds them.
@@ -95,7 +95,7 @@ async fn noop(_: StepContext, input: Box<RawValue>) -> Result<Box<RawValue>, Ste
     Ok(input)
 }
 
-/// Ends at once when it is asked to, so that the daemon can stop.
+/// Ends at once on request, so that the daemon can stop.
 async fn hold(context: StepContext, _: Box<RawValue>) -> Result<Box<RawValue>, StepError> {
     context.cancelled().await;
     Err(StepError::new("stopped", "the benchmark is over"))
@@ -110,7 +110,7 @@ async fn numbers(_: StepContext, below: u64) -> Result<Vec<u64>, StepError> {
     Ok((0..below).collect())
 }
 
-/// Without a look at them: to parse them all would be the step's cost, not ours.
+/// The values are not parsed: parsing them all would measure the step's cost, not the engine's.
 async fn count(_: StepContext, _: Box<RawValue>) -> Result<(), StepError> {
     Ok(())
 }

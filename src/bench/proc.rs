@@ -1,7 +1,7 @@
-//! The kernel's figures of a process.
+//! The kernel's figures about a process.
 //!
-//! Owns: reading `/proc`. A process that has gone, or a kernel that does not tell, reads as
-//! nothing: a benchmark reports what it can see.
+//! Owns: reading `/proc`. For a process that has gone, or figures that the kernel does not provide,
+//! it returns nothing: a benchmark reports the figures that it can see.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -12,13 +12,13 @@ use std::time::Duration;
 pub(super) struct Usage {
     /// CPU time of all its threads.
     pub cpu: Duration,
-    /// How often its threads went to sleep: each is one wake-up.
+    /// The number of times that its threads went to sleep: each is one wake-up.
     pub sleeps: u64,
     /// Resident memory, in bytes, shared pages counted whole.
     pub rss: u64,
-    /// Its highest so far.
+    /// The highest resident memory so far.
     pub rss_peak: u64,
-    /// Resident memory, in bytes, shared pages divided among those who share them.
+    /// Resident memory, in bytes, with shared pages divided among the processes that share them.
     pub pss: u64,
 }
 
@@ -43,16 +43,16 @@ pub(super) fn usage(pid: u32) -> Usage {
     usage
 }
 
-/// The number behind a name at the beginning of a line.
+/// The number after a name at the beginning of a line.
 fn field(text: &str, name: &str) -> u64 {
     let rest = text.lines().find_map(|line| line.strip_prefix(name));
     let number = rest.and_then(|rest| rest.split_ascii_whitespace().next());
     number.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// How many connections to the database `pid` has: descriptors of its file, or else
-/// established TCP connections, because a daemon has no others. `None` where neither is to be
-/// seen: a server behind a socket file.
+/// The number of `pid`'s connections to the database: descriptors of its file, or else established
+/// TCP connections, because a daemon has no others. `None` if neither is visible: a server behind a
+/// socket file.
 pub(super) fn connections(pid: u32, file: Option<&Path>) -> Option<u64> {
     let links: Vec<_> = std::fs::read_dir(format!("/proc/{pid}/fd"))
         .into_iter()
@@ -113,7 +113,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let pid = std::process::id();
-        // Other tests of this process may have connections as well.
+        // Other tests of this process may also have connections.
         let inode = |socket: &std::net::TcpStream| {
             use std::os::fd::AsRawFd;
             let link = std::fs::read_link(format!("/proc/self/fd/{}", socket.as_raw_fd())).unwrap();

@@ -1,4 +1,4 @@
-//! The numbers of a benchmark, and how people read them.
+//! The numbers of a benchmark, and their form for people.
 //!
 //! Owns: the report as a value, as a table, and percentiles. Never: measures.
 
@@ -14,7 +14,7 @@ use super::Workload;
 pub struct BenchReport {
     /// Of this program.
     pub version: &'static str,
-    /// The database, and how careful it is.
+    /// The database, and its durability.
     pub database: String,
     /// Cores that this process may use.
     pub cores: usize,
@@ -35,9 +35,9 @@ pub struct Measure {
     pub name: String,
     /// The number.
     pub value: f64,
-    /// Of what.
+    /// Its unit.
     pub unit: &'static str,
-    /// How it came about; may be empty.
+    /// How it was measured; may be empty.
     pub note: String,
 }
 
@@ -46,9 +46,9 @@ pub struct Measure {
 pub struct Audit {
     /// The workload.
     pub workload: Workload,
-    /// How many invariants were checked.
+    /// The number of invariants that were checked.
     pub invariants: usize,
-    /// The rows that break them; nothing, if all is well.
+    /// The rows that break them; empty if all is well.
     pub violations: Vec<String>,
 }
 
@@ -106,13 +106,13 @@ pub(super) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1_000.0
 }
 
-/// The smallest of the sorted times that `fraction` of them do not exceed.
+/// The smallest of the sorted times that this `fraction` of them does not exceed.
 fn percentile(sorted: &[Duration], fraction: f64) -> Option<Duration> {
     let rank = (sorted.len() as f64 * fraction).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()
 }
 
-/// A number with three digits that mean something, and its thousands apart.
+/// A number with three significant digits and separated thousands.
 fn number(value: f64) -> String {
     let decimals = match value.abs() {
         below if below < 10.0 => 2,

@@ -1,8 +1,8 @@
-//! Pipelines written in Rust, with the verbs that YAML has.
+//! Pipelines written in Rust, with the same verbs as in YAML.
 //!
-//! Owns: the draft of a pipeline, that is, what somebody wrote, in their order, right or
-//! wrong. Never: judges it (`check`) or makes the graph (`canonical`); `Pipeline::definition`
-//! asks them to. The YAML front end fills the same draft, so there is one semantics.
+//! Owns: the draft of a pipeline, that is, the text of its author, in the author's order, right or
+//! wrong. Never: judges it (`check`) or makes the graph (`canonical`); `Pipeline::definition` asks
+//! them to. The YAML front end fills the same draft, so both have the same semantics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::model::Hook;
 use crate::problem::{Problem, Problems};
 use crate::yaml::Mark;
 
-/// A name and where it was written.
+/// A name and the place where it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Name {
-    /// `None` stands for something unreadable that has been reported already.
+    /// `None` stands for an unreadable name that has already been reported.
     pub text: Option<String>,
     pub place: Option<Mark>,
 }
@@ -34,18 +34,18 @@ pub(super) struct Draft {
     pub trace: RunTrace,
     pub declared: Vec<Declared>,
     pub undeclared: Undeclared,
-    /// `None` stands for a flow that is missing or unreadable, and has been reported.
+    /// `None` stands for a missing or unreadable flow that has been reported.
     pub flow: Option<Vec<Item>>,
 }
 
-/// The kind of a step that the flow names but nobody declared.
+/// The kind of a step that the flow names but does not declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Undeclared {
     /// A native step, as in Rust.
     Native,
     /// A mistake, as in YAML.
     Unknown,
-    /// Not known, because the declarations could not be read.
+    /// Unknown, because the declarations could not be read.
     Unjudged,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Declared {
 }
 
 impl Declared {
-    /// The place of the setting `key`, else that of the step.
+    /// The place of the setting `key`, or else the place of the step.
     pub fn place(&self, key: &str) -> Option<Mark> {
         let found = self.places.iter().find(|(name, _)| name == key);
         found.map(|(_, place)| *place).or(self.name.place)
@@ -73,7 +73,7 @@ pub(super) struct Item {
     pub kind: Kind,
 }
 
-/// The transitions, and what stands in for one that could not be read.
+/// The transitions, and a placeholder for one that could not be read.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
     Start(To),
@@ -88,11 +88,11 @@ pub(super) enum Kind {
     },
     Converge(To),
     Dampen(Question),
-    /// Unreadable and reported; whatever stands beside it is not judged by it.
+    /// Unreadable and reported; its neighbours are not judged by it.
     Broken,
 }
 
-/// Where a transition leads: a step, and optionally how long to wait before it.
+/// The target of a transition: a step, and optionally a wait before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct To {
     pub(super) step: Name,
@@ -107,7 +107,7 @@ impl To {
         Self { step, delay: None }
     }
 
-    /// Waits so long before the step may be claimed, whatever the step's own `delay` says.
+    /// Waits this long before the step may be claimed, whatever the step's own `delay` says.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
         self
@@ -132,7 +132,7 @@ impl From<(&str, Duration)> for To {
     }
 }
 
-/// A question to a person, at which a branch waits, and the time within which it is to be answered.
+/// A question to a person, for whom a branch waits, and the time within which it must be answered.
 ///
 /// ```
 /// use std::time::Duration;
@@ -152,12 +152,12 @@ pub struct Question {
     pub(super) prompt: Option<String>,
     pub(super) timeout: Option<Duration>,
     pub(super) then: Option<Unanswered>,
-    /// Where the timeout was written.
+    /// The place where the timeout was written.
     pub(super) place: Option<Mark>,
 }
 
 impl Question {
-    /// Asks `prompt`, and waits for the answer without limit; empty asks nothing in particular.
+    /// Asks `prompt`, and waits for the answer without limit; an empty prompt asks nothing in particular.
     pub fn new(prompt: impl Into<String>) -> Self {
         Self {
             prompt: Some(prompt.into()),
@@ -165,7 +165,7 @@ impl Question {
         }
     }
 
-    /// Waits so long, by the database's clock; then the branch makes the move `then`.
+    /// Waits this long, by the database's clock; then the branch makes the move `then`.
     pub fn within(mut self, timeout: Duration, then: Unanswered) -> Self {
         (self.timeout, self.then) = (Some(timeout), Some(then));
         self
@@ -184,7 +184,7 @@ impl From<String> for Question {
     }
 }
 
-/// One way out of a divide or divert: a step, and what follows it there.
+/// One path of a divide or divert: a step, and the steps that follow it on this path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
     pub(super) first: To,
@@ -192,14 +192,14 @@ pub struct Path {
 }
 
 impl Path {
-    /// A path that begins with the step `to`, and is only that unless verbs follow.
+    /// A path that begins with the step `to`; without further verbs it has only this step.
     pub fn to(to: impl Into<To>) -> Self {
         let first = to.into();
         let items = Vec::new();
         Self { first, items }
     }
 
-    /// The same as [`Path::to`]; reads better where verbs follow.
+    /// The same as [`Path::to`]; it reads better when verbs follow.
     pub fn from(first: impl Into<To>) -> Self {
         Self::to(first)
     }
@@ -217,7 +217,7 @@ impl From<To> for Path {
     }
 }
 
-/// A pipeline being written, with the verbs that YAML has.
+/// A pipeline under construction, with the same verbs as in YAML.
 ///
 /// ```
 /// use ductwork::{Path, Pipeline, StepSpec};
@@ -236,7 +236,7 @@ impl From<To> for Path {
 pub struct Pipeline {
     draft: Draft,
     items: Vec<Item>,
-    /// The mistakes of a value that was given as a whole.
+    /// The mistakes in a value that was passed as a whole.
     unread: Vec<check::Finding>,
 }
 
@@ -259,7 +259,7 @@ impl Pipeline {
         }
     }
 
-    /// Says how a step runs. A step that is named without this is native.
+    /// Says how a step runs. A step that is named without this call is native.
     pub fn step(mut self, name: impl Into<String>, spec: StepSpec) -> Self {
         self.draft.declared.push(Declared {
             name: To::step(name).step,
@@ -290,8 +290,8 @@ impl Pipeline {
     }
 
     /// The input of a run, as a schema: the subset of JSON Schema that `input:` has in YAML. A run is started
-    /// with an input that is so, or not at all. Takes whatever serialises as one, such as what
-    /// `serde_json::json!` makes.
+    /// only with an input that matches it. Takes anything that serialises as a schema, such as the result of
+    /// `serde_json::json!`.
     ///
     /// ```
     /// use std::collections::BTreeMap;
@@ -303,7 +303,7 @@ impl Pipeline {
     /// # Ok::<(), ductwork::Problems>(())
     /// ```
     pub fn input(mut self, schema: impl Serialize) -> Self {
-        // JSON is YAML. A value that does not serialise is nothing, which `check` refuses.
+        // JSON is YAML. A value that does not serialise yields nothing, which `check` refuses.
         let text = serde_json::to_string(&schema).unwrap_or_default();
         let (tree, findings) = tree::read(&text);
         self.draft.input = tree;
@@ -311,7 +311,7 @@ impl Pipeline {
         self
     }
 
-    /// The trace that its runs are in; without this each is one of its own.
+    /// The trace that its runs are in; without this call each run has a trace of its own.
     ///
     /// ```
     /// use ductwork::{Pipeline, RunTrace};
@@ -329,12 +329,12 @@ impl Pipeline {
         self.then(Kind::Start(to.into()))
     }
 
-    /// Fails with everything that is wrong with the pipeline; nothing is run.
+    /// Fails with everything that is wrong with the pipeline; runs nothing.
     pub fn check(&self) -> Result<(), Problems> {
         self.clone().definition().map(drop)
     }
 
-    /// The definition, or everything that is wrong with what was written.
+    /// The definition, or everything that is wrong with the pipeline.
     #[cfg(feature = "internals")]
     pub fn build(self) -> Result<Definition, Problems> {
         self.definition()
@@ -368,7 +368,7 @@ macro_rules! verbs {
                 self
             }
 
-            /// The next step, same branch.
+            /// The next step, on the same branch.
             pub fn chain(self, to: impl Into<To>) -> Self {
                 self.then(Kind::Chain(to.into()))
             }
@@ -394,7 +394,7 @@ macro_rules! verbs {
                 self.then(Kind::Collapse(to.into()))
             }
 
-            /// The output chooses the path; what matches no case takes `otherwise`.
+            /// The output chooses the path; an output that matches no case takes `otherwise`.
             pub fn divert<Case: Into<String>, To: Into<Path>>(
                 self,
                 cases: impl IntoIterator<Item = (Case, To)>,
@@ -414,8 +414,8 @@ macro_rules! verbs {
                 self.then(Kind::Converge(to.into()))
             }
 
-            /// The branch waits for a person, who is asked this: a text, or a [`Question`] with a
-            /// deadline.
+            /// The branch waits for a person, who is asked this question: a text, or a [`Question`]
+            /// with a deadline.
             pub fn dampen(self, question: impl Into<Question>) -> Self {
                 self.then(Kind::Dampen(question.into()))
             }
@@ -439,38 +439,38 @@ impl StepSpec {
         Self::new(StepRunner::Native)
     }
 
-    /// Longest an attempt may take.
+    /// The longest that an attempt may take.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Wait before the step may be claimed, unless the transition says otherwise.
+    /// The wait before the step may be claimed, unless the transition says otherwise.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
         self
     }
 
-    /// Attempts after the first that errors may spend.
+    /// How many attempts after the first may be spent on errors.
     pub fn max_retry(mut self, retries: u32) -> Self {
         self.max_retry = Some(retries);
         self
     }
 
-    /// Crashes that do not fail the step.
+    /// The number of crashes at which the step fails.
     pub fn max_crash(mut self, crashes: u32) -> Self {
         self.max_crash = Some(crashes);
         self
     }
 
-    /// Wait between attempts.
+    /// The wait between attempts.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = Some(backoff);
         self
     }
 
-    /// Adds a variable to the environment of a command. The worker that starts the command puts its own
-    /// variables in for `${VAR}` and `${VAR:-default}`; `$$` is a dollar sign.
+    /// Adds a variable to the environment of a command. The worker that starts the command replaces
+    /// `${VAR}` and `${VAR:-default}` with its own variables; `$$` is a dollar sign.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let name = name.into();
         self.secrets.remove(&name);
@@ -479,8 +479,9 @@ impl StepSpec {
     }
 
     /// Adds a variable to the environment of a command: the secret of this name. The worker that starts
-    /// the command has it in its environment, or in the file that the variable `NAME_FILE` names. The
-    /// definition holds the name alone, and the command's log shows `***` in its place.
+    /// the command finds the secret in its environment, or in the file that the variable `NAME_FILE`
+    /// names. The definition holds only the name, and the command's log shows `***` in place of the
+    /// secret.
     pub fn secret(mut self, variable: impl Into<String>, name: impl Into<String>) -> Self {
         let variable = variable.into();
         self.env.remove(&variable);
@@ -488,7 +489,7 @@ impl StepSpec {
         self
     }
 
-    /// Working directory of a command, relative to the configuration's.
+    /// The working directory of a command, relative to the configuration's.
     pub fn cwd(mut self, directory: impl Into<String>) -> Self {
         self.cwd = Some(directory.into());
         self
@@ -597,7 +598,7 @@ mod tests {
             messages(nested(check::MAX_DEPTH + 1)),
             ["transitions are nested more than 64 deep"]
         );
-        // Far more than any stack would hold if it were followed to its end.
+        // Far more levels than any stack would hold if they were followed to their end.
         assert_eq!(messages(nested(2_000)).len(), 1);
     }
 

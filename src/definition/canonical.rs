@@ -1,12 +1,11 @@
 //! The one form of a definition: nodes in writing order with stable names, stable JSON, and
 //! its digest.
-//!
-//! Owns: how a checked draft becomes the graph, how nodes are named, and what a stored
-//! definition must satisfy to be believed. Never: judges what a person wrote (`check`).
+//! Owns: how a checked draft becomes the graph, how nodes are named, and the conditions that a
+//! stored definition must satisfy to be trusted. Never: judges a person's text (`check`).
 //!
 //! Nodes are numbered in writing order, depth first, a divert's `otherwise` after its cases
-//! wherever it was written. So every edge leads to a higher number, which is why a
-//! definition cannot have a cycle, and why [`Definition::from_canonical`] can tell.
+//! wherever it was written. So every edge leads to a higher number. That is why a definition cannot
+//! have a cycle, and why [`Definition::from_canonical`] can detect one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -21,16 +20,16 @@ use super::graph::{
 use super::input;
 use crate::model::Hook;
 
-/// Why a stored definition cannot be used.
+/// The reason why a stored definition cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Not JSON, or not of this shape.
     #[error("stored definition cannot be read")]
     Shape(#[source] serde_json::Error),
-    /// It has something that this version does not know: a newer one wrote it.
+    /// It contains something that this version does not know: a newer version wrote it.
     #[error("{0}")]
     Unknown(String),
-    /// The shape is right, but not the graph.
+    /// The shape is right, but the graph is not.
     #[error("stored definition is not sound: {0}")]
     Unsound(String),
 }
@@ -52,9 +51,9 @@ impl Definition {
         digest(&self.canonical())
     }
 
-    /// Reads a canonical form back, and makes sure that nothing can be out of range in it, and that
-    /// nothing in it was passed over: a version that does not know a field would run something else
-    /// than what was meant.
+    /// Reads a canonical form back, and makes sure that no value in it is out of range, and that no
+    /// field in it was skipped: a version that does not know a field would run something else than
+    /// the author meant.
     pub fn from_canonical(text: &str) -> Result<Self, Error> {
         let definition: Self = serde_json::from_str(text).map_err(|error| {
             let stored = serde_json::from_str(text).unwrap_or_default();
@@ -76,8 +75,8 @@ impl Definition {
     }
 }
 
-/// The kind of a step that is of no kind this version knows: the reader of the format can only tell
-/// that none of them fits.
+/// The kind of a step whose kind this version does not know: the JSON reader only reports that none
+/// of the known kinds fits.
 fn unknown_kind(stored: &Value) -> Option<String> {
     const KINDS: [&str; 2] = ["command", "native"];
     const SETTINGS: [&str; 7] = [
@@ -103,7 +102,7 @@ fn unknown_kind(stored: &Value) -> Option<String> {
         })
 }
 
-/// The first field of `stored` that `read` does not have, where it stands.
+/// The first field of `stored` that `read` does not have, with its path.
 fn passed_over(stored: &Value, read: &Value) -> Option<String> {
     let below = |name: &str, stored, read| {
         let field = passed_over(stored, read)?;
@@ -115,7 +114,7 @@ fn passed_over(stored: &Value, read: &Value) -> Option<String> {
                 .iter()
                 .find_map(|(name, stored)| match read.get(name) {
                     Some(read) => below(name, stored, read),
-                    // A value that says nothing is passed over without harm.
+                    // A null value carries no meaning and is skipped without harm.
                     None => (!stored.is_null()).then(|| name.clone()),
                 })
         }
@@ -158,7 +157,7 @@ fn sound(definition: &Definition) -> Result<(), String> {
 }
 
 impl Edge {
-    /// All nodes that a branch, or what becomes of it, may reach next from here.
+    /// All nodes that a branch, or the branches made from it, may reach next from here.
     pub fn leads_to(&self) -> Vec<NodeIndex> {
         let after = |then: &Then| match then {
             Then::End => None,
@@ -181,12 +180,12 @@ impl Edge {
     }
 }
 
-/// Where a list of transitions goes on when its last step is done.
+/// Where a list of transitions continues when its last step is done.
 #[derive(Clone, Copy)]
 enum Exit {
     /// Nowhere: the branch ends.
     End,
-    /// To where the paths of the divert around it meet.
+    /// At the node where the paths of the surrounding divert meet.
     Converge(Target),
 }
 
@@ -206,7 +205,7 @@ impl Exit {
     }
 }
 
-/// The graph of a draft in which `check` found nothing.
+/// The graph of a draft in which `check` found no mistake.
 pub(super) fn lower(draft: &Draft) -> Definition {
     let mut lowering = Lowering::default();
     let mut start_delay = None;
@@ -252,12 +251,12 @@ struct Lowering {
 }
 
 impl Lowering {
-    /// Appends a node; its edge is set when what follows it is known.
+    /// Appends a node; its edge is set once its successor is known.
     fn push(&mut self, step: Option<String>) -> NodeIndex {
         let base = step.clone().unwrap_or_else(|| "dampen".into());
         let appearance = self.appearances.entry(base.clone()).or_insert(0);
         *appearance += 1;
-        // No step's name has a point in it, so no step can be called like a second node.
+        // No step's name contains a point, so no step can have the name of a second node.
         let name = match *appearance {
             1 => base,
             many => format!("{base}.{many}"),
@@ -285,14 +284,14 @@ impl Lowering {
         target
     }
 
-    /// Lowers what follows the node `current`, up to the end of its list.
+    /// Lowers the items after the node `current`, up to the end of their list.
     fn list(&mut self, mut current: usize, items: &[Item], exit: Exit) {
         // The nodes whose expand is not closed yet, outermost first.
         let mut open: Vec<usize> = Vec::new();
         let mut items = items.iter().map(|item| &item.kind).peekable();
         while let Some(kind) = items.next() {
-            // Inside an open expand the list's end is the element's end; it is the outermost
-            // expand that goes on to where the list goes on.
+            // Inside an open expand the list's end is the element's end; the outermost expand is
+            // the one that continues where the list continues.
             let exit = if open.is_empty() { exit } else { Exit::End };
             match kind {
                 Kind::Chain(to) => {
@@ -344,8 +343,8 @@ impl Lowering {
                     let ways = || cases.iter().map(|(_, path)| path).chain(otherwise);
                     let meeting = match items.peek() {
                         Some(Kind::Converge(to)) => Some(Target {
-                            // The paths are written first, so the node where they meet has
-                            // the number that comes after all of theirs.
+                            // The paths are written first, so the node where they meet has the
+                            // number after all of theirs.
                             node: NodeIndex(self.nodes.len() + ways().map(size).sum::<usize>()),
                             delay: to.delay.map(whole_millis),
                         }),
@@ -390,13 +389,13 @@ fn size(path: &Path) -> usize {
     1 + path.items.iter().map(of_item).sum::<usize>()
 }
 
-/// A span as the canonical form can hold it.
+/// A span, as precise as the canonical form can hold it.
 fn whole_millis(span: Duration) -> Duration {
     Duration::from_millis(span.as_millis() as u64)
 }
 
-/// A step's settings as the canonical form can hold them, so that reading it back gives the
-/// very same definition.
+/// A step's settings, as precise as the canonical form can hold them, so that reading it back gives
+/// the very same definition.
 fn normal(spec: &StepSpec) -> StepSpec {
     let thousandths = |number: f64| (number * 1_000.0).round() / 1_000.0;
     StepSpec {
@@ -410,7 +409,7 @@ fn normal(spec: &StepSpec) -> StepSpec {
         max_crash: spec.max_crash,
         backoff: spec.backoff.map(|backoff| Backoff {
             initial: whole_millis(backoff.initial),
-            // Short decimals are read back exactly by every JSON reader; others need not be.
+            // Every JSON reader reads short decimals back exactly; longer ones may change.
             factor: thousandths(backoff.factor),
             max: whole_millis(backoff.max),
             jitter: thousandths(backoff.jitter),
@@ -520,7 +519,7 @@ mod tests {
             let error = Definition::from_canonical(&newer).expect_err(addition);
             assert_eq!(error.to_string(), reason);
         }
-        // Said otherwise, it is the same.
+        // A different spelling does not change it.
         let spaced = good.replace(',', ", ");
         assert!(Definition::from_canonical(&spaced).is_ok());
         let empty = r#"{"pipeline":"P","nodes":[],"steps":{}}"#;

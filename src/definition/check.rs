@@ -14,14 +14,14 @@ use super::{input, variables};
 use crate::yaml::Mark;
 use crate::{duration, problem};
 
-/// Transitions nest so deep and no deeper: paths in paths, and open expands.
+/// The deepest nesting of transitions: paths in paths, and open expands.
 pub const MAX_DEPTH: usize = 64;
-/// Nodes of one definition.
+/// The most nodes in one definition.
 pub const MAX_NODES: usize = 10_000;
-/// Characters of a pipeline's or step's name.
+/// The most characters in a pipeline's or step's name.
 pub const MAX_NAME: usize = 128;
 /// Upper bound of `max_retry` and `max_crash`. The database keeps these counters in 32 bits; a
-/// million attempts is without end already.
+/// million attempts is as good as unlimited.
 pub const MAX_BUDGET: u32 = 1_000_000;
 /// Upper bound of a backoff's `factor`.
 pub const MAX_FACTOR: f64 = 1_000.0;
@@ -29,14 +29,15 @@ pub const MAX_FACTOR: f64 = 1_000.0;
 /// The name under which metrics count all pipelines, or steps, that have no row of their own.
 const OTHER: &str = "_other";
 
-/// The name that dampen nodes have, and the key of a divert's fallback.
+/// The name of dampen nodes, and the key of a divert's fallback.
 const DAMPEN: &str = "dampen";
 const OTHERWISE: &str = "otherwise";
 
-/// Looking for similar names costs the product of both lists; after this many nobody reads.
+/// The search for similar names costs the product of both lists; nobody reads more suggestions than
+/// this.
 const MAX_SUGGESTIONS: usize = 50;
 
-/// One thing wrong, not yet tied to a file.
+/// One mistake, not yet tied to a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Finding {
     pub place: Option<Mark>,
@@ -44,7 +45,7 @@ pub(super) struct Finding {
     pub help: Option<String>,
 }
 
-/// All that is wrong with `draft`.
+/// Everything that is wrong with `draft`.
 pub(super) fn check(draft: &Draft) -> Vec<Finding> {
     let mut check = Check {
         draft,
@@ -78,7 +79,7 @@ struct Check<'a> {
     nodes: usize,
     suggestions: usize,
     started: bool,
-    /// False once a part of the flow was skipped, so that nobody can say what is unused.
+    /// False once a part of the flow was skipped, because then unused steps cannot be determined.
     complete: bool,
     findings: Vec<Finding>,
 }
@@ -92,7 +93,7 @@ impl<'a> Check<'a> {
         });
     }
 
-    /// Whether `name` may be one. `whose` is `pipeline` or `step`.
+    /// Whether `name` is a legal name. `whose` is `pipeline` or `step`.
     fn name(&mut self, name: &Name, whose: &str) -> bool {
         let Some(text) = &name.text else {
             return false;
@@ -127,7 +128,7 @@ impl<'a> Check<'a> {
         false
     }
 
-    /// The declared steps, each by itself.
+    /// The declared steps, each on its own.
     fn steps(&mut self) {
         let mut first_at: HashMap<&str, Option<Mark>> = HashMap::new();
         for declared in &self.draft.declared {
@@ -271,7 +272,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The whole flow: how it starts, and all that follows.
+    /// The whole flow: its start, and everything after it.
     fn flow(&mut self, items: &'a [Item]) {
         let Some((first, rest)) = items.split_first() else {
             let message = "the flow is empty";
@@ -290,7 +291,7 @@ impl<'a> Check<'a> {
         self.list(items, 0);
     }
 
-    /// The items after a step, up to the end of its list, at a depth of `depth` around it.
+    /// The items after a step, up to the end of its list, which is nested `depth` levels deep.
     fn list(&mut self, items: &'a [Item], depth: usize) {
         let mut open_expands = 0;
         let mut before = None;
@@ -305,7 +306,7 @@ impl<'a> Check<'a> {
                 Kind::Expand(to) => {
                     open_expands += 1;
                     if depth > MAX_DEPTH && !too_deep {
-                        // Once per list: what stands in it is deeper still.
+                        // Once per list: the items inside it are nested even deeper.
                         too_deep = true;
                         self.too_deep(item.place);
                     }
@@ -342,7 +343,7 @@ impl<'a> Check<'a> {
     fn order(&mut self, before: Option<&Kind>, item: &Item, open_expands: usize) {
         let place = item.place;
         match (before, &item.kind) {
-            // An item that could not be read has been reported, and may have been anything.
+            // An item that could not be read has already been reported, and may have been anything.
             (_, Kind::Broken) | (Some(Kind::Broken), _) => {}
             (_, Kind::Start(_)) if !self.started => {
                 self.started = true;
@@ -433,7 +434,7 @@ impl<'a> Check<'a> {
 
     fn paths(&mut self, paths: impl Iterator<Item = &'a Path>, place: Option<Mark>, depth: usize) {
         if depth > MAX_DEPTH {
-            // Going on would be at the mercy of whoever nested them.
+            // How deep this recursion goes must not depend on the author of the file.
             self.complete = false;
             return self.too_deep(place);
         }
@@ -519,7 +520,7 @@ impl<'a> Check<'a> {
         };
         let help = match similar {
             Some(similar) => {
-                // One mistake is enough: the step that was meant is not unused.
+                // One mistake is enough: the step that the author meant does not count as unused.
                 self.used.insert(similar);
                 format!("did you mean `{similar}`?")
             }
@@ -528,7 +529,7 @@ impl<'a> Check<'a> {
         self.report(name.place, format!("unknown step `{text}`"), help);
     }
 
-    /// Steps that are declared for nothing, which is more often a typo than a plan.
+    /// Steps that are declared but never used, which is more often a typo than a plan.
     fn unused(&mut self) {
         if !self.complete {
             return;
@@ -566,7 +567,7 @@ impl Kind {
 /// The finest span that the canonical form can hold.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// A text from a user, as a message can show it: one short line whatever is in it.
+/// A user's text in the form that a message can show: one short line, whatever the text contains.
 pub(super) fn shown(text: &str) -> String {
     let mut short: String = text.chars().take(40).collect();
     if short.len() < text.len() {
@@ -583,7 +584,7 @@ pub(super) fn shown(text: &str) -> String {
     format!("`{}`", short.chars().map(escaped).collect::<String>())
 }
 
-/// The message about a key that is none of those that are known, and the remedy.
+/// The message about an unknown key, and the remedy.
 pub(super) fn unknown_key(key: &Tree, known: &[&str], whose: &str) -> (String, String) {
     let keys = known.join(", ");
     let Some(name) = key.scalar() else {
@@ -597,7 +598,7 @@ pub(super) fn unknown_key(key: &Tree, known: &[&str], whose: &str) -> (String, S
     (format!("unknown key {} in {whose}", shown(name)), help)
 }
 
-/// Characters that turn the rest of a line around.
+/// Characters that reverse the direction of the rest of a line.
 fn is_bidi(char: char) -> bool {
     matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,7 +1,7 @@
-//! The differences of two definitions of one pipeline, as people name them.
+//! The differences between two definitions of one pipeline, in people's words.
 //!
-//! Owns: the comparison, by the names of steps and nodes. Never: judges whether a run may go from the
-//! one to the other (`machine::revive` does).
+//! Owns: the comparison, by the names of steps and nodes. Never: judges whether a run may change from
+//! the one to the other (`machine::revive` does).
 
 use std::collections::BTreeSet;
 

@@ -4,10 +4,10 @@
 //! (`canonical`). A graph is acyclic and well nested by construction: the only ways to make
 //! one are the builder and deserialising the canonical form of one that was built.
 //!
-//! **How fan-outs nest.** A branch that crosses a `divide` or `expand` edge waits, and one
-//! child branch per path or element goes on. A child that reaches [`Edge::End`] arrives at
-//! the barrier; when all have arrived, the *waiting* branch goes on with what the fan-out's
-//! [`Then`] says. So a fan-in needs no search for "the matching fan-out": it is written on it.
+//! **How fan-outs nest.** A branch that crosses a `divide` or `expand` edge waits, and one child
+//! branch per path or element goes on. A child that reaches [`Edge::End`] arrives at the barrier;
+//! when all have arrived, the *waiting* branch goes on as the fan-out's [`Then`] says. So a
+//! fan-in needs no search for "the matching fan-out": the fan-out itself records it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::model::Hook;
 #[serde(transparent)]
 pub struct NodeIndex(pub usize);
 
-/// A pipeline: what a run is started with, and keeps until it ends.
+/// A pipeline, as a run is started with it and keeps it until the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Definition {
     /// The pipeline's name.
@@ -55,10 +55,10 @@ pub struct Definition {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunTrace {
-    /// Its own, which has a link to the span of who triggered it.
+    /// Its own trace, with a link to the caller's span.
     #[default]
     Own,
-    /// That of who triggered it, if it has told one.
+    /// The caller's trace, if the caller has passed one.
     Parent,
 }
 
@@ -73,23 +73,23 @@ impl RunTrace {
 pub struct Node {
     /// Stable, readable, unique in its definition: `LoadUser`, then `LoadUser.2`.
     pub name: String,
-    /// The step that runs here; `None` where the branch waits for a person (dampen).
+    /// The step that runs here; `None` if the branch waits for a person (dampen).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// The question of a dampen node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// The time within which somebody has to answer at a dampen node; `None` is without limit.
+    /// The time within which somebody must answer at a dampen node; `None` is without limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Deadline>,
-    /// The edge that leaves it.
+    /// The edge that leaves the node.
     pub next: Edge,
 }
 
-/// How long a question waits for its answer, and what happens without one.
+/// How long a question waits for its answer, and the consequence if there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deadline {
-    /// The time that a person has.
+    /// How long a person has to answer.
     #[serde(with = "millis")]
     pub timeout: Duration,
     /// The move that is made in the person's place.
@@ -103,11 +103,11 @@ pub enum Unanswered {
     /// It halts.
     #[default]
     Halt,
-    /// It goes on with the value that was asked about.
+    /// It goes on with the value that the question was about.
     Approve,
 }
 
-/// Where a transition leads, and how long it waits before it may be claimed.
+/// The target of a transition, and how long it waits before it may be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// The node that runs next.
@@ -123,9 +123,9 @@ pub struct Target {
 pub enum Edge {
     /// The branch ends here: it arrives at its barrier, or the run is complete.
     End,
-    /// The next step, same branch.
+    /// The next step, on the same branch.
     Chain(Target),
-    /// Diverted paths meet: the next step, same branch.
+    /// Diverted paths meet: the next step, on the same branch.
     Converge(Target),
     /// The branch waits for a person at the given (step-less) node.
     Dampen(NodeIndex),
@@ -143,11 +143,11 @@ pub enum Edge {
         /// The next move when all have arrived.
         then: Then,
     },
-    /// The output chooses the path; same branch.
+    /// The output chooses the path, on the same branch.
     Divert {
         /// The paths, in the listed order; the first that matches is taken.
         cases: Vec<Case>,
-        /// Where what matches no case goes.
+        /// The target of an output that matches no case.
         otherwise: Target,
     },
 }
@@ -155,7 +155,7 @@ pub enum Edge {
 /// One path of a divert.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
-    /// Compared with the output's (or its `divert` field's) text.
+    /// Compared with the text of the output (or of its `divert` field).
     pub when: String,
     /// The path's first step.
     pub to: Target,
@@ -182,30 +182,30 @@ pub struct StepSpec {
     /// The runner.
     #[serde(flatten)]
     pub run: StepRunner,
-    /// Longest an attempt may take; `None` is without limit.
+    /// The longest that an attempt may take; `None` is without limit.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "millis_opt")]
     pub timeout: Option<Duration>,
-    /// Wait before the step may be claimed, unless the transition says otherwise.
+    /// The wait before the step may be claimed, unless the transition says otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "millis_opt")]
     pub delay: Option<Duration>,
-    /// Attempts after the first that errors may spend.
+    /// How many attempts after the first may be spent on errors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_retry: Option<u32>,
-    /// Crashes that do not fail the step.
+    /// The number of crashes at which the step fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_crash: Option<u32>,
-    /// Wait between attempts.
+    /// The wait between attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
-    /// Added to the environment of a command. The worker that starts it puts its own variables in for
-    /// `${VAR}` and `${VAR:-default}`.
+    /// Added to the environment of a command. The worker that starts it replaces `${VAR}` and
+    /// `${VAR:-default}` with its own variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// The same, by the name of a secret, which the worker that starts the command looks up: a variable
-    /// of its environment, or the file that `NAME_FILE` names.
+    /// The same, by the name of a secret, which the worker that starts the command looks up: in a
+    /// variable of its environment, or in the file that `NAME_FILE` names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, String>,
-    /// Working directory of a command, relative to the configuration's.
+    /// The working directory of a command, relative to the configuration's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
 }
@@ -237,19 +237,19 @@ impl StepSpec {
     }
 }
 
-/// Wait before attempt *n* + 1 after *n* errors: `initial × factor^(n-1)`, at most `max`,
+/// The wait before attempt *n* + 1 after *n* errors: `initial × factor^(n-1)`, at most `max`,
 /// spread by ± `jitter` of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Backoff {
-    /// Wait after the first error.
+    /// The wait after the first error.
     #[serde(with = "millis")]
     pub initial: Duration,
     /// Growth per further error; 1 is constant.
     pub factor: f64,
-    /// Upper bound, before jitter.
+    /// The upper bound, before jitter.
     #[serde(with = "millis")]
     pub max: Duration,
-    /// Fraction of the wait by which it varies, 0 to 1.
+    /// The fraction of the wait by which it varies, 0 to 1.
     pub jitter: f64,
 }
 
@@ -266,7 +266,7 @@ impl Default for Backoff {
 }
 
 impl Definition {
-    /// A pipeline of which nothing is known but its name.
+    /// A definition of which only the pipeline's name is known.
     pub fn silent(pipeline: &str) -> Self {
         Self {
             pipeline: pipeline.to_owned(),
@@ -281,7 +281,7 @@ impl Definition {
         }
     }
 
-    /// All that keeps a value from being the input of a run.
+    /// Everything that keeps a value from being the input of a run.
     pub fn violations(&self, input: &str) -> Vec<Violation> {
         let halves = halves(input);
         match self.input.as_deref() {
@@ -312,7 +312,7 @@ impl Definition {
             .map(NodeIndex)
     }
 
-    /// The wait before a claim of the step at `target`: the transition's, else the step's.
+    /// The wait before the step at `target` may be claimed: the transition's, or else the step's.
     pub fn delay(&self, target: Target) -> Duration {
         let of_step = || {
             let step = self.node(target.node).step.as_ref()?;
@@ -322,7 +322,7 @@ impl Definition {
     }
 }
 
-/// Durations as whole milliseconds: the one form in canonical JSON.
+/// Durations as whole milliseconds, their only form in canonical JSON.
 mod millis {
     use super::*;
     use serde::{Deserializer, Serializer};

@@ -1,8 +1,8 @@
-//! The input of a run: what a pipeline says about it, and whether a value is so.
+//! The input of a run: the rules of a pipeline for it, and whether a value satisfies them.
 //!
-//! Owns: the subset of JSON Schema (draft 2020-12) that `input:` may hold, the reader of it with all
-//! mistakes, and the check of a value. Never: changes a value; a `default` is what a form begins with.
-//! Why a subset of our own: ADR 41.
+//! Owns: the subset of JSON Schema (draft 2020-12) that `input:` may contain, its reader, which
+//! reports all mistakes, and the check of a value. Never: changes a value; a `default` is the value
+//! that a form begins with. ADR 41 explains why there is a subset of our own.
 
 mod decimal;
 mod format;

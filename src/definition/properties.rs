@@ -1,4 +1,4 @@
-//! Properties of every pipeline that can be built, from random flows.
+//! Properties of every pipeline that can be built, tested with random flows.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::definition::builder::To;
 
-/// A random list of transitions, which [`valid`] makes a legal one.
+/// A random list of transitions, from which [`valid`] makes a legal one.
 #[derive(Clone, Debug)]
 enum Op {
     Chain(Step),
@@ -64,7 +64,7 @@ impl Way {
 }
 
 impl Op {
-    /// The transition as YAML has it, and the fan-in after it.
+    /// The transition in YAML, and the fan-in after it.
     fn json(&self) -> Value {
         match self {
             Self::Chain(step) => json!({ "chain": step.json() }),
@@ -97,8 +97,8 @@ impl Op {
     }
 }
 
-/// The longest legal part of a list: nothing closed that is not open, nothing after a fan-out
-/// that does not come together again.
+/// The longest legal part of a list: it closes nothing that is not open, and has nothing
+/// after a fan-out that does not come together again.
 fn valid(ops: &[Op]) -> Vec<&Op> {
     let mut open = 0;
     let mut valid = Vec::new();
@@ -206,10 +206,10 @@ fn spec(number: usize) -> StepSpec {
         .secret("TOKEN", "SOME_TOKEN")
 }
 
-/// The pipeline from Rust, and the text of the same in YAML.
+/// The pipeline in Rust, and the text of the same pipeline in YAML.
 fn both(ops: &[Op], first: &Step) -> (Pipeline, String) {
     let flow = on_pipeline(Pipeline::named("Random").start(first.to()), ops);
-    // Only what is used may be declared, so the flow is built once to see.
+    // Only steps that are used may be declared, so the flow is built once to find them.
     let used = match flow.clone().build() {
         Ok(definition) => definition.steps.into_keys().collect(),
         Err(problems) => panic!("{problems}"),
@@ -246,7 +246,7 @@ proptest! {
         let mut reached = vec![false; definition.nodes.len()];
         reached[0] = true;
         for (index, node) in definition.nodes.iter().enumerate() {
-            // All edges lead forward, so a node is reached before its turn or never.
+            // All edges lead forward, so a node is reached either before its turn or never.
             prop_assert!(reached[index], "{} is not reachable", node.name);
             for NodeIndex(next) in node.next.leads_to() {
                 prop_assert!(next > index);

@@ -1,14 +1,14 @@
 //! A pipeline's file as a tree of typed values.
 //!
-//! Owns: the meaning of plain scalars: only `true` and `false` are booleans, in any case, and a number keeps the
-//! text it was written with. Never: reads YAML (`yaml` does), or knows what a pipeline is.
+//! Owns: the meaning of plain scalars: only `true` and `false`, in any case, are booleans, and a number keeps
+//! the text it was written with. Never: reads YAML (`yaml` does), or knows the format of a pipeline.
 
 use super::check::Finding;
 use crate::yaml::{self, Entry, Mark, Node};
 
-/// A file may not be larger, in bytes.
+/// The most bytes of a file.
 pub(super) const MAX_BYTES: usize = 1024 * 1024;
-/// Nodes of a file, after aliases have been replaced.
+/// The most nodes of a file, after aliases have been replaced.
 const MAX_NODES: usize = 200_000;
 
 /// A YAML node and its place.
@@ -31,7 +31,7 @@ pub(super) enum Value {
 }
 
 impl Tree {
-    /// The kind of this, for a message that says what was expected instead.
+    /// The kind of this value, for a message that says what was expected instead.
     pub fn what(&self) -> &'static str {
         match self.value {
             Value::Null => "nothing",
@@ -52,7 +52,7 @@ impl Tree {
     }
 }
 
-/// The document of `text`, if it can be read, and everything that is wrong with its YAML.
+/// The document in `text`, if it can be read, and everything that is wrong with its YAML.
 pub(super) fn read(text: &str) -> (Option<Tree>, Vec<Finding>) {
     let (node, faults) = yaml::parse(text, MAX_NODES);
     let finding = |fault: yaml::Fault| Finding {
@@ -63,7 +63,7 @@ pub(super) fn read(text: &str) -> (Option<Tree>, Vec<Finding>) {
     let findings: Vec<Finding> = faults.into_iter().map(finding).collect();
     let tree = match node {
         Some(node) => Some(Tree::from(node)),
-        // Nothing is a document as well, of which the reader says what it lacks.
+        // An empty text is a document too; the reader says what it lacks.
         None if findings.is_empty() => Some(Tree::from(Node::plain(""))),
         None => None,
     };
@@ -92,7 +92,7 @@ fn entry(entry: Entry) -> (Tree, Tree) {
     (key, entry.value.into())
 }
 
-/// A scalar's type, by YAML 1.2's core schema, in upper case and in lower case.
+/// The type of a scalar, by YAML 1.2's core schema, in upper and in lower case.
 fn scalar(text: String, plain: bool) -> Value {
     if !plain {
         return Value::Text(text);
@@ -108,7 +108,7 @@ fn scalar(text: String, plain: bool) -> Value {
     }
 }
 
-/// True for what the core schema calls an integer or a float. `word` is in lower case.
+/// True for a word that the core schema calls an integer or a float. `word` is in lower case.
 fn is_number(word: &str) -> bool {
     let all = |text: &str, is: fn(&u8) -> bool| !text.is_empty() && text.as_bytes().iter().all(is);
     if let Some(digits) = word.strip_prefix("0x") {
@@ -125,7 +125,7 @@ fn is_number(word: &str) -> bool {
     let exponent = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    // A point alone is no number.
+    // A point alone is not a number.
     let any = !(whole.is_empty() && fraction.is_empty());
     any && digits(whole) && digits(fraction) && all(exponent, u8::is_ascii_digit)
 }

@@ -1,10 +1,10 @@
 //! `${VAR}` and `${VAR:-default}` in the values that people write.
 //!
-//! Owns: the notation. `$$` is a dollar sign, and a dollar sign before anything but `{` or
-//! another one is itself, so that shell snippets stay readable. Never: expands what an expansion
-//! brought in, nor reads a variable by itself.
+//! Owns: the notation. `$$` is a dollar sign, and a dollar sign before anything except `{` or
+//! another dollar sign is itself, so that shell snippets stay readable. Never: expands the result
+//! of an expansion, or reads a variable by itself.
 
-/// The variables by which a worker tells a step what it works on. A step's own `env` must not hide them.
+/// The variables by which a worker describes a step's work to it. A step's own `env` must not hide them.
 pub const OF_THE_WORKER: [&str; 11] = [
     "DUCTWORK_ATTEMPT",
     "DUCTWORK_CONTEXT",
@@ -26,7 +26,7 @@ pub struct Unexpanded {
     pub message: String,
     /// The remedy.
     pub help: String,
-    /// It is a variable that is not set, and has no default.
+    /// The value refers to a variable that is not set, and that has no default.
     pub is_unset: bool,
 }
 
@@ -40,7 +40,7 @@ enum Part<'a> {
     },
 }
 
-/// True for a name that a variable of the environment can have everywhere.
+/// True for a name that an environment variable can have on every system.
 pub fn is_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|char: char| char.is_ascii_digit())
@@ -49,7 +49,8 @@ pub fn is_name(name: &str) -> bool {
             .all(|char| char.is_ascii_alphanumeric() || char == '_')
 }
 
-/// `text` with all variables put in, or everything that keeps it from that. `used` is told each name.
+/// `text` with all variables replaced, or everything that prevents that. `used` is called with each
+/// name.
 pub fn expand(
     text: &str,
     variable: impl Fn(&str) -> Option<String>,
@@ -83,7 +84,7 @@ pub fn expand(
     }
 }
 
-/// Everything in `text` that is not the notation, whatever the variables are.
+/// Everything in `text` that violates the notation, whatever the variables are.
 pub fn mistakes(text: &str) -> Vec<Unexpanded> {
     parts(text).1
 }

@@ -1,10 +1,9 @@
 //! Pipelines written in YAML.
 //!
-//! Owns: what a pipeline file may say, and where everything in it was said. Never: judges
-//! the pipeline; it fills the draft that the Rust builder fills, and the same rules
-//! (`check`) and the same lowering (`canonical`) follow. Nothing is expanded in a pipeline, because its
-//! digest must not depend on a host: the worker that starts a step expands its `env`.
-//! Tested in `yaml/tests.rs`.
+//! Owns: what a pipeline file may say, and where each part of it was said. Never: judges the pipeline;
+//! it fills the draft that the Rust builder fills, and the same rules (`check`) and the same lowering
+//! (`canonical`) follow. Nothing is expanded in a pipeline, because its digest must not depend on a
+//! host: the worker that starts a step expands its `env`. Tested in `yaml/tests.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path as FilePath;
@@ -30,14 +29,14 @@ pub use load::look_into;
 #[cfg(test)]
 use load::{load_dir, load_file};
 
-/// The definition that `text` describes, or everything that is wrong with it. `file` is what
-/// problems are said to be in; nothing is read from it.
+/// The definition that `text` describes, or everything that is wrong with it. `file` only names the
+/// file in the problems; nothing is read from it.
 #[cfg(feature = "internals")]
 pub fn parse(text: &str, file: &FilePath) -> Result<Definition, Problems> {
     Ok(read(text, file)?.definition)
 }
 
-/// A definition, and where what is in it stands.
+/// A definition, and the places of its parts.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The content of the file.
@@ -62,7 +61,8 @@ fn read(text: &str, file: &FilePath) -> Result<Loaded, Problems> {
     let mut reader = Reader::default();
     let (tree, findings) = tree::read(text);
     reader.findings = findings;
-    // A tree with faults lacks what they are about, which would look like mistakes of the pipeline.
+    // A tree with faults lacks the parts that these concern, which would look like mistakes of the
+    // pipeline.
     let draft = match reader.findings.is_empty() {
         true => tree.and_then(|tree| reader.pipeline(&tree)),
         false => None,
@@ -83,7 +83,7 @@ fn read(text: &str, file: &FilePath) -> Result<Loaded, Problems> {
     let mut findings = reader.findings;
     // Problems without a place concern the whole file, and come first.
     findings.sort_by_key(|finding| finding.place);
-    // A value that several aliases stand for is wrong once.
+    // A mistake in a value that several aliases refer to is reported once.
     let mut reported = BTreeSet::new();
     findings.retain(|finding| reported.insert((finding.place, finding.message.clone())));
     let problem = |finding: Finding| Problem {
@@ -95,7 +95,7 @@ fn read(text: &str, file: &FilePath) -> Result<Loaded, Problems> {
     Err(Problems(findings.into_iter().map(problem).collect()))
 }
 
-/// Walks the tree, and collects what it cannot make sense of.
+/// Walks the tree, and collects the parts that it does not understand.
 #[derive(Default)]
 struct Reader {
     findings: Vec<Finding>,
@@ -170,7 +170,7 @@ impl Reader {
             undeclared: Undeclared::Unjudged,
             flow: None,
         };
-        // Keys that begin with `x-` are the author's own, say for anchors.
+        // Keys that begin with `x-` are the author's own, for example for anchors.
         let is_own = |key: &Tree| key.scalar().is_some_and(|key| key.starts_with("x-"));
         let planned = |key: &Tree| {
             let name = key.scalar()?;
@@ -489,7 +489,7 @@ impl Reader {
         to
     }
 
-    /// A step, or a list that begins with one and goes on like a flow.
+    /// A step, or a list that begins with one and continues like a flow.
     fn path(&mut self, tree: &Tree) -> Path {
         let Value::List(items) = &tree.value else {
             let first = self.target(tree);

@@ -1,9 +1,10 @@
-//! Races that are forced on the configured database, for whoever wants to see them lost.
+//! Races that are forced on the configured database, for anybody who wants to see them lost.
 //!
 //! Owns: the drills, their trace and their report. Each is played in a schema or file of its own
-//! beside the configured one, removed afterwards whatever happens. The actors are this process's,
-//! with connections of their own, and make the calls that the engine makes; the order of these
-//! calls is the drill's, so the race happens every time. Never: touches real runs, kills a process.
+//! beside the configured one, which is removed afterwards in any case. The actors are this
+//! process's own, with connections of their own, and make the calls that the engine makes; the
+//! drill decides the order of these calls, so the race happens every time. Never: touches real
+//! runs, kills a process.
 
 mod races;
 mod stage;
@@ -35,9 +36,9 @@ pub enum Drill {
     ZombieAdvancer,
     /// A worker dies before its step has done anything.
     CrashBeforeEffect,
-    /// A worker dies after its step has done it, and before the commit.
+    /// A worker dies after its step has had its effect, and before the commit.
     CrashAfterEffect,
-    /// Two reapers find the same corpse.
+    /// Two reapers find the same dead process.
     DoubleReaper,
     /// A commit happens, and its answer is lost.
     LostAcknowledgement,
@@ -48,7 +49,7 @@ pub enum Drill {
 }
 
 impl Drill {
-    /// All, in the order in which they are played.
+    /// All drills, in the order in which they are played.
     pub const ALL: [Self; 8] = [
         Self::LeaseRace,
         Self::ZombieAdvancer,
@@ -101,57 +102,57 @@ impl FromStr for Drill {
     }
 }
 
-/// One thing that somebody did.
+/// One action of an actor.
 #[derive(Clone, Debug, Serialize)]
 pub struct Event {
     /// Milliseconds since the drill began.
     pub ms: f64,
     /// The actor.
     pub actor: &'static str,
-    /// The move, and its result.
+    /// The action, and its result.
     pub what: String,
-    /// True when the database did not let it happen.
+    /// True if the database refused it.
     pub refused: bool,
 }
 
 /// The result of a drill.
 #[derive(Clone, Debug, Serialize)]
 pub struct Played {
-    /// Which.
+    /// The drill.
     pub drill: Drill,
     /// Its plot.
     pub title: &'static str,
-    /// The moves of its actors, in order.
+    /// The actions of its actors, in order.
     pub events: Vec<Event>,
-    /// Its proof, in a sentence; none if it has none.
+    /// The fact that it has proven, in a sentence; none if it has proven none.
     pub shown: Option<String>,
     /// The failure; none, if all is well.
     pub broken: Option<String>,
-    /// How many invariants were checked afterwards.
+    /// The number of invariants that were checked afterwards.
     pub invariants: usize,
     /// The rows that break them.
     pub violations: Vec<String>,
 }
 
-/// The results of all.
+/// The results of all drills.
 #[derive(Clone, Debug, Serialize)]
 pub struct DrillReport {
     /// Of this program.
     pub version: &'static str,
-    /// The database, and how careful it is.
+    /// The database, and its durability.
     pub database: String,
     /// The drills, as they were played.
     pub drills: Vec<Played>,
 }
 
 impl DrillReport {
-    /// True when every drill has shown what it is for.
+    /// True if every drill has proven its point.
     pub fn is_sound(&self) -> bool {
         let sound = |played: &Played| played.broken.is_none() && played.violations.is_empty();
         self.drills.iter().all(sound)
     }
 
-    /// The part of it that is kept.
+    /// The part of the report that is kept.
     pub fn figures(&self, took: Duration) -> DrillFigures {
         let drilled = |played: &Played| {
             let wrong = played.broken.as_ref().or(played.violations.first());
@@ -194,7 +195,7 @@ impl fmt::Display for Played {
     }
 }
 
-/// Why a drill has not shown what it is for.
+/// The reason why a drill has not proven its point.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The database cannot be used.
@@ -212,18 +213,18 @@ pub enum Error {
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
-    /// The drill's own schema or file is still there.
+    /// The drill's own schema or file still exists.
     #[error("`{name}` could not be removed; remove it yourself")]
     NotRemoved {
         /// The schema, or the end of the file's name.
         name: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: store::Error,
     },
 }
 
-/// Plays `drills`, telling each as it ends. Call it from the main thread, with the control
+/// Plays `drills`, reporting each as it ends. Call it from the main thread, with the control
 /// signals blocked ([`crate::process::signal::block_early`]).
 pub fn run(
     config: &Config,
@@ -233,7 +234,7 @@ pub fn run(
     start::run_local(async { Ok(guarded(config, drills, each).await) })?
 }
 
-/// Plays them, and cleans up whatever happens short of SIGKILL.
+/// Plays the drills, and cleans up in any case short of SIGKILL.
 async fn guarded(
     config: &Config,
     drills: &[Drill],

@@ -1,6 +1,6 @@
-//! The drills: what each does, in which order, and what must come of it.
+//! The drills: the actions of each, their order, and the required outcome.
 //!
-//! Owns: the order, by which each race is forced and not waited for. Never: writes to the database
+//! Owns: the order, which forces each race instead of waiting for it. Never: writes to the database
 //! itself; the actors do, by the calls that the engine makes.
 
 use std::collections::BTreeSet;
@@ -15,13 +15,13 @@ use crate::store::{self, fault_injection};
 use super::stage::{PIPELINE, Player, Stage, attempts};
 use super::{Drill, Error};
 
-/// How long a race may take to come about.
+/// The time in which a race must come about.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// For how long SQLite's one writer is kept out; there is no server that tells who waits.
+/// The time for which SQLite's one writer is kept out; there is no server that shows who waits.
 const KEPT_OUT: Duration = Duration::from_millis(50);
 
-/// Seen by two witnesses: this beat was the last, and it is old enough.
+/// A death seen by two witnesses: this beat was the last, and it is old enough.
 fn witnessed(beat_seq: i64) -> Death<'static> {
     let stale_after = Duration::ZERO;
     Death::Witnessed {
@@ -34,7 +34,7 @@ const KILLED: Death<'static> = Death::Proven {
     how: "killed by the drill",
 };
 
-/// Plays a drill; what it has shown, in a sentence.
+/// Plays a drill; returns the fact that it has proven, in a sentence.
 pub(super) async fn play(drill: Drill, stage: &Stage) -> Result<String, Error> {
     match drill {
         Drill::LeaseRace => lease_race(stage).await,
@@ -140,7 +140,7 @@ enum Effect {
     After,
 }
 
-/// A system outside of the database, that refuses a key which it has seen.
+/// A system outside the database that refuses a key which it has already seen.
 #[derive(Default)]
 struct Outside {
     keys: BTreeSet<StepId>,
@@ -324,7 +324,7 @@ async fn fan_in_race(stage: &Stage) -> Result<String, Error> {
     )
 }
 
-/// Waits until both sessions wait for a lock, as far as the database tells.
+/// Waits until both sessions wait for a lock, as far as the database shows it.
 async fn both_wait(conn: &mut store::Conn, sessions: [Option<i64>; 2]) -> Result<(), Error> {
     let [Some(one), Some(two)] = sessions else {
         tokio::time::sleep(KEPT_OUT).await;

@@ -1,6 +1,6 @@
-//! The stage of a drill and those who play on it: processes that do one thing at a time, when they are told to.
+//! The stage of a drill and its players: processes that do one thing at a time, on command.
 //!
-//! Owns: the trace, in which each call of an actor is told as it is answered. Never: decides what happens next
+//! Owns: the trace, which records each call of an actor with its answer. Never: decides what happens next
 //! (`races` does), or how a call is made (`engine::actor`).
 
 use std::cell::RefCell;
@@ -20,13 +20,13 @@ use crate::store::{Conn, Location, Purpose};
 
 use super::{Error, Event};
 
-/// Longer than any drill: whoever loses a claim here loses it to somebody, never to time.
+/// Longer than any drill: a player here loses a claim to another player, never to time.
 const LEASE: Duration = Duration::from_secs(3_600);
 
 /// The pipeline of all drills.
 pub(super) const PIPELINE: &str = "Drill";
 
-/// Where a drill is played, and what has been seen of it.
+/// The place where a drill is played, and its record.
 pub(super) struct Stage {
     location: Location,
     began: Instant,
@@ -42,12 +42,12 @@ impl Stage {
         }
     }
 
-    /// Notes what somebody did.
+    /// Records an action.
     pub(super) fn did(&self, actor: &'static str, what: impl Into<String>) {
         self.note(actor, what.into(), false);
     }
 
-    /// Notes that somebody was refused.
+    /// Records a refused action.
     pub(super) fn refused(&self, actor: &'static str, what: impl Into<String>) {
         self.note(actor, what.into(), true);
     }
@@ -61,12 +61,12 @@ impl Stage {
         });
     }
 
-    /// All that was noted.
+    /// All recorded events.
     pub(super) fn events(self) -> Vec<Event> {
         self.events.into_inner()
     }
 
-    /// A connection that belongs to nobody in the drill.
+    /// A connection that belongs to no player of the drill.
     pub(super) async fn connect(&self) -> Result<Conn, Error> {
         Ok(self.location.connect(Purpose::Engine).await?)
     }
@@ -85,7 +85,7 @@ impl Stage {
     }
 }
 
-/// One of them.
+/// A player.
 pub(super) struct Player<'a> {
     stage: &'a Stage,
     pub(super) name: &'static str,
@@ -101,7 +101,7 @@ impl Player<'_> {
         Ok(run)
     }
 
-    /// Claims what is due, at most `n` of it.
+    /// Claims at most `n` of the due executions.
     async fn claim(&mut self, n: usize) -> Result<Vec<Claimed>, Error> {
         match self.actor.claim(PIPELINE, n).await? {
             Claim::Taken(taken) => {
@@ -172,7 +172,7 @@ impl Player<'_> {
         Ok(committed)
     }
 
-    /// The same, and the answer is seen by nobody.
+    /// The same, but nobody sees the answer.
     pub(super) async fn commit_unseen(
         &mut self,
         finished: &[Finished],
@@ -180,7 +180,7 @@ impl Player<'_> {
         Ok(self.actor.commit(finished).await?)
     }
 
-    /// After an answer that was lost: which of these results are in the database.
+    /// After a lost answer: the number of these results that are in the database.
     pub(super) async fn landed(&mut self, finished: &[Finished]) -> Result<usize, Error> {
         let (conn, me) = (&mut self.actor.conn, self.actor.process);
         let landed = commit::landed(conn, finished, me).await?.len();
@@ -213,7 +213,7 @@ impl Player<'_> {
         }
     }
 
-    /// Advances branches; how many of them.
+    /// Advances branches; returns their number.
     pub(super) async fn advance(&mut self, claimed: &[ClaimedBranch]) -> Result<usize, Error> {
         let advanced = self.actor.advance(claimed).await?;
         for branch in claimed {
@@ -234,7 +234,7 @@ impl Player<'_> {
         Ok(advanced.moved)
     }
 
-    /// The heartbeat of a process as this one sees it now.
+    /// The heartbeat of a process, as this one sees it now.
     pub(super) async fn look_at(&mut self, other: ProcessId) -> Result<i64, Error> {
         let rows = process::processes(&mut self.actor.conn).await?;
         let row = rows.iter().find(|row| row.id == other);
@@ -242,7 +242,7 @@ impl Player<'_> {
         beat.ok_or_else(|| Error::Broken("a process has no row before it was declared dead".into()))
     }
 
-    /// Takes from a process what it holds, if it is dead; true when it was this one who did.
+    /// Takes a process's work from it, if it is dead; true if this player took it.
     pub(super) async fn recover(
         &mut self,
         other: (&'static str, ProcessId),
@@ -266,7 +266,7 @@ impl Player<'_> {
         Ok(recovered.removed)
     }
 
-    /// Loses its connection and whatever it had in mind.
+    /// Loses its connection and its memory.
     pub(super) fn die(self) -> (&'static str, ProcessId) {
         self.stage.did(self.name, "dies");
         (self.name, self.actor.process)
@@ -279,7 +279,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Does all that is left to do.
+    /// Does all the work that is left.
     pub(super) async fn work(&mut self) -> Result<(), Error> {
         loop {
             let claimed = self.claim(100).await?;
@@ -298,14 +298,14 @@ impl Player<'_> {
         }
     }
 
-    /// The run as it is; all that was made of it.
+    /// The run as it is, with everything that it has become.
     pub(super) async fn read(&mut self, run: RunId) -> Result<RunDetail, Error> {
         let detail = query::show(&mut self.actor.conn, run, None).await?;
         detail.ok_or_else(|| Error::Broken("the run is gone".to_owned()))
     }
 }
 
-/// The end of an id: its random part, which is what tells two apart.
+/// The end of an id: its random part, which tells two ids apart.
 fn short(id: impl std::fmt::Display) -> String {
     let text = id.to_string();
     text[text.len().saturating_sub(6)..].to_owned()

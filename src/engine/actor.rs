@@ -1,4 +1,5 @@
-//! A process whose operations somebody calls one by one: an advancer and a worker in one, for drills and tests.
+//! A process whose operations the caller invokes one by one: an advancer and a worker in one, for drills and
+//! tests.
 //!
 //! Owns: the calls that the loops of the engine make, with the budgets and the lease of one actor. Never: decides
 //! which call is next, repeats one, or beats.
@@ -18,7 +19,7 @@ use crate::store::process::{self, Claimant, Death, NewProcess, Recovered};
 use crate::store::trigger::{self, NewRun};
 use crate::store::{Conn, Error};
 
-/// The budgets of an actor's steps: tried again at once.
+/// The budgets of an actor's steps, which are tried again at once.
 pub const fn limits(max_retry: u32, max_crash: u32) -> StepLimits {
     StepLimits {
         max_retry,
@@ -32,7 +33,7 @@ pub const fn limits(max_retry: u32, max_crash: u32) -> StepLimits {
     }
 }
 
-/// A worker of this pipeline, or of any, to be registered as a process of `host`.
+/// The row of a worker of this pipeline, or of any, to be registered as a process of `host`.
 pub fn process_of(host: &str, pipeline: Option<&str>) -> NewProcess {
     NewProcess {
         id: ProcessId::new(),
@@ -59,14 +60,14 @@ pub struct Actor {
     pub limits: StepLimits,
     /// The limits of its advances.
     pub advance_limits: AdvanceLimits,
-    /// How long it holds what it has claimed.
+    /// How long it holds its claims.
     pub lease: Duration,
-    /// How many of the steps that follow are leased to it with a commit.
+    /// How many of the steps that follow are leased to it by a commit.
     pub room: usize,
 }
 
 impl Actor {
-    /// One that has just registered, without budgets.
+    /// An actor that has just registered, without budgets.
     pub async fn register(mut conn: Conn, host: &str, lease: Duration) -> Result<Self, Error> {
         let row = process_of(host, None);
         process::register(&mut conn, &row).await?;
@@ -93,13 +94,13 @@ impl Actor {
         Ok(triggered[0].run_id)
     }
 
-    /// Claims what is due, at most `n` of it.
+    /// Claims executions that are due, at most `n` of them.
     pub async fn claim(&mut self, pipeline: &str, n: usize) -> Result<Claim, Error> {
         let me = Claimant::new(self.process);
         claim::claim(&mut self.conn, me, pipeline, n, self.lease).await
     }
 
-    /// The result to commit for an execution that ended so.
+    /// The result to commit for an execution that ended this way.
     pub async fn finish(&mut self, claimed: Claimed, ended: Ended) -> Result<Finished, Error> {
         let definition = self.definitions.load(&mut self.conn, &claimed.definition);
         let definition = definition.await?;
@@ -135,7 +136,7 @@ impl Actor {
         advance::advance(&mut self.conn, claimed, &limits, &self.definitions).await
     }
 
-    /// Takes from a process what it holds, if it is dead.
+    /// Recovers the claims of a process, if it is dead.
     pub async fn recover(
         &mut self,
         other: ProcessId,

@@ -1,7 +1,7 @@
 //! The advancer's loop: claim ready branches, advance them, look again.
 //!
-//! Owns: when a batch is claimed, and who hears of what came of it. Never: decides
-//! (`machine::advance`), writes (`store::advance`), or makes something of a batch that fails
+//! Owns: when a batch is claimed, and who is told of its result. Never: decides
+//! (`machine::advance`), writes (`store::advance`), or handles a batch that fails
 //! (`advancer_state`).
 //!
 //! One connection, one batch at a time: a batch costs about as many statements as one branch,
@@ -23,13 +23,13 @@ use super::shared::{Mode, Shared};
 use super::trouble::Trouble;
 use super::{Link, Policy, Waker, spread};
 
-/// Branches per batch for each of `count`. A batch holds its branches for one transaction;
-/// wider ones gain little and hold longer.
+/// Branches per batch for each of `count`. A batch holds its branches for one transaction; wider
+/// batches gain little and hold them longer.
 const BRANCHES_PER_COUNT: usize = 64;
 
-/// Between two transactions of a wide expand, on SQLite: whoever waits for the one lock looks for it again
-/// within 2 ms, and would find it taken again if we were as quick as we can.
-/// Raced by `a_wide_expand_holds_up_no_other_pipeline`.
+/// The pause between two transactions of a wide expand, on SQLite: a process that waits for the one lock
+/// looks for it again within 2 ms, and would find it taken again if we went on as fast as we can. Raced by
+/// `a_wide_expand_holds_up_no_other_pipeline`.
 const LET_OTHERS_WRITE: Duration = Duration::from_millis(4);
 
 /// The loop of one advancer process.
@@ -40,13 +40,13 @@ pub struct Advancer {
     pub pipelines: Option<Vec<String>>,
     /// Branches that may be claimed at once.
     pub count: u32,
-    /// The wait between looks when nobody wakes it.
+    /// The wait between looks when no wakeup comes.
     pub polling_timeout: Duration,
     /// Limits.
     pub policy: Policy,
     /// The state that the process's tasks share.
     pub shared: Arc<Shared>,
-    /// Definitions met so far.
+    /// The definitions read so far.
     pub definitions: Arc<Definitions>,
     /// Wakes the workers.
     pub waker: Arc<dyn Waker>,
@@ -84,7 +84,7 @@ impl Advancer {
         link.close().await;
     }
 
-    /// A turn, and what an error is to the link; how long to wait then.
+    /// A turn; its error is noted on the link. Returns how long to wait then.
     async fn guarded_turn(&self, link: &mut Link, branches: &mut AdvancerState) -> Duration {
         let turned = self.turn(link, branches).await;
         self.shared.set_holding(branches.may_hold());
@@ -106,13 +106,13 @@ impl Advancer {
         self.shared.polls(self.polling_timeout)
     }
 
-    /// The advancer gets on: its trouble is over.
+    /// The advancer makes progress: its trouble is over.
     fn works(&self, link: &mut Link) {
         link.worked();
         self.shared.over(Trouble::Advancing, "");
     }
 
-    /// One operation, if it is time for it; how long to wait then.
+    /// One operation, if it is time for it. Returns how long to wait then.
     async fn turn(&self, link: &mut Link, branches: &mut AdvancerState) -> Result<Duration, Error> {
         match link.is_another().await {
             Ok(false) => {}
@@ -139,7 +139,8 @@ impl Advancer {
         }
         let (conn, me) = link.claiming(self.shared.process()).await?;
         if let Operation::Claim = operation {
-            // One look, for those who would otherwise open a transaction to find nothing.
+            // One look first, because an advancer would otherwise often open a transaction and find
+            // nothing.
             let wait = match advance::next_ready(conn).await? {
                 Some(wait) => Duration::from_micros(wait.max(0) as u64),
                 None => self.poll(),
@@ -166,7 +167,7 @@ impl Advancer {
         let answer = operation.perform(conn, me, &terms).await;
         let took = asked.elapsed();
         let answer = branches.settle(&operation, answer)?;
-        // To have read back what an error left behind is not to have got over it.
+        // Reading back the claims that an error left behind does not mean that the error is overcome.
         let advanced = matches!(answer, Some(Answer::Advanced(_)));
         if advanced || (matches!(operation, Operation::Claim) && !branches.may_hold()) {
             self.works(link);

@@ -1,9 +1,9 @@
 //! An advancer's state between two transactions: the branches that it holds, and its next operation.
 //!
-//! Owns: the order of an advancer's operations, and what it makes of their answers, and of none.
-//! `advancer` performs them one after the other; the explorer performs the same ones in every order
-//! that several processes can make, with answers that are lost, late or refused
-//! (`explorer`). Pure but for `perform`, which calls the store.
+//! Owns: the order of an advancer's operations, and the consequences of their answers and of
+//! missing answers. `advancer` performs them one after the other; the explorer performs the same
+//! ones in every order that several processes can produce, with answers that are lost, late or
+//! refused (`explorer`). Pure except for `perform`, which calls the store.
 //! Never: decides where a branch goes (`machine::advance`), connects, waits, or tells anybody.
 
 use std::collections::VecDeque;
@@ -20,48 +20,48 @@ use crate::store::{Conn, Error};
 #[derive(Clone, Debug, Default)]
 pub struct AdvancerState {
     claimed: Vec<ClaimedBranch>,
-    /// Those whose expand is wider than a transaction makes, in the order of their turns. Between two
-    /// of these turns others are claimed and advanced, so that one wide expand holds up nobody.
+    /// Branches whose expand is too wide for one transaction, in the order of their turns. Between
+    /// two of these turns others are claimed and advanced, so that one wide expand holds up nobody.
     spreading: VecDeque<ClaimedBranch>,
-    /// The next turn is that of the first of them.
+    /// The next turn belongs to the first of them.
     spreads_next: bool,
-    /// A batch was refused: from now on each alone, so that one bad branch spends its own retries
-    /// and nobody else's.
+    /// A batch was refused: from now on each branch is advanced alone, so that one bad branch
+    /// spends its own retries and nobody else's.
     alone: bool,
-    /// The branches to give back before anything else, and the reason.
+    /// The branches to give back before anything else, and why.
     giving: Option<(Vec<ClaimedBranch>, Why)>,
     /// How many batches in a row the database could not advance for a reason of its own.
     hindered: u32,
-    /// The batch that is claimed is one of them.
+    /// The claimed batch is counted as one of them.
     counted: bool,
-    /// A transaction failed, so there may be claims that are not known here. Its process lives: its
-    /// heartbeats would extend them for ever, and no reaper would take them.
+    /// A transaction failed, so this process may hold claims that are not known here. The process
+    /// is alive: its heartbeats would extend them for ever, and no reaper would take them.
     unsure: bool,
 }
 
 /// Why branches are given back.
 #[derive(Clone, Debug)]
 pub enum Why {
-    /// They were found to be held, and nobody works at them.
+    /// The process was found to hold them, and nobody works on them.
     Unsure,
-    /// The database could not advance this one now: its value is not to blame.
+    /// The database could not advance this one now; its value is not to blame.
     Hindered {
         /// The database's answer.
         error: Error,
-        /// How many batches in a row.
+        /// How many batches in a row were hindered.
         times: u32,
         /// It is the first of its batch.
         first: bool,
     },
-    /// The database takes offence at what this one was to write.
+    /// The database refuses the value that this one was to write.
     Refused(Error),
-    /// This version cannot read what they rest on, for one of these reasons: nobody may have them for so
-    /// long.
+    /// This version cannot read the data that they depend on, for one of these reasons: nobody may claim
+    /// them for this long.
     Unreadable(String, Duration),
 }
 
 impl Why {
-    /// Why these of a batch are given back: all with the longest delay of one of them.
+    /// Why these branches of a batch are given back: all of them with the longest delay among them.
     fn unreadable(branches: &[(ClaimedBranch, Unreadable)]) -> Self {
         let reason = branches.first().map(|(_, why)| why.to_string());
         let delays = branches.iter().map(|(_, why)| why.delay);
@@ -70,17 +70,17 @@ impl Why {
     }
 }
 
-/// One exchange of an advancer with the database: a transaction, or after an error a question.
+/// One exchange of an advancer with the database: a transaction, or a question after an error.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    /// Asks what its process holds, once nothing that an earlier connection has sent can claim any
-    /// more.
+    /// Asks which branches its process holds, once no statement of an earlier connection can claim
+    /// any more.
     ReadBack,
     /// Gives branches back. A refusal spends a retry.
     GiveBack(Vec<ClaimedBranch>, Why),
     /// Claims a batch.
     Claim,
-    /// Advances these.
+    /// Advances these branches.
     Advance(Vec<ClaimedBranch>),
 }
 
@@ -89,7 +89,7 @@ pub enum Operation {
 pub enum Answer {
     /// The branches that the process holds.
     Held(Vec<ClaimedBranch>),
-    /// They are given back.
+    /// The branches are given back.
     GivenBack,
     /// The claimed branches.
     Claimed(BranchClaim),
@@ -97,19 +97,19 @@ pub enum Answer {
     Advanced(Advanced),
 }
 
-/// On which terms an advancer claims and advances.
+/// The terms on which an advancer claims and advances.
 pub struct Terms<'a> {
     /// The pipelines it serves; `None` for all.
     pub pipelines: Option<&'a [String]>,
     /// Branches that may be claimed at once.
     pub most: usize,
-    /// For how long.
+    /// How long a claim is leased.
     pub lease: Duration,
     /// The limits of advancing a branch of a pipeline.
     pub limits: &'a (dyn Fn(&str) -> AdvanceLimits + Sync),
-    /// Definitions met so far.
+    /// The definitions read so far.
     pub definitions: &'a Definitions,
-    /// The wait before a branch of a pipeline is tried again, after so many failures.
+    /// The wait before a branch of a pipeline is tried again, after this many failures.
     pub backoff: advance::Backoff<'a>,
 }
 
@@ -130,20 +130,20 @@ impl AdvancerState {
         }
     }
 
-    /// Nothing can be claimed now. True when there is something else to do.
+    /// Nothing can be claimed now. True when there is other work.
     pub fn pass(&mut self) -> bool {
         self.spreads_next = true;
         !self.spreading.is_empty()
     }
 
-    /// No more is claimed, and wide expands go on elsewhere, or later: they are given back.
+    /// No more branches are claimed. Wide expands are given back; they go on elsewhere, or later.
     pub fn stop_spreading(&mut self) {
         if self.giving.is_none() && !self.spreading.is_empty() {
             self.giving = Some((self.spreading.drain(..).collect(), Why::Unsure));
         }
     }
 
-    /// True while there is something to do with what is held, before more is claimed.
+    /// True while held branches need an operation before more are claimed.
     pub fn is_busy(&self) -> bool {
         !self.claimed.is_empty() || !self.spreading.is_empty() || self.giving.is_some()
     }
@@ -153,8 +153,8 @@ impl AdvancerState {
         self.is_busy() || self.unsure
     }
 
-    /// Takes note of what came of `done`, and gives it on. `None`: a batch was refused, and what
-    /// is to blame is going to be found.
+    /// Takes note of the answer to `done`, and returns it. `None`: a batch was refused, and the
+    /// branch that is to blame is going to be found.
     pub fn settle(
         &mut self,
         done: &Operation,
@@ -202,8 +202,8 @@ impl AdvancerState {
         answer.map(Some)
     }
 
-    /// Forgets a batch that was advanced, or is given back: the first that are claimed, or, where none
-    /// is, the first that spreads.
+    /// Forgets a batch that was advanced or is given back: the first of the claimed branches or, if
+    /// there are none, the first of the spreading ones.
     fn leave(&mut self, batch: &[ClaimedBranch]) {
         if self.claimed.is_empty() {
             self.spreading.pop_front();
@@ -213,8 +213,8 @@ impl AdvancerState {
         }
     }
 
-    /// Why a branch is given back that could not be advanced alone. A hindrance counts once for a batch:
-    /// the wait grows with how long it lasts, and not with how many it has met.
+    /// Why a branch that could not be advanced alone is given back. A hindrance counts once for a batch:
+    /// the wait grows with how long the hindrance lasts, not with how many branches it has met.
     fn why(&mut self, error: &Error) -> Why {
         if error.blames_the_value() {
             return Why::Refused(error.clone());
@@ -237,8 +237,8 @@ impl AdvancerState {
         };
     }
 
-    /// All that it remembers, for whoever compares memories: claims in lists, each of which has a
-    /// meaning of its own, and what else there is to know.
+    /// Its whole memory, for the explorer, which compares memories: claims in lists, each with a
+    /// meaning of its own, and the rest as bits.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> ([Vec<ClaimedBranch>; 3], i64) {
         let (given, refused) = match &self.giving {
@@ -254,7 +254,7 @@ impl AdvancerState {
 }
 
 impl Operation {
-    /// Does it. `ReadBack` is two transactions, of which the first says nothing that could be lost.
+    /// Performs it. `ReadBack` is two transactions; the first has no answer that could be lost.
     pub async fn perform(
         &self,
         conn: &mut Conn,
@@ -303,7 +303,7 @@ impl Operation {
         }
     }
 
-    /// The branch that could not be advanced, and why: it is to be given back for that.
+    /// The branch that could not be advanced, and why; it is to be given back for that reason.
     pub fn blames(&self) -> Option<(BranchId, &Why)> {
         match self {
             Self::GiveBack(_, Why::Unsure | Why::Unreadable(..)) => None,
@@ -342,7 +342,7 @@ mod tests {
         }
     }
 
-    /// Of what the environment hinders, and of what is refused for its value.
+    /// Hindered by the environment; the next one is refused for its value.
     fn hindered() -> Error {
         Error::Hindered {
             statement: "MOVE_BRANCHES",
@@ -373,7 +373,7 @@ mod tests {
         })
     }
 
-    /// An advancer, and what it does next is checked.
+    /// An advancer whose next operation is checked.
     #[derive(Default)]
     struct Stage(AdvancerState);
 
@@ -389,13 +389,13 @@ mod tests {
             assert!(matches!(self.0.settle(&next, Ok(answer)), Ok(Some(_))));
         }
 
-        /// It fails, and that is the end of a turn.
+        /// The operation fails, and the turn ends.
         fn fails(&mut self, expected: &Operation, error: Error) {
             let next = self.next(expected);
             assert!(self.0.settle(&next, Err(error)).is_err());
         }
 
-        /// It is refused, and taken apart.
+        /// The batch is refused, and taken apart.
         fn is_refused(&mut self, expected: &Operation) {
             let next = self.next(expected);
             assert!(matches!(self.0.settle(&next, Err(refused())), Ok(None)));
@@ -413,14 +413,14 @@ mod tests {
         };
         let reads_back = |mut stage: Stage| {
             assert!(stage.0.may_hold() && !stage.0.is_busy());
-            // Nothing is claimed before it is known, however often that fails.
+            // Nothing is claimed before the held branches are known, however often the question fails.
             stage.fails(&Operation::ReadBack, gone());
             stage.succeeds(&Operation::ReadBack, Answer::Held(vec![one, two]));
             assert!(stage.0.is_busy());
             let back = Operation::GiveBack(vec![one, two], Why::Unsure);
             stage.succeeds(&back, Answer::GivenBack);
             assert!(!stage.0.may_hold());
-            // And where nothing is held there is nothing to give back.
+            // And if none are held, there is nothing to give back.
             stage.fails(&Operation::Claim, gone());
             stage.succeeds(&Operation::ReadBack, Answer::Held(Vec::new()));
             stage.succeeds(&Operation::Claim, taken([]));
@@ -483,7 +483,7 @@ mod tests {
                 let Operation::GiveBack(branches, Why::Hindered { times, first, .. }) = back else {
                     panic!("{back:?}");
                 };
-                // It is told once.
+                // It is logged once.
                 assert_eq!((branches, times, first), (vec![one], round, at == 0));
             }
         }
@@ -493,7 +493,7 @@ mod tests {
     fn only_a_value_that_is_refused_spends_a_retry_and_what_hinders_is_counted_until_it_is_over() {
         let [one, other] = [branch(), branch()];
         let mut stage = Stage::default();
-        // How the branch is given back that this error has met alone.
+        // How a branch that met this error alone is given back.
         let given_back = |stage: &mut Stage, error: fn() -> Error| {
             stage.succeeds(&Operation::Claim, taken([one]));
             let advance = stage.next(&advance([one]));
@@ -514,7 +514,7 @@ mod tests {
         }
         let why = given_back(&mut stage, refused_for_its_value);
         assert!(matches!(why, Why::Refused(_)), "{why:?}");
-        // A connection that is lost in between ends nothing; an advance does.
+        // A connection that is lost in between does not reset the count; an advance does.
         stage.fails(&Operation::Claim, gone());
         stage.succeeds(&Operation::ReadBack, Answer::Held(Vec::new()));
         let why = given_back(&mut stage, hindered);
@@ -538,13 +538,13 @@ mod tests {
         let mut stage = Stage::default();
         stage.succeeds(&Operation::Claim, taken([wide, wider]));
         stage.succeeds(&advance([wide, wider]), spreading([wide, wider]));
-        // The others' turn, then the first's, the others', the second's.
+        // The turn of the others, then of the first, of the others, of the second.
         stage.succeeds(&Operation::Claim, taken([other]));
         stage.succeeds(&advance([other]), advanced([]));
         stage.succeeds(&advance([wide]), spreading([wide]));
         stage.succeeds(&Operation::Claim, taken([]));
         stage.succeeds(&advance([wider]), spreading([wider]));
-        // Where nothing is there to be claimed nobody waits for it.
+        // If there is nothing to claim, the wide expands do not wait.
         assert!(stage.0.pass());
         stage.succeeds(&advance([wide]), advanced([]));
         assert!(stage.0.is_busy() && stage.0.pass());

@@ -1,7 +1,7 @@
-//! The counts of the loops, and their way into the row of the process.
+//! The counts of the loops, and how they get into the row of the process.
 //!
 //! Owns: which event counts for which metrics; when the row is written. Never: makes a heartbeat late, or
-//! fails anything else: counts that cannot be written now are written later.
+//! makes anything else fail: counts that cannot be written now are written later.
 
 use std::collections::HashSet;
 use std::process::ExitStatus;
@@ -22,10 +22,11 @@ use crate::store::{Conn, Error, error, metrics as rows};
 
 use super::shared::Shared;
 
-/// Between two writes of a process's row: what a process that is killed loses is younger.
+/// The time between two writes of a process's row: a process that is killed loses only counts that are
+/// younger.
 pub const WRITE_EVERY: Duration = Duration::from_secs(10);
 
-/// The same of a console at which nothing happens: its heartbeats alone are no reason for a write.
+/// The same for a console at which nothing happens: its heartbeats alone are no reason for a write.
 const WRITE_QUIET_EVERY: Duration = Duration::from_secs(60);
 
 /// An execution whose result was sent to the database.
@@ -37,7 +38,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Keeps of these what is counted once it is known what became of them.
+    /// Keeps the parts of these results that are counted once their fate is known.
     pub fn all(finished: &[Finished]) -> Vec<Self> {
         let sent = |finished: &Finished| Self {
             claimed: Arc::clone(&finished.claimed),
@@ -53,7 +54,7 @@ impl Sent {
     }
 }
 
-/// Makes the series of a process that registers, so that the first rise of each is seen.
+/// Creates the series of a process that registers, so that the first rise of each is seen.
 pub fn begin(counts: &mut Counts, role: Role, pipeline: Option<&str>) {
     let own = [role.as_str()];
     counts.add(&metrics::DB_STATEMENTS, &own, 0);
@@ -91,7 +92,7 @@ pub fn begin(counts: &mut Counts, role: Role, pipeline: Option<&str>) {
     }
 }
 
-/// The ends of an attempt to tell an endpoint of a run.
+/// The outcomes of an attempt to notify an endpoint of a run.
 const DELIVERED: &str = "delivered";
 const AGAIN: &str = "again";
 const FAILED: &str = "failed";
@@ -99,7 +100,7 @@ const FAILED: &str = "failed";
 /// The kinds of claims.
 const KINDS: [&str; 2] = ["execution", "advancement"];
 
-/// A worker has claimed executions, which had been due for so long.
+/// A worker has claimed executions, which had been due for this long.
 pub fn claimed(counts: &mut Counts, pipeline: &str, waited: &[Duration]) {
     granted(counts, "execution", waited.len());
     for waited in waited {
@@ -107,12 +108,12 @@ pub fn claimed(counts: &mut Counts, pipeline: &str, waited: &[Duration]) {
     }
 }
 
-/// A process has claimed so many of a kind.
+/// A process has claimed this many of a kind.
 pub fn granted(counts: &mut Counts, kind: &'static str, claimed: usize) {
     counts.add(&metrics::LEASES_GRANTED, &[kind], claimed as u64);
 }
 
-/// An attempt of a worker's has ended by itself, after so long.
+/// An attempt of a worker has ended by itself, after this long.
 pub fn ran(counts: &mut Counts, pipeline: &str, step: &str, ending: Ending, took: Duration) {
     if !matches!(ending, Ending::Released { .. } | Ending::Cancelled) {
         counts.observe(&metrics::STEP_DURATION, &[pipeline, step], took);
@@ -125,7 +126,7 @@ pub fn committed(counts: &mut Counts, pipeline: &str, sent: &[Sent], committed: 
     let mut late = 0;
     for sent in sent {
         match stale.contains(&sent.id()) {
-            // It was ended because its run was cancelled, and has no result to be late with.
+            // The attempt was ended because its run was cancelled, and has no result that could be late.
             true => late += usize::from(sent.ending != Ending::Cancelled),
             false => execution_ended(counts, pipeline, sent),
         }
@@ -137,8 +138,8 @@ pub fn committed(counts: &mut Counts, pipeline: &str, sent: &[Sent], committed: 
     crossed(counts, &committed.crossed);
 }
 
-/// Of a commit whose answer was lost, these results had been stored. Whether a run ended with one is not
-/// known any more.
+/// A commit's answer was lost, and these of its results turned out to be stored. Whether a run ended
+/// with one of them is no longer known.
 pub fn landed(counts: &mut Counts, pipeline: &str, sent: &[Sent], landed: &HashSet<ExecutionId>) {
     for sent in sent.iter().filter(|sent| landed.contains(&sent.id())) {
         execution_ended(counts, pipeline, sent);
@@ -188,8 +189,8 @@ fn crossed(counts: &mut Counts, crossed: &Crossed) {
     }
 }
 
-/// For how long there has been a run: its id begins with the time of its trigger, as that of a new one would
-/// with the present time.
+/// How long a run has existed: its id begins with the time of its trigger, as the id of a new run would
+/// begin with the present time.
 fn lasted(run: RunId) -> Option<Duration> {
     let time = |run: RunId| {
         let (seconds, nanoseconds) = run.0.get_timestamp()?.to_unix();
@@ -224,7 +225,7 @@ pub fn extended(counts: &mut Counts, holding: &Holding) {
     }
 }
 
-/// A dead process was recovered, so long after its last heartbeat, if that is known.
+/// A dead process was recovered, this long after its last heartbeat, if that is known.
 pub fn recovered(
     counts: &mut Counts,
     death: Death<'_>,
@@ -267,7 +268,7 @@ pub fn recovered(
     }
 }
 
-/// A supervisor has started a process; `again`: instead of one that died.
+/// A supervisor has started a process; `again`: in place of one that died.
 pub fn started(counts: &mut Counts, role: Role, again: bool) {
     let cause = match again {
         true => "death",
@@ -309,7 +310,7 @@ pub fn triggered_again(counts: &mut Counts, pipeline: &str) {
     counts.add(&metrics::DUPLICATE_TRIGGERS, &[pipeline], 1);
 }
 
-/// An attempt to tell an endpoint of a run has ended.
+/// An attempt to notify an endpoint of a run has ended.
 pub fn delivered(counts: &mut Counts, follows: Follows) {
     let outcome = match follows {
         Follows::Delivered => DELIVERED,
@@ -321,17 +322,18 @@ pub fn delivered(counts: &mut Counts, follows: Follows) {
 
 /// When the row of a process is written.
 pub struct Writing {
-    /// Next.
+    /// The next write.
     pub due: tokio::time::Instant,
-    /// The statements that are counted already.
+    /// The statements that are already counted.
     statements: u64,
     is_first: bool,
-    /// A console writes by then, whether anything has happened or not.
+    /// A console writes by then, whether or not anything has happened.
     quiet_until: tokio::time::Instant,
 }
 
 impl Writing {
-    /// Next in a while. Of the loops of one program the first tells what the program uses.
+    /// The first write comes after a while. Of a program's loops, the first one reports the program's
+    /// resource usage.
     pub fn new(is_first: bool) -> Self {
         Self {
             due: tokio::time::Instant::now() + WRITE_EVERY,
@@ -341,7 +343,7 @@ impl Writing {
         }
     }
 
-    /// Writes the row when it is due. That of a console that only beats can wait.
+    /// Writes the row when it is due. The row of a console that only beats can wait.
     pub async fn write_in_turn(
         &mut self,
         conn: &mut Conn,
@@ -359,8 +361,8 @@ impl Writing {
         self.write(conn, shared, role).await
     }
 
-    /// Writes the row, if it is to change: one statement, which waits for a lock no longer than a heartbeat
-    /// does. Only an error that ends the connection is one.
+    /// Writes the row, if it changes: one statement, which waits for a lock no longer than a heartbeat
+    /// does. It fails only with an error that ends the connection.
     pub async fn write(
         &mut self,
         conn: &mut Conn,
@@ -375,14 +377,14 @@ impl Writing {
         };
         match rows::write(conn, shared.process(), &body).await {
             Ok(true) => shared.counts.written(body),
-            // The next heartbeat finds out, and has another row made.
+            // The next heartbeat finds that the row is gone, and registers another one.
             Ok(false) => {}
             Err(error) if error.is_unavailable() || conn.is_broken() => {
-                // It may have been written.
+                // The row may have been written.
                 shared.counts.written(body);
                 return Err(error);
             }
-            // Nothing was; the next one has it all.
+            // Nothing was written; the next write has it all.
             Err(error) => tracing::debug!(
                 error = crate::telemetry::chain(&error),
                 "counts were not written"
@@ -413,7 +415,7 @@ impl Writing {
         }
     }
 
-    /// Counts what is counted elsewhere; what belongs to the program as a whole with whoever comes first.
+    /// Counts what is counted elsewhere. Counts of the program as a whole go to the loop that comes first.
     fn take(&mut self, shared: &Shared, role: Role) {
         let statements = shared.counters().statements;
         let sent = statements - std::mem::replace(&mut self.statements, statements);

@@ -1,8 +1,8 @@
-//! Work that may take long and is nobody's turn: deleting runs whose retention is over, finishing
-//! cancellations and deletions that were left half done, and deciding questions that nobody has answered
-//! in time.
+//! Work that may take long and that no turn of a loop does: deleting runs whose retention is over,
+//! finishing cancellations and deletions that were left half done, and deciding questions that nobody
+//! has answered in time.
 //!
-//! Owns: its pace, and a connection of its own, which is open only meanwhile: nothing that beats
+//! Owns: its pace, and a connection of its own, which is open only during this work: no heartbeat
 //! waits for it ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)). Never: claims work.
 
 use std::cell::Cell;
@@ -17,10 +17,10 @@ use crate::store::resume;
 use crate::store::{Conn, Error, Location, Purpose};
 use crate::telemetry::events;
 
-/// How often it is told how many runs were deleted, where there is no end of them.
+/// How often the number of deleted runs is logged while the deletion goes on.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 
-/// The task that does it, one at a time.
+/// The task that does this work, one at a time.
 #[derive(Default)]
 pub struct Keeping {
     task: Option<JoinHandle<()>>,
@@ -28,8 +28,8 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    /// Begins, unless it is at it: deletes runs that ended longer ago than `retention`, if that is
-    /// given, and finishes what nobody has gone on with for `abandoned`.
+    /// Begins, unless the task is running: deletes runs that ended longer ago than `retention`, if
+    /// that is given, and finishes work that nobody has continued for `abandoned`.
     pub fn begin(&mut self, location: &Location, retention: Option<Duration>, abandoned: Duration) {
         if self.task.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
@@ -38,13 +38,13 @@ impl Keeping {
         let stopped = Rc::clone(&self.stopped);
         self.task = Some(tokio::task::spawn_local(async move {
             if let Err(error) = keep(&location, retention, abandoned, &stopped).await {
-                // The next look finds the rest again.
+                // The next look finds the rest.
                 events::keeping_failed(&error);
             }
         }));
     }
 
-    /// Lets the transaction that is under way end, and no other begin.
+    /// Lets the current transaction end, and no other begin.
     pub async fn stop(self) {
         self.stopped.set(true);
         if let Some(task) = self.task {
@@ -91,7 +91,7 @@ async fn work(
                 events::cancellation_finished(run);
                 break;
             }
-            // A run that cannot be closed yet, because somebody has it, is not asked for all the time.
+            // A run that cannot be closed yet, because somebody holds it, is not asked for all the time.
             tokio::time::sleep(pause(asked.elapsed()).max(cancel::AGAIN)).await;
         }
     }
@@ -112,7 +112,7 @@ async fn work(
 }
 
 /// Three times as long as the transaction took, so that the work has three quarters of the database,
-/// and more runs can be deleted than half of those that are made meanwhile (`bench retention`).
+/// and more than half as many runs can be deleted as are created meanwhile (`bench retention`).
 pub(crate) fn pause(took: Duration) -> Duration {
     took * 3
 }

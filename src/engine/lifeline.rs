@@ -1,29 +1,29 @@
-//! The second connection of a process: its heartbeat, and all that must not wait for the work.
+//! The second connection of a process: its heartbeat, and everything that must not wait for the work.
 //!
-//! Owns: registration, heartbeats, the process's incarnation; notifications from other hosts;
-//! the run contexts of steps; for a role that runs alone, the sweep as well.
-//! Never: claims work, or waits for anything long enough to beat late (ADR 0021).
+//! Owns: registration, heartbeats, the process's incarnation; notifications from other hosts; the
+//! run contexts of steps; for a role that runs alone, the sweep as well.
+//! Never: claims work, or waits for anything so long that it beats late (ADR 0021).
 //!
-//! Each of its statements can wait for these locks. Its connection waits for a lock for a shorter time
-//! than from one beat to the next, and for an answer for a shorter time than two (`store::patience`); a
-//! lock that it cannot have is left for a later turn, and is no error.
+//! Its statements can wait for the locks listed below. Its connection waits for a lock for less time
+//! than passes from one beat to the next, and for an answer for less than two such intervals
+//! (`store::patience`). A lock that it cannot get is left for a later turn, and is no error.
 //!
-//! - `register` inserts a row that nobody else knows; a worker's waits for whoever pauses or unpauses its pipeline,
-//!   and for another worker of it that registers.
-//! - A beat writes the process's own row. The process's own claims and commits hold it, each one
-//!   statement long, which waits for a lock for a shorter time than the beat does; so does a reaper
-//!   that gives back what the process held.
-//! - It reads the held executions without a lock, and extends leases where nobody has a lock.
+//! - `register` inserts a row that nobody else knows; that of a worker waits for anybody who pauses or unpauses its
+//!   pipeline, and for another worker of that pipeline that registers.
+//! - A beat writes the process's own row. The process's own claims and commits lock it, each for the length of
+//!   one statement, which waits for a lock for less time than the beat does; so does a reaper
+//!   that gives back the process's claims.
+//! - It reads the held executions without a lock, and extends leases that nobody has locked.
 //! - A sweep reads, and deletes rows of dead processes: it waits for a claim or a commit of theirs
 //!   that is under way, and then for the rows that they held, which a cancellation or an advance may
-//!   have. Between two of the dead it lets a beat through.
-//! - A context is read without a lock; `set` waits for another step that sets the same key, for whoever
-//!   deletes the run, and for whoever closes the execution that sets it: a reaper, or a cancellation.
+//!   have locked. Between two dead processes it lets a beat through.
+//! - A context is read without a lock; `set` waits for another step that sets the same key, for a deletion of
+//!   the run, and for a reaper or a cancellation that closes the execution that sets it.
 //! - `notify` queues behind the commit of another notification.
-//! - Whether there is any work is read without a lock.
-//! - The counts of the process are a row that nobody else writes as long as it lives; a sweeper that takes
-//!   it for dead has it for a moment.
-//! - `deregister` waits as a beat does; it ends the process, whose supervisor waits for so long.
+//! - The question whether there is any work is read without a lock.
+//! - The counts of the process are a row that nobody else writes while the process lives; a sweeper that takes
+//!   the process for dead locks it for a moment.
+//! - `deregister` waits as a beat does; it ends the process, whose supervisor waits that long.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,21 +44,21 @@ use super::shared::{Mode, Shared};
 use super::trouble::Lasting;
 use super::{Link, Policy, Waker};
 
-/// The channel of the database's notifications. The payload is a pipeline with new work, or
-/// empty when branches are ready.
+/// The channel of the database's notifications. The payload is a pipeline with new work, or empty
+/// when branches are ready.
 pub const CHANNEL: &str = "ductwork";
 
-/// A loop that shows no progress for this long is wedged, and its process must not look alive
-/// (H8). Longer than any statement of ours: the widest fan-out takes seconds.
+/// A loop that shows no progress for this long is wedged, and its process must not look alive (H8).
+/// This is longer than any of our statements: the widest fan-out takes seconds.
 pub const WEDGED_AFTER: Duration = Duration::from_secs(300);
 
-/// Until what could not be locked is tried again.
+/// The pause before a request that could not get its lock is tried again.
 const LATER: Duration = Duration::from_millis(50);
 
-/// A process that is to end waits so long for another connection.
+/// A process that is to end waits this long for another connection.
 const ANOTHER: Duration = Duration::from_secs(1);
 
-/// How many sweeps pass between two looks for what was left half done.
+/// How many sweeps pass between two looks for work that was left half done.
 const LOOK_EVERY: u32 = 10;
 
 /// Something to do on the second connection.
@@ -77,11 +77,11 @@ pub enum Request {
     AnyWork(Option<Vec<String>>, Reply<bool>),
     /// Can this program work with the schema, and is it newer than this program?
     Schema(Reply<Option<i64>>),
-    /// See to it that runs are deleted that ended longer ago than this.
+    /// Delete the runs that ended longer ago than this.
     Prune(Duration),
 }
 
-/// Where an answer goes.
+/// The channel that an answer goes to.
 pub type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
 /// The task that keeps a process alive in the database.
@@ -104,9 +104,9 @@ pub struct Lifeline {
     pub origin: String,
     /// Wakes others after a recovery.
     pub waker: Arc<dyn Waker>,
-    /// Of the lifelines of this program it is the first, or the only one.
+    /// It is the first, or the only, lifeline of this program.
     pub is_first: bool,
-    /// Somebody has what the last beat needed, and that was said.
+    /// Somebody holds a lock that the last beat needed, and that was logged.
     pub kept_waiting: bool,
 }
 
@@ -122,7 +122,7 @@ impl Lifeline {
             let begun = async {
                 let mut conn = self.location.listen(CHANNEL).await?;
                 let registered = process::register(&mut conn, &self.row).await;
-                // The process that keeps us out may be one that everybody can see.
+                // The process that keeps us from registering may be one that everybody can see.
                 if let (Err(error), Some((sweeper, _))) = (&registered, &self.sweeper)
                     && error.is_not_now()
                 {
@@ -145,11 +145,11 @@ impl Lifeline {
                     refused = matches!(error, Error::Constraint { .. });
                     if refused {
                         // The first attempt had been committed although its answer was lost. A row is
-                        // never adopted, not even one's own: the reaper will remove it.
+                        // never adopted, not even our own: the reaper will remove it.
                         let _ = self.replace_id();
                         self.shared.replace_identity(self.row.id);
                     }
-                    // A constraint that refuses the new id, too, is not that of ids.
+                    // If a constraint also refuses the new id, the id is not the cause.
                     if !refused || again {
                         tokio::time::sleep(link.failed(&error)).await;
                     }
@@ -203,7 +203,7 @@ impl Lifeline {
                     self.connected.send_replace(false);
                     conn = None;
                 }
-                // Somebody else has what it takes: the next sweep may find it free.
+                // Somebody else holds a lock that this needs: the next sweep may find it free.
                 Err(error @ Error::Retryable { .. }) => events::lifeline_waits(&error),
                 Err(error) if error.is_not_now() => {
                     if agenda.hindered.meet(&(), Instant::now()).is_some() {
@@ -220,7 +220,7 @@ impl Lifeline {
 
     /// Writes the last counts, and removes the process's row.
     ///
-    /// A connection that was not asked anything may have ended long ago, and where nobody notifies nobody hears of
+    /// A connection that sent no statement may have ended long ago, and where nobody notifies, nobody notices
     /// that. So another one is tried, once. Proven by `a_worker_of_several_pipelines_is_as_many_workers`.
     async fn leave(&mut self, mut open: Conn, agenda: &mut Agenda) {
         std::mem::take(&mut agenda.keeping).stop().await;
@@ -239,15 +239,15 @@ impl Lifeline {
     }
 
     async fn sign_off(&self, open: &mut Conn, agenda: &mut Agenda) -> Result<(), Error> {
-        // Where that fails, the deregistration says why.
+        // If that fails, the deregistration logs why.
         let _ = self.write_counts(open, agenda).await;
         process::deregister(open, self.shared.process()).await
     }
 
-    /// Connects again, when it is time; `None` where that failed.
+    /// Connects again, when it is time; `None` if that failed.
     async fn connect(&mut self, agenda: &mut Agenda, link: &mut Link) -> Option<Conn> {
         tokio::time::sleep_until(agenda.retry).await;
-        // A lease may have another length by now.
+        // The lease may have changed its length by now.
         let location = self.location.clone().leased(self.policy.lease());
         match location.listen(CHANNEL).await {
             Ok(open) => {
@@ -266,7 +266,7 @@ impl Lifeline {
         }
     }
 
-    /// Waits for what is next. Only waiting is cancelled here, never a statement.
+    /// Waits for the next event. Only waiting is cancelled here, never a statement.
     async fn next(
         &mut self,
         open: &mut Conn,
@@ -282,7 +282,7 @@ impl Lifeline {
             () = tokio::time::sleep_until(agenda.beat) => Next::Beat,
             () = shared.check.notified() => Next::Beat,
             () = tokio::time::sleep_until(agenda.writing.due) => Next::Write,
-            // Steps may ask without end.
+            // A sweep goes before requests, because steps may send them without end.
             () = tokio::time::sleep_until(agenda.sweep), if sweeps => Next::Sweep,
             heard = open.notified() => Next::Heard(heard),
             () = tokio::time::sleep(LATER), if is_later => {
@@ -318,7 +318,7 @@ impl Lifeline {
             beaten => beaten,
         };
         // A database that can be reached but not written (a full disk, a standby) is not back: only a
-        // beat says so.
+        // beat proves that it is.
         if matches!(beaten, Ok(true)) && !*self.connected.borrow() {
             link.worked();
             self.connected.send_replace(true);
@@ -377,7 +377,7 @@ impl Lifeline {
         }
     }
 
-    /// Wakes this process when another host has said that there is work.
+    /// Wakes this process when another host has announced work.
     fn heard(&self, open: &mut Conn, first: &str) {
         let mut from_elsewhere = !first.starts_with(&self.origin);
         while let Some(payload) = open.notified_already() {
@@ -388,7 +388,7 @@ impl Lifeline {
         }
     }
 
-    /// False: a beat is due, and the sweep is to go on after it. Until then those who asked for it wait.
+    /// False: a beat is due, and the sweep continues after it. Until then the callers that asked for it wait.
     async fn sweep(
         &mut self,
         conn: &mut Conn,
@@ -404,14 +404,14 @@ impl Lifeline {
         };
         if !matches!(swept, Ok(false)) {
             for done in asked.drain(..) {
-                // The caller may have gone; if it failed, the next sweep finds the same.
+                // The caller may be gone; if the sweep failed, the next one finds the same.
                 let _ = done.send(());
             }
         }
         swept
     }
 
-    /// Looks whether there is something to delete or to finish; that is done elsewhere.
+    /// Looks for something to delete or to finish; another task does that work.
     async fn keep(
         &self,
         conn: &mut Conn,
@@ -425,8 +425,8 @@ impl Lifeline {
         Ok(())
     }
 
-    /// False: somebody else has the process's row, or SQLite's file. That is no sign of death, and
-    /// no error.
+    /// False: somebody else has locked the process's row, or SQLite's file. That is no sign of
+    /// death, and no error.
     async fn beat(&mut self, conn: &mut Conn) -> Result<bool, Error> {
         let since = self.shared.since_progress();
         if since > WEDGED_AFTER {
@@ -445,7 +445,7 @@ impl Lifeline {
         };
         let beaten = match beaten {
             Err(error) if error.is_not_now() && !conn.is_broken() => {
-                // Beside work it waits now and then for a moment, which is nobody's concern.
+                // Beside work a beat waits now and then for a moment, which need not be logged.
                 let late = self.shared.since_beat() > self.policy.lease() / 3;
                 if late && !std::mem::replace(&mut self.kept_waiting, true) {
                     events::beat_waits(&error);
@@ -453,7 +453,7 @@ impl Lifeline {
                 self.forget();
                 return Ok(false);
             }
-            // Somebody's trigger, or a limit of the server, may refuse those of everybody.
+            // A trigger that somebody wrote, or a limit of the server, may refuse everybody's heartbeats.
             Err(error) => {
                 self.forget();
                 return Err(error);
@@ -469,8 +469,8 @@ impl Lifeline {
                 if waited {
                     events::beat_written(self.shared.since_beat());
                 }
-                // A database that took no writes for so long let nobody beat: whoever was
-                // watched meanwhile was not seen to be dead.
+                // A database that took no writes for this long let nobody beat: the silence of a
+                // process that was watched meanwhile does not prove its death.
                 let late = self.shared.since_beat() > self.policy.lease() / 2;
                 if late {
                     self.forget();
@@ -478,7 +478,7 @@ impl Lifeline {
                 self.shared.beaten();
                 if holds {
                     let held = match process::hold_on(conn, id, self.policy.lease()).await {
-                        // Nobody can tell at the moment: it goes on until somebody can.
+                        // Nobody can tell at the moment: the work goes on until somebody can.
                         Err(error) if error.is_not_now() && !conn.is_broken() => return Ok(true),
                         held => held?,
                     };
@@ -502,9 +502,9 @@ impl Lifeline {
         Ok(true)
     }
 
-    /// RACE: somebody keeps everybody from writing. For as long as we cannot write, nobody else's
-    /// silence is a sign of death, and whoever is first to write afterwards may be we, with a sweep.
-    /// So the second witness begins anew whenever a beat could not be written. Raced by
+    /// RACE: somebody keeps everybody from writing. As long as we cannot write, nobody else's
+    /// silence is a sign of death, and the first to write afterwards may be this process, with a
+    /// sweep. So the second witness starts afresh whenever a beat could not be written. Raced by
     /// `a_lock_that_outlasts_two_leases_costs_nobody_anything_and_its_holder_is_named` and
     /// `heartbeats_that_the_database_refuses_are_nobodys_death`.
     fn forget(&mut self) {
@@ -513,18 +513,18 @@ impl Lifeline {
         }
     }
 
-    /// A new id for the row; the old one.
+    /// Gives the row a new id; returns the old one.
     fn replace_id(&mut self) -> ProcessId {
         let id = ProcessId::new();
         std::mem::replace(&mut self.row.id, id)
     }
 }
 
-/// The process whose row tells of a trouble, and of which.
+/// The process whose row reports a trouble, and the text of the trouble.
 #[derive(Default)]
 struct Reported(Option<(ProcessId, String)>);
 
-/// Tells with the process's row what keeps it from getting on, where that is not told already.
+/// Reports in the process's row what keeps it from making progress, unless the row says so already.
 async fn report_trouble(
     conn: &mut Conn,
     shared: &Shared,
@@ -545,7 +545,7 @@ async fn report_trouble(
     Ok(())
 }
 
-/// The request that waits, or the next one that comes.
+/// The waiting request, or else the next one that comes.
 async fn next(
     waiting: &mut Option<Request>,
     requests: &mut mpsc::UnboundedReceiver<Request>,
@@ -556,17 +556,17 @@ async fn next(
     }
 }
 
-/// A lifeline's plans, and its requests that are not answered yet.
+/// A lifeline's plans, and the requests that it has not answered yet.
 struct Agenda {
     beat: tokio::time::Instant,
     sweep: tokio::time::Instant,
     /// When to connect again.
     retry: tokio::time::Instant,
-    /// A request that could not have its lock; those after it wait.
+    /// A request that could not get its lock; the requests after it wait.
     later: Option<Request>,
     /// The request that followed a request for a sweep.
     waiting: Option<Request>,
-    /// Those who wait for the end of a sweep.
+    /// The callers that wait for the end of a sweep.
     asked: Vec<oneshot::Sender<()>>,
     reported: Reported,
     hindered: Growing<()>,
@@ -605,9 +605,9 @@ enum Next {
     Heard(Result<String, Error>),
 }
 
-/// Answers a request; the request again, when it was a write that somebody else's lock kept out.
+/// Answers a request; returns a write that somebody else's lock kept out.
 async fn answer(conn: &mut Conn, request: Request) -> Result<Option<Request>, Error> {
-    /// Sends the answer, whether anybody still waits for it or not; keeps what breaks the link.
+    /// Sends the answer, whether or not anybody still waits for it; keeps an error that breaks the link.
     fn send<T>(reply: Reply<T>, answer: Result<T, Error>) -> Result<Option<Request>, Error> {
         let broken = answer
             .as_ref()

@@ -1,7 +1,7 @@
 //! One unit of work after another: claim, run or decide, commit.
 //!
-//! Owns: the loops of the worker, the advancer and the reaper, and what they share within a
-//! process. Never: knows signals or forks (`process` does), writes SQL (`store` does), decides
+//! Owns: the loops of the worker, the advancer and the reaper, and the state that they share within
+//! a process. Never: knows signals or forks (`process` does), writes SQL (`store` does), decides
 //! what an outcome costs or where a branch goes (`machine` does).
 
 pub mod actor;
@@ -33,31 +33,31 @@ use crate::telemetry::events;
 
 use outages::{Outages, Say};
 
-/// Wakes other processes. A wakeup is a hint that saves a wait: the truth is in the database, and
-/// a process that missed it finds the work at its next poll.
+/// Wakes other processes. A wakeup is a hint that saves a wait: the truth is in the database, and a
+/// process that missed the wakeup finds the work at its next poll.
 pub trait Waker: Send + Sync {
     /// Executions of this pipeline can be claimed.
     fn job_available(&self, pipeline: &str);
     /// Branches can be advanced.
     fn branch_available(&self);
-    /// Claims may have been revoked, by a cancellation: their workers learn it now and not at
-    /// their next heartbeat.
+    /// A cancellation may have revoked claims: their workers learn it now instead of at their next
+    /// heartbeat.
     fn claims_revoked(&self);
-    /// This process has registered: its supervisor need not wait for its next look.
+    /// This process has registered: its supervisor need not wait for its own next look.
     fn registered(&self);
 }
 
-/// A connection that is opened when it is needed and again after it broke.
+/// A connection that is opened when it is needed, and again after it broke.
 pub struct Link {
     location: Location,
     conn: Option<Conn>,
     failures: u32,
-    /// None of these failures was for want of the database itself.
+    /// None of these failures happened because the database could not be reached.
     reached: bool,
     outages: Outages,
     /// How many connections were given up.
     epoch: u32,
-    /// How many had been when it was last asked whether this is another.
+    /// How many had been given up when the caller last asked whether the connection is another.
     known: u32,
 }
 
@@ -78,7 +78,7 @@ impl Link {
         }
     }
 
-    /// The connection, opened if need be. One attempt: the caller waits between them.
+    /// The connection, opened if need be. This is one attempt: the caller waits between attempts.
     pub async fn get(&mut self) -> Result<&mut Conn, Error> {
         if self.conn.as_ref().is_some_and(Conn::is_broken) {
             self.give_up();
@@ -90,18 +90,19 @@ impl Link {
         Ok(self.conn.insert(conn))
     }
 
-    /// The same, and a process as it claims through it.
+    /// The same, with the identity under which the process claims through it.
     pub async fn claiming(&mut self, process: ProcessId) -> Result<(&mut Conn, Claimant), Error> {
         self.get().await?;
         let epoch = self.epoch;
         Ok((self.get().await?, Claimant { process, epoch }))
     }
 
-    /// Connects if need be; true, once, when it is another connection than before.
+    /// Connects if need be; returns true, once, when the connection is another than before.
     ///
-    /// RACE: it leads to a heir of the server that lacks the last commits: what we had seen committed is
-    /// ours again there, and our heartbeats would keep it for ever. So whoever comes back asks what it
-    /// holds. Raced by `a_promoted_standby_that_lacks_the_last_commits_is_worked_on_from_where_it_is`.
+    /// RACE: the connection leads to an heir of the server that lacks the last commits: work that we had
+    /// seen committed is ours again there, and our heartbeats would keep it for ever. So a process that
+    /// reconnects asks what it holds. Raced by
+    /// `a_promoted_standby_that_lacks_the_last_commits_is_worked_on_from_where_it_is`.
     pub async fn is_another(&mut self) -> Result<bool, Error> {
         self.get().await?;
         Ok(std::mem::replace(&mut self.known, self.epoch) != self.epoch)
@@ -112,14 +113,14 @@ impl Link {
         self.epoch += 1;
     }
 
-    /// Statements sent since this was last asked. Those of a connection that broke in between are
-    /// not counted.
+    /// Statements sent since the last call. Those of a connection that broke in between are not
+    /// counted.
     pub fn take_statements(&mut self) -> u64 {
         self.conn.as_mut().map_or(0, Conn::take_statements)
     }
 
-    /// Takes note of a failure; how long to wait before the next attempt. Spread, so that the
-    /// processes of a deployment do not all come back at once.
+    /// Takes note of a failure; returns how long to wait before the next attempt. The wait is
+    /// spread, so that the processes of a deployment do not all come back at once.
     pub fn failed(&mut self, error: &Error) -> Duration {
         self.give_up();
         if error.is_unavailable() {
@@ -154,7 +155,7 @@ impl Link {
     }
 }
 
-/// A wait, ± 25 %: many processes that wait alike must not wake alike.
+/// A wait, ± 25 %: many processes with the same wait must not all wake at once.
 pub fn spread(wait: Duration) -> Duration {
     wait.mul_f64(0.75 + 0.5 * chance())
 }

@@ -1,33 +1,33 @@
-//! Which failures of a connection are said.
+//! The decision which failures of a connection are logged.
 //!
-//! Owns: the decision, from when they were met. Never: says it, reads a clock.
+//! Owns: that decision, from the times of the failures. Never: logs them, reads a clock.
 //!
-//! An outage is said when it begins, now and then while it lasts, and when it is over. A connection that
-//! comes and goes (a limit on idle sessions, somebody who ends all of them) would say so many times a
-//! second: after a few, only an outage that lasts is said.
+//! An outage is logged when it begins, now and then while it lasts, and when it is over. A connection
+//! that comes and goes (a limit on idle sessions, somebody who ends all of them) would be logged many
+//! times a second: after a few times, only an outage that lasts is logged.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::telemetry::growing::Growing;
 
-/// As many outages are said one by one,
+/// This many outages are logged one by one,
 const EACH: usize = 3;
 
-/// if so much time has passed since the first of them.
+/// if this much time has passed since the first of them.
 const WITHIN: Duration = Duration::from_secs(180);
 
-/// An outage that lasts so long is said whatever was before it.
+/// An outage that lasts this long is logged, whatever happened before it.
 const LONG: Duration = Duration::from_secs(5);
 
 /// The outages of one connection.
 #[derive(Debug, Default)]
 pub struct Outages {
-    /// When the one that lasts began.
+    /// When the present outage began.
     since: Option<Instant>,
-    /// When the last ones began.
+    /// When the last outages began.
     recent: VecDeque<Instant>,
-    /// That it lasts, for each of the two reasons: the database is away, or in its own way.
+    /// The present outage, for each of the two reasons: the database is away, or in its own way.
     lasts: Growing<bool>,
     comes_and_goes: Growing<()>,
     said: bool,
@@ -61,7 +61,7 @@ impl Outages {
                 .is_some_and(|first| now.duration_since(*first) < WITHIN);
         if often && now.duration_since(since) < LONG {
             return match self.comes_and_goes.meet(&(), now) {
-                // A database that answers has lost no connection.
+                // If the database answers, no connection was lost.
                 Some(_) if hindered => Say::Lost,
                 Some(_) => Say::ComesAndGoes,
                 None => Say::Nothing,
@@ -76,7 +76,7 @@ impl Outages {
         }
     }
 
-    /// It works again; true when that is to be said.
+    /// The connection works again; true when that is to be logged.
     pub fn over(&mut self) -> bool {
         self.since = None;
         self.lasts = Growing::default();
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(outages.failed(false, at(50_000)), Say::Nothing);
         assert_eq!(outages.failed(false, at(55_000)), Say::Lost);
         assert!(outages.over());
-        // And after a while of peace, all is as in the beginning.
+        // And after a quiet time, everything is as in the beginning.
         assert_eq!(outages.failed(false, at(500_000)), Say::Lost);
     }
 

@@ -12,7 +12,7 @@ use crate::machine::outcome::{self, StepLimits};
 
 use crate::store::chance;
 
-/// The configuration, asked for what the engine needs. Its clones are one policy.
+/// The configuration, from the engine's point of view. Its clones are one policy.
 #[derive(Clone)]
 pub struct Policy {
     config: Arc<RwLock<Arc<Config>>>,
@@ -26,7 +26,7 @@ impl Policy {
         }
     }
 
-    /// From now on this configuration holds.
+    /// From now on this configuration applies.
     pub fn take_over(&self, config: Arc<Config>) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
     }
@@ -55,7 +55,7 @@ impl Policy {
         }
     }
 
-    /// Longest an attempt at a step may take.
+    /// The longest that an attempt at a step may take.
     pub fn timeout(&self, definition: &Definition, step: &str) -> Option<Duration> {
         let of_spec = definition.steps.get(step).and_then(|spec| spec.timeout);
         of_spec.or_else(|| self.config().job_worker.timeout(&definition.pipeline, step))
@@ -74,14 +74,14 @@ impl Policy {
         }
     }
 
-    /// The wait before a branch of a pipeline is advanced again, after so many attempts in a row that
-    /// failed.
+    /// The wait before a branch of a pipeline is advanced again, after this many failed attempts in a
+    /// row.
     pub fn advance_backoff(&self, pipeline: &str, times: u32) -> Duration {
         let backoff = self.config().pipeline_advancer.backoff(pipeline);
         outcome::retry_delay(times, backoff, chance())
     }
 
-    /// For how long a claim holds without a heartbeat.
+    /// How long a claim holds without a heartbeat.
     pub fn lease(&self) -> Duration {
         self.config().supervisor.reaper_timeout
     }

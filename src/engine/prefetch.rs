@@ -1,42 +1,42 @@
-//! How far ahead of its slots a worker claims, and how soon again what it cannot get.
+//! How far ahead of its slots a worker claims, and how soon it tries again after it got nothing.
 //!
 //! Owns: both decisions, the first from how long its steps take. Never: claims.
 //!
-//! A step that takes microseconds costs far less than the transaction that fetches it, so a
-//! worker of such steps holds some that wait, and its commits carry many. An execution that waits here cannot
-//! be run by an idle process elsewhere, so it is never more than a moment's work: a worker of
-//! slow steps claims nothing ahead. And each execution that a process holds when it dies has lost an attempt,
-//! whether it ran or not: so where a claim brings something that has already seen a process die,
-//! nothing is claimed ahead, and a step that kills its process again takes no more with it than
-//! what ran beside it.
+//! A step that takes microseconds costs far less than the transaction that fetches it, so a worker of such
+//! steps holds some that wait, and its commits carry many. An idle process elsewhere cannot run an execution
+//! that waits here, so the waiting work never takes more than a moment: a worker of slow steps claims nothing
+//! ahead. And each execution that a process holds when it dies has lost an attempt, whether it ran or not. So
+//! after a claim that brings an execution that has already seen a process die, nothing is claimed ahead, and
+//! a step that kills its process again takes no more with it than the steps that ran beside it.
 
 use std::time::Duration;
 
 /// The executions that are claimed ahead are at most this much work for all slots together.
 const HORIZON: Duration = Duration::from_millis(20);
 
-/// The most that is claimed ahead: enough that a commit's fixed cost is small beside its rows'.
+/// The most that is claimed ahead: enough that the fixed cost of a commit is small beside the cost of its
+/// rows.
 const AHEAD_MAX: usize = 500;
 
 /// The weight of the newest step in the mean.
 const NEWEST: f64 = 1.0 / 16.0;
 
-/// The first and the longest wait for somebody who holds a lock on all that is due.
+/// The first and the longest wait for somebody who holds a lock on everything that is due.
 const VAIN: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
-/// The wait after a claim that took nothing although something was due, when as many before it did not
-/// either.
+/// The wait after a claim that took nothing although something was due, when this many claims before
+/// it took nothing either.
 pub fn in_vain(before: u32) -> Duration {
     let [first, longest] = VAIN;
     first.saturating_mul(1 << before.min(16)).min(longest)
 }
 
-/// A worker's knowledge of its steps.
+/// A worker's knowledge about its steps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Prefetch {
-    /// Seconds per step, the newest weighing most; `None` before the first.
+    /// Seconds per step, the newest step weighing most; `None` before the first.
     mean: Option<f64>,
-    /// The last claim brought something that has seen a process die.
+    /// The last claim brought an execution that has seen a process die.
     suspect: bool,
 }
 
@@ -48,17 +48,17 @@ impl Prefetch {
         self.mean = Some(mean + (took - mean) * NEWEST);
     }
 
-    /// Takes note of whether a claim brought something that has seen a process die.
+    /// Takes note of whether a claim brought an execution that has seen a process die.
     pub fn suspect(&mut self, suspect: bool) {
         self.suspect = suspect;
     }
 
-    /// True when the last claim brought something that has seen a process die.
+    /// True when the last claim brought an execution that has seen a process die.
     pub fn is_suspect(&self) -> bool {
         self.suspect
     }
 
-    /// How many to hold beyond those that run in `slots`, of which one has run for `longest`.
+    /// How many executions to hold beyond those that run in `slots`, one of which has run for `longest`.
     pub fn ahead(&self, slots: usize, longest: Duration) -> usize {
         let Some(mean) = self.mean.filter(|_| !self.suspect) else {
             return 0;

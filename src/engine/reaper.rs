@@ -1,10 +1,11 @@
-//! Deciding that a process is dead without having seen it die: two witnesses.
+//! Deciding, by two witnesses, that a process is dead without having seen it die.
 //!
-//! Owns: the second witness. The first is the database's clock, which says that the heartbeat
-//! is stale; the second is this reaper's own monotonic clock, on which it has itself seen no
-//! sign of life for as long, since it last connected. A stepped clock, a suspended host or a
-//! long outage fools one of them, never both (H4, H20). The supervisor judges its children by
-//! the same two. And what a database's clock that was set back leaves waiting is put right here.
+//! Owns: the second witness. The first is the database's clock, which says that the heartbeat is
+//! stale; the second is this reaper's own monotonic clock, by which the reaper itself has seen no
+//! sign of life for as long, since it last connected. A stepped clock, a suspended host or a long
+//! outage fools one of them, never both (H4, H20). The supervisor judges its children by the same
+//! two. This module also corrects rows that are left waiting after the database's clock was set
+//! back.
 //! Never: removes anything by itself.
 
 use std::collections::HashMap;
@@ -25,8 +26,8 @@ use super::shared::Shared;
 use super::stuck::Reports;
 use super::{Policy, Waker};
 
-/// How many sweeps pass between two looks for claims without a process. Those cannot exist; looking for
-/// them is a net under the net.
+/// How many sweeps pass between two looks for claims without a process. Such claims cannot exist;
+/// looking for them is a net under the net.
 const ORPHANS_EVERY: u32 = 10;
 
 /// How far the database's clock may fall behind ours from one sweep to the next without having
@@ -40,7 +41,7 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Forgets everything: after a reconnect nobody has been watched.
+    /// Forgets everything: after a reconnect no process has been watched.
     pub fn forget(&mut self) {
         self.seen.clear();
     }
@@ -52,7 +53,7 @@ impl Witness {
         seen.map(|(id, (beat_seq, since))| (*id, *beat_seq, *since))
     }
 
-    /// Forgets one: it was kept from beating.
+    /// Forgets one process: it was kept from beating.
     fn forget_one(&mut self, id: ProcessId) {
         self.seen.remove(&id);
     }
@@ -68,8 +69,8 @@ impl Witness {
                 (*beat_seq, *since) = (row.beat_seq, now);
             }
             let unseen = now.saturating_duration_since(*since);
-            // A heartbeat that is later than the database's clock says nothing of its age: the
-            // clock was set back since.
+            // A heartbeat that is later than the database's clock does not tell its age: the clock
+            // has been set back since.
             row.age = match row.last_heartbeat_at > row.seen_at {
                 true => unseen,
                 false => row.age.min(unseen),
@@ -78,8 +79,8 @@ impl Witness {
     }
 }
 
-/// The one of all sweepers that looks after the clock and the log. One that does not beat has an heir, also
-/// where its row cannot be removed.
+/// The one of all sweepers that looks after the clock and the log. If it does not beat, another takes its
+/// place, even when its row cannot be removed.
 fn first(rows: &[ProcessRow], lease: Duration) -> Option<ProcessId> {
     let sweeps = |row: &&ProcessRow| row.supervisor.is_none() && row.age < lease;
     rows.iter().find(sweeps).map(|row| row.id)
@@ -89,12 +90,12 @@ fn first(rows: &[ProcessRow], lease: Duration) -> Option<ProcessId> {
 #[derive(Debug)]
 struct Clock {
     last: Option<(i64, Instant)>,
-    /// It may have been, and nothing was done about it yet.
+    /// It may have been set back, and nothing was done about that yet.
     set_back: bool,
 }
 
 impl Default for Clock {
-    /// Nobody looked before, so it may have been.
+    /// Nobody looked before, so the clock may have been set back.
     fn default() -> Self {
         Self {
             last: None,
@@ -104,7 +105,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Looks at it: `seen_at` is its time, `now` ours.
+    /// Compares it with ours: `seen_at` is the database's time, `now` is ours.
     fn look(&mut self, seen_at: i64, now: Instant) {
         if let Some((last, then)) = self.last {
             let ours = now.saturating_duration_since(then).as_micros() as i64;
@@ -121,13 +122,13 @@ pub type Proof = dyn Fn(&ProcessRow) -> Option<ProvenDeath> + Send + Sync;
 /// A death that somebody can prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProvenDeath {
-    /// Its executions have crashed; how it is known.
+    /// Its executions have crashed; the text says how that is known.
     Crashed(String),
-    /// It was ended because the daemon stops; what it held is released.
+    /// It was ended because the daemon stops; its claims are released.
     Stopped,
 }
 
-/// Sweeps: recovers what dead processes held.
+/// Sweeps: recovers the claims of dead processes.
 pub struct Sweeper {
     policy: Policy,
     definitions: Arc<Definitions>,
@@ -135,14 +136,14 @@ pub struct Sweeper {
     witness: Witness,
     clock: Clock,
     sweeps: u32,
-    /// Whose rows were locked by somebody at the last sweep.
+    /// The processes whose rows were locked by somebody at the last sweep.
     locked: Vec<ProcessId>,
     reports: Reports,
-    /// Part of the last sweeps failed.
+    /// Failures of parts of the last sweeps.
     sweeping: Growing<()>,
     /// Processes that could not be recovered.
     failed: Growing<ProcessId>,
-    /// Where the rows of each sweep go.
+    /// The receiver of the rows of each sweep.
     seen: Option<watch::Sender<Arc<[ProcessRow]>>>,
     /// The counts of the process that recovers.
     counts: Option<Arc<Shared>>,
@@ -167,7 +168,7 @@ impl Sweeper {
         }
     }
 
-    /// Counts its recoveries with this process's.
+    /// Counts its recoveries among those of this process.
     pub fn counting(mut self, counts: Arc<Shared>) -> Self {
         self.counts = Some(counts);
         self
@@ -179,12 +180,12 @@ impl Sweeper {
         self
     }
 
-    /// Forgets what it has seen: to be called after every reconnect.
+    /// Forgets what it has seen; to be called after every reconnect.
     pub fn forget(&mut self) {
         self.witness.forget();
     }
 
-    /// Shows the rows as they are, and judges nobody.
+    /// Shows the rows as they are, and judges no process.
     pub async fn look(&self, conn: &mut Conn) -> Result<(), Error> {
         if let Some(seen) = &self.seen {
             seen.send_replace(process::processes(conn).await?.into());
@@ -192,8 +193,8 @@ impl Sweeper {
         Ok(())
     }
 
-    /// One sweep over all processes but `me`: nobody reaps itself (H2). False: `until` came, when there is
-    /// a heartbeat to be written, and the rest of the dead is left to the next sweep.
+    /// One sweep over all processes except `me`: no process reaps itself (H2). False: `until` came, when a
+    /// heartbeat has to be written, and the other dead processes are left to the next sweep.
     pub async fn sweep(
         &mut self,
         conn: &mut Conn,
@@ -210,7 +211,8 @@ impl Sweeper {
         let postponed = rows.iter().any(|row| row.postponed);
         rows.retain(|row| row.id != me);
         self.witness.look(&mut rows, now);
-        // Before all else: what they held waits for it, and nobody waits for the rest.
+        // Before everything else: work waits for the recovery of their claims, and nobody waits for the
+        // rest.
         let late = self.recover_proven(conn, &rows, now, waker, until).await?;
         self.spare_the_locked(conn, &mut rows).await?;
         if let Some(seen) = &self.seen {
@@ -219,7 +221,7 @@ impl Sweeper {
         if late {
             return Ok(false);
         }
-        // Only what waits for a later time can have been overtaken.
+        // Only work that waits for a later time can be affected by a clock that was set back.
         if first && (self.clock.set_back || postponed) {
             self.look_after_the_clock(conn, waker, now).await?;
         }
@@ -258,8 +260,8 @@ impl Sweeper {
         Ok(true)
     }
 
-    /// Recovers those that are known to be dead, whatever their heartbeats say; true when it is time to
-    /// write our own.
+    /// Recovers the processes that are known to be dead, whatever their heartbeats say; true when it is
+    /// time to write our own.
     async fn recover_proven(
         &mut self,
         conn: &mut Conn,
@@ -288,7 +290,7 @@ impl Sweeper {
         Ok(false)
     }
 
-    /// Makes due what is not because the clock was set back.
+    /// Makes due the work that is not due only because the clock was set back.
     async fn look_after_the_clock(
         &mut self,
         conn: &mut Conn,
@@ -306,9 +308,9 @@ impl Sweeper {
                 Ok(())
             }
             Err(error) => {
-                // Branches that showed it may be put right already, and executions not.
+                // The branches that showed it may be corrected already, and the executions not.
                 self.clock.set_back = true;
-                // Its loss is said where the next one is waited for.
+                // The loss of the connection is logged where the next connection is waited for.
                 if !conn.is_broken() && self.sweeping.meet(&(), now).is_some() {
                     events::sweep_failed(&error);
                 }
@@ -317,7 +319,7 @@ impl Sweeper {
         }
     }
 
-    /// Judges nobody whose row somebody has locked: no heartbeat can be written there.
+    /// Judges no process whose row somebody has locked: no heartbeat can be written there.
     async fn spare_the_locked(
         &mut self,
         conn: &mut Conn,
@@ -331,7 +333,7 @@ impl Sweeper {
         };
         for row in rows.iter_mut().filter(|row| locked.contains(&row.id)) {
             row.age = Duration::ZERO;
-            // Once may have been another reaper, which asks the same.
+            // One such finding may have been another reaper, which makes the same check.
             if self.locked.contains(&row.id) {
                 self.witness.forget_one(row.id);
             }
@@ -353,8 +355,8 @@ impl Sweeper {
         }
     }
 
-    /// Gives back what one of the dead held. Where that fails, the others are recovered all the same,
-    /// unless the connection is gone.
+    /// Gives back the claims of one dead process. If that fails, the others are recovered all the
+    /// same, unless the connection is gone.
     async fn recover_one(
         &mut self,
         conn: &mut Conn,
@@ -373,8 +375,8 @@ impl Sweeper {
         broken(conn, error)
     }
 
-    /// Adds what processes counted that are gone to what all of these did. It is not urgent: a scrape finds
-    /// it in either place.
+    /// Adds the counts of the processes that are gone to the total of all of them. This is not urgent: a
+    /// scrape finds them in either place.
     async fn fold(&self, conn: &mut Conn) -> Result<(), Error> {
         match metrics::fold(conn).await {
             Ok(_) => Ok(()),
@@ -386,7 +388,7 @@ impl Sweeper {
         }
     }
 
-    /// Gives back what a dead process held, and wakes others for it; `since`: its last heartbeat.
+    /// Gives back the claims of a dead process, and wakes others for them; `since`: its last heartbeat.
     pub async fn recover(
         &self,
         conn: &mut Conn,
@@ -416,13 +418,13 @@ impl Sweeper {
     }
 }
 
-/// When a process gave its last sign of life, if `now` the database's clock was as its row says.
+/// When a process gave its last sign of life, if `now` is the time at which its row was read.
 fn silent_since(row: &ProcessRow, now: Instant) -> Option<Instant> {
     let silence = row.seen_at.saturating_sub(row.last_heartbeat_at).max(0);
     now.checked_sub(Duration::from_micros(silence as u64))
 }
 
-/// The error, if nothing more can be done through this connection.
+/// The error, if this connection is of no further use.
 fn broken(conn: &Conn, error: Error) -> Result<(), Error> {
     match error.is_unavailable() || conn.is_broken() {
         true => Err(error),
@@ -463,7 +465,7 @@ mod tests {
         }
     }
 
-    /// The age that both witnesses vouch for.
+    /// The age of a heartbeat that both witnesses vouch for.
     fn age(witness: &mut Witness, row: ProcessRow, now: Instant) -> Duration {
         let mut rows = [row];
         witness.look(&mut rows, now);
@@ -474,16 +476,16 @@ mod tests {
     fn a_heartbeat_is_as_old_as_both_witnesses_say() {
         let (id, start) = (ProcessId::new(), Instant::now());
         let mut witness = Witness::default();
-        // The database's clock was stepped by an hour: stale by it, but just seen by us.
+        // The database's clock was stepped by an hour: stale by that clock, but just seen by us.
         assert_eq!(age(&mut witness, row(id, 1, 3600), start), Duration::ZERO);
         // It beats: whatever the clock says, it lives.
         let later = start + STALE;
         assert_eq!(age(&mut witness, row(id, 2, 3600), later), Duration::ZERO);
-        // Unseen for long, but fresh by the database.
+        // Unseen for long, but fresh by the database's clock.
         let later = later + STALE * 2;
         let fresh = Duration::from_secs(1);
         assert_eq!(age(&mut witness, row(id, 2, 1), later), fresh);
-        // Both.
+        // Stale by both.
         assert!(age(&mut witness, row(id, 2, 31), later) > STALE);
     }
 
@@ -516,7 +518,7 @@ mod tests {
             first(&rows, STALE)
         };
         assert_eq!(of(29), Some(oldest));
-        // Dead, and its row cannot be removed.
+        // The first one is dead, and its row cannot be removed.
         assert_eq!(of(30), Some(heir));
         assert_eq!(first(&[], STALE), None);
     }

@@ -89,7 +89,7 @@ impl Runner {
     }
 }
 
-/// An attempt that writes although it is over.
+/// The answer to an attempt that writes although it is over.
 const TAKEN_AWAY: &str =
     "this attempt of the step is over, or another worker has taken the step over";
 

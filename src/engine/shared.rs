@@ -1,6 +1,6 @@
 //! The state that the tasks of one process share: its identity, its work, its mode.
 //!
-//! Owns: the process's present incarnation, its counters, the list of what it holds.
+//! Owns: the process's present incarnation, its counters, the list of its claims.
 //! Never: touches the database.
 
 use std::collections::HashMap;
@@ -25,20 +25,20 @@ pub enum Mode {
     Run,
     /// Claim nothing, finish what is in flight, and wait.
     Quiet,
-    /// Claim nothing, finish what is in flight until the deadline, end what is left, and stop.
+    /// Claim nothing, finish what is in flight until the deadline, end the rest, and stop.
     Drain {
-        /// When what is left is to be ended.
+        /// When the rest is to be ended.
         until: Instant,
-        /// How.
+        /// The cause that ended steps are given.
         cause: StopCause,
     },
 }
 
-/// Work from another host waits so long at most, where the database tells nobody of it.
+/// The longest that work from another host waits when the database notifies nobody of it.
 const UNHEARD: Duration = Duration::from_millis(250);
 
-/// The time between two looks for work while nobody wakes the process: as configured, and no longer than that while
-/// there are others whose wakeups it does not hear.
+/// The time between two looks for work while no wakeup comes: as configured, but no longer than that limit while
+/// there are other processes whose wakeups it does not hear.
 fn polls(configured: Duration, unheard: bool) -> Duration {
     match unheard {
         true => configured.min(UNHEARD),
@@ -55,7 +55,7 @@ pub struct Shared {
     mode: watch::Sender<Mode>,
     /// Wakes the loop: there may be work.
     pub wake: Notify,
-    /// Wakes the lifeline: this process was declared dead, or must look at once at its claims.
+    /// Wakes the lifeline: this process was declared dead, or must check its claims at once.
     pub check: Notify,
     counters: AtomicCounters,
     /// A worker's slots.
@@ -67,7 +67,7 @@ pub struct Shared {
     /// There are processes whose wakeups do not come here.
     unheard: AtomicBool,
     troubles: Mutex<Troubles>,
-    /// Told of each new incarnation.
+    /// Called with each new incarnation.
     heard: OnceLock<Box<dyn Fn(ProcessId) + Send + Sync>>,
 }
 
@@ -78,9 +78,9 @@ struct State {
     progress: Instant,
     /// The last heartbeat that was written.
     beat: Instant,
-    /// Whether the last heartbeat told that the pipeline is paused.
+    /// Whether the last heartbeat found the pipeline paused.
     paused: bool,
-    /// The same, until the loop has heard it.
+    /// The same, until the loop has taken it.
     told: Option<bool>,
 }
 
@@ -90,7 +90,7 @@ pub struct Held {
     pub assignment: Arc<Assignment>,
     /// Since when it is held.
     pub since: Instant,
-    /// Since when it runs; it waits for a slot until then.
+    /// Since when it runs; until then it waits for a slot.
     pub started: Option<Instant>,
     /// The pid of its command.
     pub pid: Option<u32>,
@@ -135,7 +135,7 @@ impl Shared {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code panics while it holds the lock for more than an assignment.
+        // Code that holds the lock does no more than assign, so a panic leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -144,13 +144,13 @@ impl Shared {
         self.state().process
     }
 
-    /// Has somebody told of each new incarnation before it can claim anything.
+    /// Registers a callback that receives each new incarnation before that can claim anything.
     pub fn announce(&self, to: impl Fn(ProcessId) + Send + Sync + 'static) {
         let _once = self.heard.set(Box::new(to));
     }
 
-    /// Becomes a new incarnation: everything held belonged to the old one, which is dead, so it
-    /// is ended. Its results would match no row.
+    /// Becomes a new incarnation: all held executions belonged to the old one, which is dead, so
+    /// they are ended. Their results would match no row.
     pub fn replace_identity(&self, process: ProcessId) {
         if let Some(heard) = self.heard.get() {
             heard(process);
@@ -168,18 +168,18 @@ impl Shared {
         *self.mode.borrow()
     }
 
-    /// Follows what the process is to do.
+    /// Follows the mode of the process.
     pub fn modes(&self) -> watch::Receiver<Mode> {
         self.mode.subscribe()
     }
 
-    /// Tells the process what to do.
+    /// Sets the mode of the process.
     pub fn set_mode(&self, mode: Mode) {
         self.mode.send_replace(mode);
         self.wake.notify_one();
     }
 
-    /// Takes note of an execution that was claimed; how it will be told to stop.
+    /// Takes note of an execution that was claimed; returns the channel by which it is told to stop.
     pub fn hold(&self, assignment: Arc<Assignment>) -> watch::Receiver<Option<StopCause>> {
         let (stop, stopped) = watch::channel(None);
         let held = Held {
@@ -213,7 +213,7 @@ impl Shared {
         let _once = self.slots.set(slots);
     }
 
-    /// How many executions may run at once, and how many do; none where none ever may.
+    /// How many executions may run at once, and how many do run; none for a process that never runs any.
     pub fn slots(&self) -> Option<(u64, u64)> {
         let slots = *self.slots.get()?;
         let state = self.state();
@@ -228,7 +228,7 @@ impl Shared {
         }
     }
 
-    /// Takes note of an execution whose result was taken, or that is put back.
+    /// Takes note of an execution whose result was taken, or that was put back.
     pub fn let_go(&self, execution: ExecutionId) {
         self.state().held.remove(&execution);
     }
@@ -238,7 +238,7 @@ impl Shared {
         self.holding.load(Ordering::Relaxed) || !self.state().held.is_empty()
     }
 
-    /// Takes note of whether the loop may hold something, beside the executions that are known here.
+    /// Takes note of whether the loop may hold something besides the executions that are known here.
     pub fn set_holding(&self, holding: bool) {
         self.holding.store(holding, Ordering::Relaxed);
     }
@@ -250,8 +250,9 @@ impl Shared {
         }
     }
 
-    /// Ends what runs here although the database says that it is not ours any more, and what was
-    /// started before `asked`, when the database was asked. Returns how many.
+    /// Ends the executions that run here although the database says that they are not ours any
+    /// more, of those that were held before `asked`, when the database was asked. Returns how many
+    /// it ended.
     pub fn stop_all_but(&self, ours: &[ExecutionId], asked: Instant) -> usize {
         let state = self.state();
         let lost = state
@@ -267,7 +268,7 @@ impl Shared {
         self.state().progress = Instant::now();
     }
 
-    /// The loop has ended: no more signs are to come, and none are missed.
+    /// The loop has ended: no more signs will come, and none are missed.
     pub fn rest(&self) {
         self.state().progress = Instant::now() + RESTS;
     }
@@ -282,7 +283,7 @@ impl Shared {
         self.state().beat = Instant::now();
     }
 
-    /// Takes note of whether a heartbeat told that the pipeline is paused, and wakes the loop where that is new.
+    /// Takes note of whether a heartbeat found the pipeline paused, and wakes the loop if that has changed.
     pub fn tell(&self, paused: bool) {
         let mut state = self.state();
         let is_new = std::mem::replace(&mut state.paused, paused) != paused;
@@ -293,12 +294,12 @@ impl Shared {
         }
     }
 
-    /// Whether the pipeline is paused, where a heartbeat has told since this was asked last.
+    /// Whether the pipeline is paused, if a heartbeat has reported it since the last call.
     pub fn take_told(&self) -> Option<bool> {
         self.state().told.take()
     }
 
-    /// Takes note of whether there are processes whose wakeups do not come here, and wakes the loop where that is
+    /// Takes note of whether there are processes whose wakeups do not come here, and wakes the loop if that is
     /// new: it may be in the middle of a long wait.
     pub fn set_unheard(&self, unheard: bool) {
         let before = self.unheard.swap(unheard, Ordering::Relaxed);
@@ -307,7 +308,7 @@ impl Shared {
         }
     }
 
-    /// The time between two looks for work while nobody wakes the loop.
+    /// The time between two looks for work while no wakeup comes.
     pub fn polls(&self, configured: Duration) -> Duration {
         polls(configured, self.unheard.load(Ordering::Relaxed))
     }
@@ -321,17 +322,17 @@ impl Shared {
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of something that keeps the process from getting on, and says it if it is time to.
+    /// Takes note of something that keeps the process from making progress, and logs it if it is time to.
     pub fn trouble(&self, trouble: Trouble, about: &str, text: &str) {
         self.troubles().meet(trouble, about, text, Instant::now());
     }
 
-    /// It does so no more.
+    /// That trouble is over.
     pub fn over(&self, trouble: Trouble, about: &str) {
         self.troubles().over(trouble, about);
     }
 
-    /// The obstacle that has kept the process from getting on for a while.
+    /// The trouble that has kept the process from making progress for a while.
     pub fn troubled(&self) -> Option<Lasting> {
         self.troubles().longest(Instant::now())
     }
@@ -374,12 +375,12 @@ impl Shared {
         }
     }
 
-    /// The state of the process, and the executions that it runs, the oldest first: for a person who asks.
+    /// The state of the process, and the executions that it runs, the oldest first: for a person who looks.
     pub fn describe(&self) -> Vec<Note> {
         let state = self.state();
         let mut held: Vec<&Held> = state.held.values().collect();
         held.sort_by_key(|held| held.since);
-        // Waiting ones are many and alike.
+        // The waiting ones are many and alike.
         let waiting = held.iter().filter(|held| held.started.is_none()).count();
         let head = Note::new("dump")
             .with("process_id", state.process.to_string())

@@ -1,6 +1,6 @@
-//! The slots of a worker: what waits for one, what runs, what has ended.
+//! The slots of a worker: the jobs that wait for one, that run in one, that have ended.
 //!
-//! Owns: which job runs when. A slot that ends takes the next waiting job by itself, whatever
+//! Owns: which job runs when. A slot whose job ends takes the next waiting job by itself, whatever
 //! the worker's loop waits for meanwhile. Never: touches the database.
 
 use std::cell::RefCell;
@@ -22,8 +22,8 @@ use super::prefetch::Prefetch;
 use super::runner::Runner;
 use super::shared::Shared;
 
-/// Results that are not committed hold up what waits when they have so many bytes: a worker whose steps
-/// are quicker than its commits would hold the outputs of all that it has claimed ahead.
+/// Uncommitted results of this many bytes hold up the waiting jobs: otherwise a worker whose steps are
+/// quicker than its commits would hold the outputs of everything that it has claimed ahead.
 const RESULTS_MAX: usize = 4 * portion::BYTES_MAX;
 
 /// The slots of one worker.
@@ -46,7 +46,7 @@ struct State {
     done: Vec<Done>,
     /// The bytes of their results.
     done_bytes: usize,
-    /// The bytes of the results that were taken and are not committed.
+    /// The bytes of the results that were taken and are not yet committed.
     kept: usize,
     /// When a waiting job was last taken, or began to wait in an empty queue.
     served: Instant,
@@ -54,7 +54,7 @@ struct State {
 }
 
 /// The jobs that wait for a slot. A branch that has begun goes before one that has not: otherwise a
-/// fan-out runs all its first steps before any second one, and nothing of it is ready for long.
+/// fan-out runs all its first steps before any second one, and none of it is ready for long.
 #[derive(Default)]
 struct Waiting {
     begun: VecDeque<Job>,
@@ -125,7 +125,7 @@ impl Done {
 }
 
 impl Slots {
-    /// `count` empty slots, for what is leased for `lease`.
+    /// `count` empty slots, for executions that are leased for `lease`.
     pub fn new(
         count: usize,
         lease: Duration,
@@ -162,14 +162,14 @@ impl Slots {
         self.fill(&mut state);
     }
 
-    /// Takes note of how many bytes the results have that were taken and are not committed.
+    /// Takes note of how many bytes the results have that were taken and are not yet committed.
     pub fn keeps(self: &Rc<Self>, bytes: usize) {
         let mut state = self.state.borrow_mut();
         state.kept = bytes;
         self.fill(&mut state);
     }
 
-    /// Runs what waits in the slots that are free.
+    /// Runs waiting jobs in the free slots.
     fn fill(self: &Rc<Self>, state: &mut State) {
         while state.running.len() < self.count
             && let Some(job) = self.next(state)
@@ -214,9 +214,9 @@ impl Slots {
 
     /// The next job to run.
     ///
-    /// RACE: the process stood still, and wakes up after its leases are over: what waits here is
-    /// another's by now. It stays until a heartbeat was written, which says what is still ours, or
-    /// is put back for standing here too long. Proven by
+    /// RACE: the process stood still, and wakes up after its leases are over: the jobs that wait
+    /// here are another's by now. They stay until a heartbeat is written, which says which of them
+    /// are still ours, or are put back because they have waited here too long. Proven by
     /// `what_was_claimed_ahead_by_a_worker_that_stood_still_is_not_started_by_it`.
     fn next(&self, state: &mut State) -> Option<Job> {
         match self.shared.since_beat() < self.lease && state.done_bytes + state.kept < RESULTS_MAX {
@@ -225,28 +225,28 @@ impl Slots {
         }
     }
 
-    /// Takes what has ended.
+    /// Takes the jobs that have ended.
     pub fn take_done(&self) -> Vec<Done> {
         let mut state = self.state.borrow_mut();
         state.done_bytes = 0;
         let done = std::mem::take(&mut state.done);
         drop(state);
-        // Until somebody has its result it is held here, and heartbeats have to extend its lease.
+        // Until a job's result is taken the job is held here, and heartbeats have to extend its lease.
         let ids = done.iter().map(|done| done.job.claimed.execution_id);
         ids.for_each(|id| self.shared.let_go(id));
         done
     }
 
-    /// How many more may be held, beside those that wait and run, and `others`: results whose
-    /// steps that follow may take their places.
+    /// How many more executions may be held, besides those that wait and run, and `others`: results
+    /// whose subsequent steps may take their places.
     pub fn room(&self, others: usize) -> usize {
         let state = self.state.borrow();
         let all = self.count + state.ahead(self.count);
         all.saturating_sub(state.held() + others)
     }
 
-    /// How many to claim off the queue. None while that would be a few for many that are held:
-    /// a claim's cost is hardly its rows'.
+    /// How many executions to claim off the queue. Zero while they would be few beside many that
+    /// are held: the rows are only a small part of a claim's cost.
     pub fn appetite(&self, others: usize) -> usize {
         let room = self.room(others);
         let state = self.state.borrow();
@@ -257,7 +257,7 @@ impl Slots {
         }
     }
 
-    /// Slots that nothing runs in or waits for.
+    /// The slots in which nothing runs and for which nothing waits.
     pub fn free(&self) -> usize {
         let state = self.state.borrow();
         self.count
@@ -279,24 +279,24 @@ impl Slots {
             || state.done.iter().any(|done| is(&done.job))
     }
 
-    /// Takes note of whether a claim brought something that has seen a process die.
+    /// Takes note of whether a claim brought an execution that has seen a process die.
     pub fn suspect(&self, suspect: bool) {
         self.state.borrow_mut().prefetch.suspect(suspect);
     }
 
-    /// True when the last claim brought something that has seen a process die.
+    /// True when the last claim brought an execution that has seen a process die.
     pub fn is_suspect(&self) -> bool {
         self.state.borrow().prefetch.is_suspect()
     }
 
-    /// For how long what waits has waited without any of it being taken; `None` when nothing
-    /// waits.
+    /// For how long the waiting jobs have waited without any of them being taken; `None` when
+    /// nothing waits.
     pub fn stuck(&self) -> Option<Duration> {
         let state = self.state.borrow();
         (!state.waiting.is_empty()).then(|| state.served.elapsed())
     }
 
-    /// Takes out what waits: it will not run here.
+    /// Takes out the waiting jobs: they will not run here.
     pub fn withdraw(&self) -> Vec<ExecutionId> {
         let mut state = self.state.borrow_mut();
         state.waiting_bytes = 0;
@@ -345,7 +345,7 @@ pub(super) mod tests {
     use crate::step::context::StepContext;
     use crate::step::registry::Registry;
 
-    /// An execution of a step of its own run.
+    /// An execution of a step, in a run of its own.
     pub fn claimed(definition: &Definition, assignment: &Assignment) -> Claimed {
         Claimed {
             execution_id: assignment.execution_id,
@@ -367,13 +367,13 @@ pub(super) mod tests {
         }
     }
 
-    /// So long that no machine outlasts it.
+    /// Longer than any test takes on any machine.
     const LEASE: Duration = Duration::from_secs(3_600);
 
     /// So short that a test can outlast it.
     const SHORT_LEASE: Duration = Duration::from_secs(1);
 
-    /// One slot, whose steps have begun so often, and end when they are let go.
+    /// One slot whose steps count how often they have begun, and end when they are let go.
     struct Stage {
         slots: Rc<Slots>,
         shared: Arc<Shared>,
@@ -506,7 +506,7 @@ pub(super) mod tests {
         let steps = async {
             (0..3).for_each(|_| stage.put());
             stage.have_begun(1).await;
-            // As long as it beats, a slot that ends takes the next by itself.
+            // As long as it beats, a slot whose job ends takes the next by itself.
             stage.shared.beaten();
             stage.one_ends().await;
             stage.have_begun(2).await;
@@ -519,7 +519,8 @@ pub(super) mod tests {
             assert_eq!(left.len(), 1, "it was started after its lease was over");
             assert_eq!(stage.begun.load(Ordering::Relaxed), 2);
 
-            // An execution that was put in vain begins with those that are put when it beats again.
+            // The execution that was put in vain begins together with those that are put once it beats
+            // again.
             stage.put();
             assert!(stage.slots.stuck().is_some());
             stage.shared.beaten();
@@ -538,9 +539,9 @@ pub(super) mod tests {
         let stage = Stage::new();
         let steps = async {
             stage.shared.beaten();
-            // So that all that is put waits.
+            // So that everything that is put waits.
             stage.slots.keeps(RESULTS_MAX);
-            // Steps so quick that many would be.
+            // Steps so quick that many would be claimed ahead.
             (0..200).for_each(|_| stage.slots.state.borrow_mut().prefetch.took(Duration::ZERO));
             let room = stage.slots.room(0);
             assert!(room > 100, "{room}");
@@ -552,7 +553,7 @@ pub(super) mod tests {
             assert_eq!(stage.slots.room(0), 0);
             assert_eq!(stage.slots.withdraw().len(), 3);
             assert_eq!(stage.slots.room(0), room);
-            // Once it runs, it waits no more; it ends at once, as its step takes a number.
+            // Once it runs, it no longer waits; it ends at once, because its step takes a number.
             stage.put_with(&large);
             assert_eq!(stage.slots.room(0), 0);
             stage.slots.keeps(0);
@@ -574,7 +575,7 @@ pub(super) mod tests {
             stage.have_begun(1).await;
             stage.may_end.add_permits(1);
             stage.slots.ended.notified().await;
-            // Its result of one byte is one too many.
+            // Its result of one byte is over the limit.
             assert_eq!(stage.slots.free(), 0);
             assert!(stage.slots.state.borrow().running.is_empty());
             assert_eq!(stage.slots.take_done().len(), 1);

@@ -1,8 +1,8 @@
-//! Reporting in the log what does not move.
+//! Reporting in the log the work that does not move.
 //!
-//! Owns: when it looks, and when it reports: what `machine::stuck` found at two looks in a row, then with
-//! a pause that grows. A worker that is being replaced is missing at one look. Never: decides what is
-//! stuck; sweeps.
+//! Owns: when it looks, and when it reports: the findings that `machine::stuck` made at two looks in a
+//! row, and then again with a growing pause. A worker that is being replaced is missing at one look only.
+//! Never: decides what is stuck; sweeps.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use crate::store::{Conn, Error, stuck as store};
 use crate::telemetry::events;
 use crate::telemetry::growing::Growing;
 
-/// The pause between two looks. With `machine::stuck::GRACE` and the second look, whatever does not move
-/// is in the log within a minute.
+/// The pause between two looks. With `machine::stuck::GRACE` and the second look, work that does not
+/// move is in the log within a minute.
 const LOOK_EVERY: Duration = Duration::from_secs(8);
 
 type Key = (&'static str, Option<String>);
@@ -22,14 +22,14 @@ type Key = (&'static str, Option<String>);
 /// The findings of the last look, and the reports that were made.
 #[derive(Clone, Debug, Default)]
 pub struct Reports {
-    /// When it looked last, or was first asked to: a process that has just started has more urgent work.
+    /// When it last looked, or was first called: a process that has just started has more urgent work.
     looked: Option<Instant>,
     found: HashSet<Key>,
     reported: Growing<Key>,
 }
 
 impl Reports {
-    /// Looks and reports, if it is time. A heartbeat is stale after `stale_after`, but not where somebody has locked the row
+    /// Looks and reports, if it is time. A heartbeat is stale after `stale_after`, unless somebody has locked the row
     /// that it would be written to.
     pub async fn look(
         &mut self,
@@ -96,7 +96,7 @@ mod tests {
             (0, &["a"][..], &[][..]),
             (10, &["a", "b"], &["a"]),
             (20, &["a"], &[]),
-            // It was worked meanwhile.
+            // It was worked on meanwhile.
             (30, &["b"], &[]),
             (40, &["a", "b"], &["b"]),
             (50, &["a", "b"], &["a"]),

@@ -1,7 +1,7 @@
-//! Troubles: conditions that keep a living process from getting on. They are said in its log ever more
-//! rarely, and told with its row to people who ask.
+//! Troubles: conditions that keep a living process from making progress. They are logged ever more
+//! rarely, and reported with its row to people who look.
 //!
-//! Owns: which troubles there are, since when, and which of them is told. Never: writes; mends.
+//! Owns: which troubles there are, since when, and which of them is reported. Never: writes; mends.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::telemetry::events;
 use crate::telemetry::growing::Growing;
 
-/// A kind of trouble. Most are about something: a definition, a word.
+/// A kind of trouble. Most concern one thing: a definition, a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trouble {
     /// A definition that this version cannot read.
@@ -18,13 +18,13 @@ pub enum Trouble {
     Row,
     /// Claims or commits fail.
     Working,
-    /// A step cannot be started, for want of something that the system has too little of.
+    /// A step cannot be started, because the system has too little of something.
     Starting,
     /// A child of ours cannot register.
     Registering,
-    /// Claims of branches fail, or advancing them as a whole.
+    /// Claims of branches fail, or advancing them in general fails.
     Advancing,
-    /// The console's address is somebody else's.
+    /// The console's address is taken by somebody else.
     Listening,
     /// Traces cannot be sent.
     Exporting,
@@ -33,23 +33,24 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// Once it has lasted for so long, it is told with the process's row: what is over by the next attempt
-    /// is nobody's concern.
+    /// Once it has lasted this long, it is reported with the process's row: a trouble that is over by the
+    /// next attempt concerns nobody.
     fn report_after(self) -> Duration {
         Duration::from_secs(match self {
-            // Nobody attempts it again.
+            // Nobody tries again.
             Self::Reloading => 0,
-            // A predecessor that drains has let it go by then.
+            // A predecessor that drains has released the address by then.
             Self::Listening => 6,
             _ => 15,
         })
     }
 }
 
-/// Not met for so long, it is not told any more. Longer than the pause between two attempts.
+/// After this long without being met, it is no longer reported. Longer than the pause between two
+/// attempts.
 const REPORT_FOR: Duration = Duration::from_secs(90);
 
-/// A trouble's text in a row is no longer than this: characters.
+/// The longest text of a trouble in a row, in characters.
 const REPORT_MAX: usize = 500;
 
 type Key = (Trouble, String);
@@ -71,7 +72,7 @@ pub struct Lasting {
 }
 
 impl Troubles {
-    /// Takes note of one at `now`; says it, if it is time to.
+    /// Takes note of one at `now`; logs it, if it is time to.
     pub fn meet(&mut self, trouble: Trouble, about: &str, text: &str, now: Instant) {
         let key = (trouble, about.to_owned());
         if let Some(lasted) = self.lasting.meet(&key, now) {
@@ -83,7 +84,7 @@ impl Troubles {
                 Trouble::Advancing => events::advancing_failed(text, lasted),
                 Trouble::Listening => events::not_listening(text, lasted),
                 Trouble::Exporting => events::not_exported(text, lasted),
-                // The log told it when it was asked for.
+                // The log said so when the reload was requested.
                 Trouble::Reloading if lasted.is_zero() => {}
                 Trouble::Reloading => events::reload_failed(text, lasted),
             }
@@ -104,7 +105,7 @@ impl Troubles {
         self.texts.remove(&key);
     }
 
-    /// The one that has lasted longest, if one lasts.
+    /// The trouble that has lasted longest, if any lasts.
     pub fn longest(&self, now: Instant) -> Option<Lasting> {
         let lasting = self.lasting.met().filter(|((trouble, _), met)| {
             met.last.saturating_duration_since(met.first) >= trouble.report_after()

@@ -1,10 +1,10 @@
-//! The worker's loop: claim, let the slots run, commit what has ended together.
+//! The worker's loop: claim, let the slots run, commit together the executions that have ended.
 //!
-//! Owns: when one process of one pipeline asks the database for what. One claimer and one
-//! committer for all slots: a commit takes whatever has ended while the last one was in flight,
-//! and takes the steps that follow along.
+//! Owns: what one process of one pipeline asks the database for, and when. One claimer and one
+//! committer for all slots: a commit takes everything that has ended while the last one was in
+//! flight, and takes the steps that follow along.
 //! Never: runs a step (`slots` do), decides what an ending costs (`machine::outcome`), writes
-//! (`store::commit`), or makes something of a lost answer (`worker_state`).
+//! (`store::commit`), or handles a lost answer (`worker_state`).
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -37,41 +37,41 @@ use super::worker_state::{Answer, Operation, Terms, WorkerState};
 use super::{Link, Policy, Waker, spread};
 use crate::store::chance;
 
-/// How long a worker that is to end tries to store its last results when the database is away, from the end of its
-/// last step: that may have taken all the time between TERM and KILL. Then it ends without: its claims are recovered,
-/// and the steps run again.
+/// How long a worker that is to end tries to store its last results when the database is away. The time counts from
+/// the end of its last step, which may have taken all the time between TERM and KILL. Then the worker ends without
+/// storing them: its claims are recovered, and the steps run again.
 pub const LAST_COMMIT: Duration = Duration::from_secs(5);
 
-/// How long what was claimed ahead waits while no slot takes any of it, before somebody else
-/// may have it.
+/// How long jobs that were claimed ahead wait while no slot takes any of them, before somebody else
+/// may have them.
 const STUCK_AFTER: Duration = Duration::from_millis(250);
 
-/// After a claim that took something but not all it could, nothing else was due: the queue is
-/// asked again after this, or as soon as the worker has nothing left to do.
+/// After a claim that took something but not as much as it could, nothing else was due: the worker
+/// asks the queue again after this, or as soon as it has nothing left to do.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// In a backlog each claim begins where the last one ended, and this often at the beginning: for what
-/// has come to stand before that place, or was locked by somebody.
+/// In a backlog each claim begins where the last one ended, and this often at the beginning: for
+/// executions that have arrived before that place since, or that somebody had locked.
 const LOOK_BEFORE: Duration = Duration::from_secs(1);
 
-/// A claim around what this process could not read passes over all that is due of that. Where that takes longer
-/// than this, the database has three times as long for others before the next one.
+/// A claim that leaves out executions that this process could not read passes over all of them that are due. If
+/// that takes longer than this, the database has three times as long for others before the next claim.
 const LONG_CLAIM: (Duration, u32) = (Duration::from_millis(50), 3);
 
-/// No start of a step has failed for so long, and one has succeeded: they can be started again.
+/// Steps can be started again when no start has failed for this long, and one has succeeded.
 const STARTS_AGAIN: Duration = Duration::from_secs(3);
 
 /// The loop of one worker process.
 pub struct Worker {
     /// Where to connect.
     pub location: Location,
-    /// Whose jobs it works.
+    /// The pipeline whose jobs it works on.
     pub pipeline: String,
     /// Limits.
     pub policy: Policy,
     /// The state that the process's tasks share.
     pub shared: Arc<Shared>,
-    /// Definitions met so far.
+    /// The definitions read so far.
     pub definitions: Arc<Definitions>,
     /// Runs the steps.
     pub runner: Arc<Runner>,
@@ -84,21 +84,21 @@ struct Loop {
     link: Link,
     slots: Rc<Slots>,
     work: WorkerState,
-    /// The last claim was full, or somebody woke this worker: claim without asking whether anything is due.
+    /// The last claim was full, or a wakeup came: claim without asking whether anything is due.
     eager: bool,
-    /// When to ask the queue, though nobody wakes this worker.
+    /// When to ask the queue although no wakeup comes.
     look: Instant,
-    /// Not before this, whoever wakes it.
+    /// Not before this time, even after a wakeup.
     rest: Instant,
-    /// Where the last claim ended, while they are full, and since when none began at the beginning.
+    /// Where the last claim ended, while claims are full, and since when none has begun at the beginning.
     behind: Option<(Cursor, Instant)>,
     /// How many claims in a row took nothing although something was due.
     vain: u32,
-    /// The most to claim at once: as many as could be held, where inputs are large.
+    /// The most to claim at once: where inputs are large, as many as could be held.
     most: usize,
-    /// It was said that the pipeline is paused.
+    /// The pause of the pipeline was logged.
     paused: bool,
-    /// Steps that could not be started, and when that was last.
+    /// The steps that could not be started, and when each last failed to start.
     not_started: HashMap<String, Instant>,
 }
 
@@ -109,7 +109,7 @@ impl Loop {
 }
 
 impl Worker {
-    /// Runs until told to stop, and everything in flight is committed.
+    /// Runs until it is told to stop, and everything in flight is committed.
     pub async fn run(self) {
         let count = self.policy.config().job_worker.count(&self.pipeline) as usize;
         self.shared.set_slots(count as u64);
@@ -187,7 +187,7 @@ impl Worker {
                 }
             };
             if wait.is_zero() {
-                // Let what has ended meanwhile join the next batch.
+                // Let the executions that have ended meanwhile join the next batch.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -210,7 +210,7 @@ impl Worker {
         state.link.close().await;
     }
 
-    /// One exchange with the database, if there is anything to say; how long to wait then.
+    /// One exchange with the database, if there is a reason for one. Returns how long to wait then.
     async fn turn(&self, state: &mut Loop, mode: Mode) -> Result<Duration, Error> {
         // A process that could not beat for a whole lease may have been declared dead.
         let fresh = self.shared.since_beat() < self.policy.lease();
@@ -219,7 +219,7 @@ impl Worker {
             state.work.doubt();
         }
         // After a transaction whose fate is unknown: forgets the results that had been committed,
-        // and takes up what had been claimed for us (E11).
+        // and takes up the executions that had been claimed for us (E11).
         while let Some(first) = state.work.first() {
             let sent = Sent::all(state.work.finished());
             let answer = self.perform(state, &first).await?;
@@ -252,8 +252,8 @@ impl Worker {
             let waiting = state.slots.withdraw();
             self.put_back(state, waiting, Duration::ZERO).await?;
         }
-        // Where a step may kill this process, nothing that has ended waits for its commit when one
-        // starts.
+        // If a step may kill this process, no execution that has ended still waits for its commit
+        // when that step starts.
         let first = state.slots.is_suspect() && !state.work.finished().is_empty();
         if claiming && !first && Instant::now() >= state.rest {
             let began = Instant::now();
@@ -283,7 +283,7 @@ impl Worker {
         Ok(look.min(stuck).clamp(Duration::from_millis(1), self.poll()))
     }
 
-    /// One transaction, and what it is to the loop.
+    /// One transaction, whose answer the loop's state takes in.
     async fn perform(
         &self,
         state: &mut Loop,
@@ -311,8 +311,8 @@ impl Worker {
         spread(self.shared.polls(configured))
     }
 
-    /// Takes off the queue what there is room for, when it is time to ask. False when this
-    /// process was declared dead.
+    /// Takes as many executions off the queue as there is room for, when it is time to ask. False
+    /// when this process was declared dead.
     async fn claim(&self, state: &mut Loop) -> Result<bool, Error> {
         let room = state.slots.appetite(state.work.finished().len());
         let room = room.min(state.most);
@@ -323,7 +323,7 @@ impl Worker {
             if Instant::now() < state.look {
                 return Ok(true);
             }
-            // One look, for those who would otherwise open a transaction to find nothing.
+            // One look first, because a worker would otherwise often open a transaction and find nothing.
             if self.next_due(state).await? > Duration::ZERO {
                 return Ok(true);
             }
@@ -349,8 +349,8 @@ impl Worker {
                 self.shared.check.notify_one();
                 return Ok(false);
             }
-            // A wakeup tells when that is over, and so does a heartbeat; a look now and then for when both
-            // are missed.
+            // A wakeup announces the end of the pause, and so does a heartbeat; an occasional look covers
+            // the case that both are missed.
             Claim::Paused => {
                 state.look = Instant::now() + self.poll();
                 return Ok(true);
@@ -365,20 +365,21 @@ impl Worker {
         if state.work.finished().is_empty() {
             self.shared.over(Trouble::Working, "");
         }
-        // Executions that were too much to hold are put back, and the next claims are as small as this one was; they
-        // grow again.
+        // Executions that were too much to hold are put back, and the next claims are as small as this one was; then
+        // they grow again.
         state.most = match excess.is_empty() {
             true => state.most.saturating_mul(2),
             false => claimed.len().max(1),
         };
         let full = claimed.len() + excess.len() + unread.len() == room;
-        // Only from the beginning is it known that there is nothing more.
+        // Only a claim from the beginning shows that nothing more is due.
         state.eager = full || behind != Cursor::FIRST;
         if full {
             state.behind = Some((last, since));
         }
         if claimed.is_empty() && unread.is_empty() {
-            // Somebody holds a lock on what is due: it could be asked for all the time.
+            // Somebody holds a lock on the executions that are due: without a wait we would ask for them all
+            // the time.
             if self.next_due(state).await?.is_zero() && behind == Cursor::FIRST {
                 state.look = Instant::now() + spread(in_vain(state.vain)).min(self.poll());
                 state.vain = state.vain.saturating_add(1);
@@ -391,9 +392,9 @@ impl Worker {
         state.slots.suspect(suspect);
         let free = if suspect { state.slots.free() } else { room };
         excess.extend(claimed.iter().skip(free).map(|c| c.execution_id));
-        // RACE: a step kills us as soon as it has begun: what is to be put back, because it has died in
-        // such company before, would die again. So it is put back first. Raced by
-        // `a_step_that_kills_its_worker_takes_nobody_along`.
+        // RACE: a step kills us as soon as it has begun: the executions that are to be put back,
+        // because they have died in such company before, would die again. So they are put back first.
+        // Raced by `a_step_that_kills_its_worker_takes_nobody_along`.
         if !excess.is_empty() {
             self.put_back(state, excess, Duration::ZERO).await?;
         }
@@ -402,7 +403,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Asks when the next is due, and sets the next look to it; how long until then.
+    /// Asks when the next execution is due, and sets the next look to that time. Returns how long until then.
     async fn next_due(&self, state: &mut Loop) -> Result<Duration, Error> {
         let conn = state.link.get().await?;
         let left_out = self.definitions.left_out();
@@ -412,7 +413,7 @@ impl Worker {
         Ok(wait)
     }
 
-    /// Gives claimed executions back that were not started, to be due again after `delay`.
+    /// Gives back claimed executions that were not started; they are due again after `delay`.
     async fn put_back(
         &self,
         state: &mut Loop,
@@ -429,7 +430,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Commits what has ended, and begins what follows.
+    /// Commits the executions that have ended, and begins the steps that follow.
     async fn commit(&self, state: &mut Loop, claiming: bool) -> Result<(), Error> {
         if let Some(error) = state.work.take_unsent() {
             self.refused(state, &error);
@@ -465,13 +466,13 @@ impl Worker {
         }
     }
 
-    /// The database takes offence at one result, which is the first: it is turned into an error of
-    /// its step. The work is done but cannot be stored, and without this it would be tried for ever.
+    /// The database refuses one result, which is the first: it is turned into an error of its step.
+    /// The work is done but cannot be stored, and without this it would be tried for ever.
     fn refused(&self, state: &mut Loop, error: &Error) {
         let Some(finished) = state.work.first_mut() else {
             return;
         };
-        // It is worth less than the output, and too small to cost a connection.
+        // The log is worth less than the output, and too small to cost a connection.
         if finished.log.take().is_some() && error.blames_the_value() {
             return;
         }
@@ -527,8 +528,8 @@ impl Worker {
         if committed.ready {
             self.waker.branch_available();
         }
-        // Our own pipeline's new work that found no free slot here: for its other processes, and
-        // for us as soon as a slot is free.
+        // New work of our own pipeline that found no free slot here: it is for the pipeline's other
+        // processes, and for us as soon as a slot is free.
         for pipeline in &committed.crossed.available {
             if *pipeline == self.pipeline {
                 state.eager |= !state.work.is_paused();
@@ -542,19 +543,19 @@ impl Worker {
         self.begin_all(state, committed.leased_next, Vec::new())
             .await?;
         if state.is_empty() {
-            // A wakeup while we worked may not have been heard.
+            // A wakeup that came while we worked may not have been heard.
             state.look = Instant::now();
         }
         Ok(())
     }
 
-    /// Gives claimed executions to the slots. Those that this version cannot read are left to others: put back
-    /// at once, for a newer version to take, and left out by this process's own claims for a while. They hold
-    /// up nobody else.
+    /// Gives claimed executions to the slots. Those that this version cannot read are left to others: they are
+    /// put back at once, for a newer version to take, and this process's own claims leave them out for a
+    /// while. They hold up nobody else.
     ///
     /// RACE: while we waited for the database to answer, we were told to claim no more, or the answer says that
     /// our pipeline is paused. Executions that we got all the same are put back: a step that starts now would be
-    /// killed soon, or is not to start. Proven by `what_is_claimed_by_a_worker_that_is_to_end_is_never_started`
+    /// killed soon, or must not start. Proven by `what_is_claimed_by_a_worker_that_is_to_end_is_never_started`
     /// and `a_worker_that_commits_while_its_pipeline_is_paused_begins_nothing_more`.
     async fn begin_all(
         &self,
@@ -599,7 +600,7 @@ impl Worker {
                     self.shared.trouble(Trouble::Definition, digest, &text);
                 }
                 Err(error) => {
-                    // It is still ours, and is read back when the database is.
+                    // It is still ours, and is read back when the database is back.
                     state.work.doubt();
                     return Err(error);
                 }
@@ -625,7 +626,7 @@ impl Worker {
     }
 
     fn begin(&self, state: &Loop, mut claimed: Claimed, definition: Arc<Definition>) {
-        // Nobody needs it twice, nor once the step has ended.
+        // Nobody needs the input twice, nor once the step has ended.
         let input = std::mem::replace(&mut claimed.input, RawValue::NULL.to_owned());
         let caller = claimed.caller.as_deref();
         let assignment = Arc::new(Assignment {
@@ -644,7 +645,7 @@ impl Worker {
                 caller.and_then(|it| it.span),
                 claimed.execution_id,
             ),
-            // It is the state of the caller's trace, and of no other.
+            // This state belongs to the caller's trace, and to no other.
             trace_state: caller
                 .filter(|_| definition.trace == RunTrace::Parent)
                 .and_then(|it| it.state.clone()),
@@ -659,7 +660,7 @@ impl Worker {
         });
     }
 
-    /// Turns an outcome into what is to be committed.
+    /// Turns an outcome into a result to commit.
     fn finish(&self, state: &mut Loop, done: Done) {
         let Done {
             job,
@@ -676,7 +677,7 @@ impl Worker {
             }
             Outcome::Released | Outcome::Cancelled => true,
             _ => {
-                // Some may start and others not.
+                // Some starts of a step may succeed while others fail.
                 let step = &job.claimed.step;
                 let last = state.not_started.get(step);
                 if last.is_some_and(|last| last.elapsed() > STARTS_AGAIN) {
@@ -695,7 +696,7 @@ impl Worker {
         });
         match finished.ending {
             Ending::Success => events::succeeded(&job.assignment, took),
-            // It is said once for all, and not for each of them at each attempt.
+            // The failure to start is logged once for all executions, not for each one at each attempt.
             _ if !starts => {}
             _ => {
                 let next = match finished.verdict {
@@ -719,7 +720,7 @@ impl Worker {
     }
 }
 
-/// A step's outcome in the words of the state machine, and the parts of it that are stored.
+/// A step's outcome in the terms of the state machine, and the parts of it that are stored.
 fn ended(outcome: Outcome, attempt: u32) -> Ended {
     match outcome {
         Outcome::Success(output) => Ended::success(output),

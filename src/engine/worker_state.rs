@@ -1,9 +1,9 @@
 //! A worker's state between two transactions: its uncommitted results, the executions that it may hold
 //! without knowing, and its next operation.
-//!
-//! Owns: a worker's operations, and what it makes of their answers, and of none. `worker` performs
-//! them when it is time; the explorer performs the same ones in every order, with answers that are
-//! lost, late or refused (`explorer`). Pure but for `perform`, which calls the store.
+//! Owns: a worker's operations, and the consequences of their answers and of missing answers.
+//! `worker` performs them when it is time; the explorer performs the same ones in every order, with
+//! answers that are lost, late or refused (`explorer`). Pure except for `perform`, which calls the
+//! store.
 //! Never: runs a step (`slots` do), decides what an ending costs (`machine::outcome`), connects,
 //! waits, or tells anybody.
 
@@ -18,70 +18,71 @@ use crate::store::definition::Definitions;
 use crate::store::process::{self, Claimant};
 use crate::store::{Conn, Error, portion};
 
-/// Results per transaction: a bound on how much one refused commit has to take apart. Their bytes are
-/// bounded beside.
+/// Results per transaction: a bound on how much one refused commit has to take apart. Their bytes
+/// have a bound of their own.
 const BATCH_MAX: usize = 500;
 
-/// A batch with which the connection was lost so often in a row is taken apart. Once is an outage.
+/// A batch with which the connection was lost this often in a row is taken apart. A single loss is an
+/// outage.
 const LOST_TOGETHER: u32 = 2;
 
-/// A result with which the connection was lost so often in a row, when it was alone and large, is not
-/// sent again. In between, the database has answered each time.
+/// A result with which the connection was lost this often in a row, when the result was alone and
+/// large, is not sent again. In between, the database has answered each time.
 const LOST_ALONE: u32 = 3;
 
 /// A smaller result is never the cause of a lost connection.
 const LARGE: usize = 64 << 20;
 
-/// The executions of a worker, as far as they do not run.
+/// The executions of a worker, except those that run.
 #[derive(Clone, Debug)]
 pub struct WorkerState {
     finished: Vec<Finished>,
     /// How many of them to commit at once.
     batch: usize,
-    /// How often in a row the connection was lost with the first of them, since how many they are
-    /// was last known to be right.
+    /// How often in a row the connection was lost with the first of them, since their number was
+    /// last known to be right.
     lost: u32,
-    /// The first is too large to be sent again: this was the answer each time.
+    /// The first result is too large to be sent again: this was the answer each time.
     unsent: Option<Error>,
     doubt: Doubt,
-    /// As far as is known here, its pipeline is paused.
+    /// The pipeline is paused, as far as this process knows.
     paused: bool,
 }
 
 /// After a transaction whose fate is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
-    /// There was none.
+    /// There was no such transaction.
     No,
-    /// It is not known which results have been committed, nor which executions are held.
+    /// It is unknown which results have been committed, and which executions are held.
     Landed,
-    /// It is not known which executions are held.
+    /// It is unknown which executions are held.
     Held,
 }
 
-/// One exchange of a worker with the database: a transaction, or after a lost answer a question.
+/// One exchange of a worker with the database: a transaction, or a question after a lost answer.
 #[derive(Debug)]
 pub enum Operation {
-    /// Asks which results were committed, once nothing that an earlier connection has sent can claim
-    /// or commit any more.
+    /// Asks which results were committed, once no statement of an earlier connection can claim or
+    /// commit any more.
     ReadLanded,
-    /// Asks what its process holds.
+    /// Asks which executions its process holds.
     ReadHeld,
-    /// Claims as many, of what stands behind this place.
+    /// Claims as many executions, from behind this place.
     Claim {
         /// Where the last claim ended.
         behind: Cursor,
         /// How many.
         room: usize,
     },
-    /// Puts back what it has claimed and not started, to be due again after so long. The caller does not
-    /// hold it any more.
+    /// Puts back executions that it has claimed and not started; they are due again after this time. The
+    /// caller no longer holds them.
     PutBack(Vec<ExecutionId>, Duration),
     /// Commits the first results, and takes the steps that follow along.
     Commit {
-        /// So many of them.
+        /// How many of them.
         batch: usize,
-        /// How many steps it may lease at birth.
+        /// How many steps the commit may lease to the worker at their birth.
         room: usize,
     },
 }
@@ -101,14 +102,14 @@ pub enum Answer {
     Committed(Committed),
 }
 
-/// On which terms a worker claims and commits.
+/// The terms on which a worker claims and commits.
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
-    /// Whose executions it claims.
+    /// The pipeline whose executions it claims.
     pub pipeline: &'a str,
-    /// For how long.
+    /// How long a claim is leased.
     pub lease: Duration,
-    /// Definitions met so far: what its process could not read is left out.
+    /// The definitions read so far; executions that its process could not read are left out.
     pub definitions: &'a Definitions,
 }
 
@@ -126,7 +127,7 @@ impl Default for WorkerState {
 }
 
 impl WorkerState {
-    /// Takes a result, to be committed.
+    /// Takes a result that is to be committed.
     pub fn finish(&mut self, finished: Finished) {
         self.finished.push(finished);
     }
@@ -136,7 +137,7 @@ impl WorkerState {
         &self.finished
     }
 
-    /// The result that is committed next, to be changed if the database does not take it.
+    /// The result that is committed next, to be changed if the database refuses it.
     pub fn first_mut(&mut self) -> Option<&mut Finished> {
         self.finished.first_mut()
     }
@@ -151,8 +152,8 @@ impl WorkerState {
         self.finished.iter().map(Finished::bytes).sum()
     }
 
-    /// The error of the first result, where its size is to blame and it is to be changed before
-    /// anything is committed. Told once.
+    /// The error of the first result, if its size is to blame and the result must be changed before
+    /// anything is committed. Returned once.
     pub fn take_unsent(&mut self) -> Option<Error> {
         self.unsent.take()
     }
@@ -171,18 +172,19 @@ impl WorkerState {
         self.doubt == Doubt::No
     }
 
-    /// Takes note of whether its pipeline is paused, as the last answer or heartbeat told.
+    /// Takes note of whether its pipeline is paused, as the last answer or heartbeat said.
     pub fn hear(&mut self, paused: bool) {
         self.paused = paused;
     }
 
-    /// True while its pipeline is paused, as far as is known here: what it has claimed and not started is
-    /// to be put back, and a step that follows is for the queue. Whether it may claim, a claim says.
+    /// True while its pipeline is paused, as far as this process knows: executions that it has claimed
+    /// and not started are to be put back, and a step that follows goes to the queue. Whether it may
+    /// claim, a claim itself finds out.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// True while there may be claims whose leases a heartbeat has to extend, beside those that run.
+    /// True while there may be claims whose leases a heartbeat has to extend, besides those that run.
     pub fn may_hold(&self) -> bool {
         !self.finished.is_empty() || !self.is_sure()
     }
@@ -192,15 +194,15 @@ impl WorkerState {
         self.doubt = Doubt::Landed;
     }
 
-    /// Takes note of an operation that could not be begun, because there is no connection.
+    /// Takes note of an operation that could not begin because there is no connection.
     pub fn not_begun(&mut self, operation: &Operation) {
         if let Operation::PutBack(..) = operation {
             self.doubt();
         }
     }
 
-    /// Does an operation. `ReadLanded` is two transactions, of which the first says nothing that
-    /// could be lost.
+    /// Performs an operation. `ReadLanded` is two transactions; the first has no answer that could
+    /// be lost.
     pub async fn perform(
         &self,
         operation: &Operation,
@@ -245,8 +247,9 @@ impl WorkerState {
         }
     }
 
-    /// Takes note of what came of `done`, and gives it on; of what it holds, only what is not known
-    /// here. `None`: a batch was refused, and what is to blame is going to be found.
+    /// Takes note of the answer to `done`, and returns it; of the held executions, it returns only
+    /// those that are not known here. `None`: a batch was refused, and the result that is to blame
+    /// is going to be found.
     pub fn settle(
         &mut self,
         done: &Operation,
@@ -288,7 +291,7 @@ impl WorkerState {
                 Claim::Dead => {}
             },
             (_, Ok(_)) => {}
-            // Nobody here runs them, whether they were put back or not.
+            // Nobody here runs these executions, whether they were put back or not.
             (Operation::Claim { .. } | Operation::PutBack(..), Err(_)) => self.doubt(),
             (_, Err(error)) if error.is_unavailable() => {
                 if matches!(
@@ -304,9 +307,9 @@ impl WorkerState {
                     self.lost(*batch, error);
                 }
             }
-            // One result that the database refuses must not hold up the others: by halves, until
-            // it is alone. Then it is tried again after the others, if it is not to blame: the
-            // work is as good as before.
+            // One result that the database refuses must not hold up the others: the batch is halved
+            // until that result is alone. If the result is not to blame, it is then tried again
+            // after the others: the work is as good as before.
             (Operation::Commit { batch, .. }, Err(error)) => match batch {
                 1 if error.blames_the_value() => {}
                 1 if error.may_blame_the_size() && self.is_large() => self.lost(1, error),
@@ -321,9 +324,10 @@ impl WorkerState {
         answer.map(Some)
     }
 
-    /// A commit went with its connection, and it is asked first what became of it. So another one is
-    /// only sent once the database has answered: when that happens again and again it is no outage,
-    /// but what is sent. As with a refusal, the batch is taken apart until the result is alone.
+    /// A commit was lost with its connection, and the worker first asks what became of it. So
+    /// another commit is sent only after the database has answered: if the loss happens again and
+    /// again, it is no outage; the content is the cause. As with a refusal, the batch is taken apart
+    /// until the result is alone.
     fn lost(&mut self, batch: usize, error: &Error) {
         if !error.may_blame_the_size() {
             return;
@@ -340,7 +344,8 @@ impl WorkerState {
             }
             batch if self.lost >= LOST_TOGETHER => {
                 self.batch = batch / 2;
-                // Each further loss halves it again; alone it is looked at from the beginning.
+                // Each further loss halves it again; a result that is alone is counted from the
+                // beginning.
                 self.lost = match self.batch {
                     1 => 0,
                     _ => LOST_TOGETHER - 1,
@@ -354,7 +359,7 @@ impl WorkerState {
         self.finished.first().is_some_and(|it| it.bytes() >= LARGE)
     }
 
-    /// Its memory beside the results, for the explorer, which compares memories.
+    /// Its memory besides the results, for the explorer, which compares memories.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> [i64; 4] {
         let paused = i64::from(self.paused);
@@ -398,7 +403,7 @@ mod tests {
         }
     }
 
-    /// So many results, and their ids in the order in which they are committed.
+    /// This many results, and their ids in the order in which they are committed.
     fn with(count: usize) -> (WorkerState, Vec<ExecutionId>) {
         let mut executions = WorkerState::default();
         (0..count).for_each(|_| executions.finish(finished()));
@@ -432,7 +437,7 @@ mod tests {
         })
     }
 
-    /// A result of so many bytes.
+    /// A result of this many bytes.
     fn finished_of(bytes: usize) -> Finished {
         Finished {
             error: Some(StoredError {
@@ -450,8 +455,8 @@ mod tests {
         assert!(matches!(executions.settle(&commit, done), Ok(Some(_))));
     }
 
-    /// The connection is lost with a commit, and the database answers again: nothing has landed but
-    /// these.
+    /// The connection is lost with a commit, and the database answers again: only these results
+    /// have landed.
     fn is_lost(executions: &mut WorkerState, landed: &[ExecutionId]) {
         let commit = next_commit(executions);
         assert!(executions.settle(&commit, gone(true)).is_err());
@@ -488,7 +493,8 @@ mod tests {
             let commit = next_commit(&executions);
             assert!(matches!(executions.settle(&commit, refused()), Ok(None)));
         }
-        // Alone, it waits until the others are committed; or is changed, if it is to blame itself.
+        // A result that is alone waits until the others are committed; or it is changed, if it is to
+        // blame itself.
         let alone = next_commit(&executions);
         assert!(executions.settle(&alone, refused()).is_err());
         assert_eq!(ids(&executions), [&all[1..], &all[..1]].concat());
@@ -561,14 +567,14 @@ mod tests {
             assert!(!doubtful(commit(), answer));
         }
         assert!(doubtful(commit(), gone(true)));
-        // A claim may have been committed before it was found that a row of it means nothing.
+        // A claim may have been committed before it was found that one of its rows cannot be understood.
         for answer in [gone(false), refused(), gone(true)] {
             assert!(doubtful(claim(), answer));
         }
         for answer in [gone(false), refused(), gone(true)] {
             assert!(doubtful(put_back(), answer));
         }
-        // Even if there was no connection to say it through.
+        // Even if there was no connection to send it through.
         for (operation, doubtful) in [(claim(), false), (commit(), false), (put_back(), true)] {
             let (mut executions, _) = with(1);
             executions.not_begun(&operation);
@@ -596,7 +602,7 @@ mod tests {
     #[test]
     fn a_batch_with_which_the_connection_is_lost_again_and_again_is_taken_apart() {
         let (mut executions, all) = with(9);
-        // Once is an outage.
+        // A single loss is an outage.
         is_lost(&mut executions, &[]);
         assert_eq!(executions.batch(), 9);
         for batch in [4, 2, 1, 1, 1] {
@@ -604,7 +610,7 @@ mod tests {
             assert_eq!(executions.batch(), batch);
             assert_eq!(ids(&executions), all);
         }
-        // Alone it lets the others go first; small as it is, it is not to blame.
+        // When it is alone, it lets the others go first; small as it is, it is not to blame.
         is_lost(&mut executions, &[]);
         assert_eq!(ids(&executions), [&all[1..], &all[..1]].concat());
         assert!(executions.take_unsent().is_none());
@@ -638,7 +644,7 @@ mod tests {
         assert!(executions.take_unsent().is_none());
         assert_eq!(ids(&executions), all);
 
-        // Where it was stored after all, nothing is to blame.
+        // If it was stored after all, nothing is to blame.
         let mut executions = large();
         (0..2).for_each(|_| is_lost(&mut executions, &[]));
         let landed = [executions.finished[0].claimed.execution_id];
@@ -646,7 +652,7 @@ mod tests {
         assert!(executions.take_unsent().is_none());
         assert_eq!(executions.finished().len(), 1);
 
-        // A commit that went well in between, a smaller result, a full disk: an outage.
+        // A commit that succeeded in between, a smaller result, a full disk: these are outages.
         let mut executions = large();
         (0..2).for_each(|_| is_lost(&mut executions, &[]));
         succeeds(&mut executions);

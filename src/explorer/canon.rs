@@ -1,18 +1,18 @@
-//! When two states are the same.
+//! The equality of two states.
 //!
-//! Owns: a digest of all that can make a difference to what happens next: the rows, in the order
-//! of their keys; ids renamed by first use, times as spans before now, and what each actor keeps
-//! in memory. Never: what is history and nobody reads again, such as when something was created.
+//! Owns: a digest of everything that can affect what happens next: the rows, in the order of their
+//! keys, with ids renamed by first use and times as spans before now, and the memory of each actor.
+//! Never: includes history that nobody reads again, such as the creation time of something.
 //!
-//! Keys are counted up, so the order of the rows, which statements sort and break ties by, is
-//! part of the state.
+//! Keys are counted up, so the order of the rows, by which statements sort and break ties, is part
+//! of the state.
 
 use rusqlite::types::ValueRef;
 
 use super::local::Local;
 use crate::model::counted;
 
-/// How a column counts: `i` an id, `v` a value, `t` a time, `f` whether it is null.
+/// How a column counts: `i` as an id, `v` as a value, `t` as a time, `f` by whether it is null.
 const TABLES: &[(&str, &str)] = &[
     (
         "itvvv",
@@ -69,12 +69,12 @@ const TABLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// A state as it is read, word by word.
+/// A state, read word by word.
 #[derive(Clone)]
 pub struct Canon {
     words: Words,
     now: i64,
-    /// By number, the name of an id that was counted.
+    /// The name of each counted id, by its number.
     counted: Vec<u16>,
     /// Ids that are copies of others.
     copies: Vec<(u128, u16)>,
@@ -163,7 +163,7 @@ impl Canon {
         self.mix(number as u64);
     }
 
-    /// A time, as the span since then.
+    /// A time, as the span that has passed since.
     pub fn time(&mut self, time: i64) {
         self.number(self.now - time);
     }
@@ -185,8 +185,8 @@ impl Canon {
         self.words.mix(word);
     }
 
-    /// Somebody's memory of a process's beat: it only counts whether it is still so. Nothing
-    /// is written for a process that is gone.
+    /// An actor's memory of a process's beat: it counts only whether the memory is still right.
+    /// Nothing is written for a process that is gone.
     pub fn beat(&mut self, process: u128, seen: i64) {
         if let Some((_, beat)) = self.beats.iter().find(|(id, _)| *id == process) {
             let same = *beat == seen;
@@ -202,14 +202,14 @@ impl Canon {
         }
     }
 
-    /// The digest of all that was read.
+    /// The digest of everything that was read.
     pub fn digest(&self) -> u128 {
         self.words.digest()
     }
 }
 
-/// A digest of words. Two states of a search are one when their digests are: of 128 bits, so that
-/// among millions of states no two are taken for one by chance.
+/// A digest of words. Two states of a search are the same if their digests are. The digests have
+/// 128 bits, so that among millions of states no two are confused by chance.
 #[derive(Clone, Copy)]
 pub struct Words {
     low: u64,
@@ -217,7 +217,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Of none.
+    /// The digest of no words.
     pub fn new() -> Self {
         Self {
             low: 0xcbf2_9ce4_8422_2325,
@@ -225,7 +225,7 @@ impl Words {
         }
     }
 
-    /// One more.
+    /// Adds a word.
     pub fn mix(&mut self, word: u64) {
         self.low = (self.low ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
         self.low ^= self.low >> 32;
@@ -241,8 +241,8 @@ impl Words {
     }
 }
 
-/// Columns that make no difference to what happens next: written once, or for people to read, or
-/// following from others by a constraint.
+/// Columns that do not affect what happens next: written once, or only for people to read, or
+/// implied by others through a constraint.
 const HISTORY: &str = "
     ductwork_processes quiet worked_at trouble troubled_at supervisor_id role host boot_id pid_namespace pid pid_started_at
         version started_at beat_seq claimed succeeded errored crashed advanced stale statements

@@ -1,6 +1,6 @@
 //! A world without faults: driving runs to a state to begin with, and to their end.
 //!
-//! Owns: the fair schedule, and comparing what it comes to with what the definition promises.
+//! Owns: the fair schedule, and the comparison of its outcome with the definition's promise.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::store::process;
 use crate::store::statement::Statement;
 use crate::store::{Conn, Error, any_work, cancel, pause, resume};
 
-/// Rounds after which whatever is not over never will be: more than any flow here has steps.
+/// The number of rounds after which an unfinished run never ends: more than any flow here has steps.
 const ROUNDS: usize = 40;
 
 static RUNS: Statement = Statement::new(
@@ -30,8 +30,8 @@ static HELD: Statement = Statement::new(
                 WHERE status IN ('in_progress', 'advancing', 'waiting') LIMIT 1",
 );
 
-/// The moves that come first, where there is a choice; not here: looking for orphans, and the acts of
-/// people. Putting back comes last: it is done where there is nothing else to do.
+/// The order of the moves if there is a choice. Looking for orphans and the acts of people are not
+/// included. Putting back comes last: it is done when there is nothing else to do.
 const ORDER: &[u8] = b"zruvgkdbclp";
 
 /// Does everything that an actor can do now.
@@ -41,7 +41,7 @@ fn exhaust(
     state: &mut State,
     index: usize,
 ) -> Result<(), Error> {
-    // A claim or a look came back with nothing.
+    // True after a claim or a look that returned nothing.
     let mut asked = false;
     for _ in 0..10 * ROUNDS {
         let verbs = state.actors[index].verbs(state.clock);
@@ -67,7 +67,7 @@ fn exhaust(
     Ok(())
 }
 
-/// Runs and advances what there is, alternately, `halves` times; each time all of it.
+/// Runs and advances everything there is, alternately, `halves` times; each time all of it.
 pub fn drive(
     conn: &mut Conn,
     definitions: &Definitions,
@@ -90,11 +90,12 @@ pub fn drive(
     Ok(())
 }
 
-/// Transactions of one cancellation: more than any of these runs needs.
+/// The number of transactions of one cancellation: more than any of these runs needs.
 const STEPS_MAX: usize = 20;
 
-/// From this state on nothing fails any more: everybody does what they can, the dead are found,
-/// others help, the clock goes on. Says what is not over by then, or not as promised.
+/// From this state on, nothing fails any more: every actor does everything it can, the dead are
+/// found, others help, the clock goes on. Returns which run is not over at the end, or did not end as
+/// promised.
 pub fn finish(
     conn: &mut Conn,
     definitions: &Definitions,
@@ -122,10 +123,10 @@ pub fn finish(
                 let _ = at_once(resume::resume(conn, run.id, None, None, None)).map_err(told)?;
             }
         }
-        // A process that sweeps finishes half done work.
+        // A process that sweeps finishes half-done work.
         for run in at_once(cancel::unfinished(conn, LEASE)).map_err(told)? {
             let mut cancelling = cancel::Cancelling::of(run, cancel::BATCH);
-            // One that does not get on is found by what it leaves.
+            // A cancellation that makes no progress is detected by what it leaves.
             for _ in 0..STEPS_MAX {
                 if at_once(cancelling.step(conn)).map_err(told)?.is_some() {
                     break;
@@ -141,12 +142,12 @@ pub fn finish(
     Err(format!("not over after {ROUNDS} fair rounds ({spent:?})"))
 }
 
-/// Events of a run beside its flow.
+/// The permitted events of a run beside its flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowed {
     pub cancelled: bool,
     pub pruned: bool,
-    /// The runs that there may be, at most, beside those that revive others.
+    /// The greatest permitted number of runs, not counting those that revive others.
     pub runs: usize,
 }
 

@@ -1,7 +1,7 @@
-//! Small pipelines, what their steps do, and what they come to.
+//! Small pipelines, the outcomes of their steps, and their own outcomes.
 //!
 //! Owns: one flow for each kind of transition, with the outcome that its definition promises,
-//! written down by hand. Never: the store.
+//! written by hand. Never: the store.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use crate::definition::builder::To;
 use crate::definition::{Definition, Path, Pipeline, Question, Unanswered};
 use crate::model::RunStatus;
 
-/// All flows are of one pipeline, so that any worker may run any of them.
+/// All flows belong to one pipeline, so that any worker may run any of them.
 pub const PIPELINE: &str = "P";
 
 /// The input of every run.
 pub const INPUT: &str = "\"x\"";
 
-/// How long claims hold and heartbeats count, and how far the clock goes with a tick.
+/// The time for which claims hold and heartbeats count, and the length of a tick of the clock.
 pub const LEASE: Duration = Duration::from_secs(60);
 
 /// A flow, and its outcome.
 pub struct Flow {
     pub name: &'static str,
     pub definition: Definition,
-    /// The output that a run of it ends with; `None`: it halts.
+    /// The output with which a run of it ends; `None`: it halts.
     pub output: Option<&'static str>,
 }
 
 impl Flow {
-    /// How a run of it ends.
+    /// The status in which a run of it ends.
     pub fn status(&self) -> RunStatus {
         match self.output {
             Some(_) => RunStatus::Completed,
@@ -38,7 +38,7 @@ impl Flow {
     }
 }
 
-/// The flow of that name.
+/// The flow with this name.
 pub fn flow(name: &str) -> Flow {
     let p = || Pipeline::named(PIPELINE);
     let x = || [("x", Path::to("B"))];
@@ -95,7 +95,7 @@ pub fn flow(name: &str) -> Flow {
             p().start("A").dampen("sure?").chain("B"),
             Some("xAB"),
         ),
-        // With an answer and without one it comes to the same.
+        // With or without an answer, the outcome is the same.
         (
             "told",
             p().on_wait("Hook")
@@ -126,7 +126,7 @@ pub fn flow(name: &str) -> Flow {
     }
 }
 
-/// A value as text, so that an output shows its whole way.
+/// A value as text, so that an output shows its whole path.
 pub fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -138,7 +138,7 @@ pub fn text(value: &Value) -> String {
     }
 }
 
-/// A step's output for an input; `None`: it says no. A step writes its name after its input.
+/// A step's output for an input; `None`: it refuses. A step writes its name after its input.
 pub fn run(step: &str, input: &str, errors: u32) -> Option<String> {
     let value: Value = serde_json::from_str(input).expect("inputs are JSON");
     let output = match step {

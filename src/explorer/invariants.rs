@@ -1,14 +1,14 @@
-//! The audit's invariants in one statement, so that a state costs one.
+//! The audit's invariants in one statement, so that a state costs only one.
 //!
-//! Owns: joining the product's own queries, and what they leave out: that nothing refers to what
-//! is not there.
+//! Owns: joining the product's own queries, and a check that these omit: that nothing refers to a
+//! missing row.
 
 use super::local::Local;
 use crate::store::Dialect;
 use crate::store::audit::{INVARIANTS, Kind};
 use crate::store::catalogue::catalogue;
 
-/// The references of rows: each a table, its column, and the table that is meant.
+/// The references of rows: each a table, its column, and the referenced table.
 const BELONGS: &[(&str, &str, &str)] = &[
     (
         "ductwork_advancements",
@@ -24,11 +24,11 @@ const BELONGS: &[(&str, &str, &str)] = &[
     ("ductwork_runs", "revived_from", "ductwork_runs"),
 ];
 
-/// Those that hold in every committed snapshot, as one query of name, key and detail.
+/// The invariants that hold in every committed snapshot, as one query of name, key and detail.
 pub fn joined() -> String {
     let statements = catalogue();
     let always = INVARIANTS.iter().filter(|i| i.kind == Kind::Always);
-    // An invariant of several statements is asked for by all of them.
+    // An invariant with several statements is checked by all of them.
     let parts = always.flat_map(|invariant| {
         let of = move |name: &str| name.split('_').next() == Some(invariant.name);
         let found = statements.iter().filter(move |found| of(found.name));
@@ -38,7 +38,7 @@ pub fn joined() -> String {
         let mut sql = statement.sql(Dialect::Sqlite).to_owned();
         let parameters = &statement.rendered(Dialect::Sqlite).parameters;
         for (index, name) in parameters.iter().enumerate().rev() {
-            // The clock stands, so nothing is slack.
+            // The clock stands still, so there is no slack.
             let value = match name.as_str() {
                 "rows" => "2",
                 "slack" | "grace" => "0",

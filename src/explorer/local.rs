@@ -1,11 +1,11 @@
 //! A SQLite in this thread's memory, behind the same `Conn` as the real ones.
 //!
-//! Owns: running the product's own SQLite statements without a thread in between, a clock that
-//! stands until it is moved, and undoing whatever was done since a mark. Never: changes a
-//! statement, but for the one condition that a mutant drops.
+//! Owns: running the product's own SQLite statements without a thread in between, a clock that stands
+//! still until it is moved, and undoing everything since a mark. Never: changes a statement, except for
+//! the one condition that a mutant drops.
 //!
-//! Marks are savepoints, and so are the store's transactions here: within an outer savepoint
-//! `BEGIN IMMEDIATE` is one, `COMMIT` releases it.
+//! Marks are savepoints, and so are the store's transactions here: within an outer savepoint, `BEGIN
+//! IMMEDIATE` opens one and `COMMIT` releases it.
 
 #![expect(unsafe_code, reason = "SQLite's own settings are told in C")]
 
@@ -31,12 +31,12 @@ use crate::store::{Dialect, migrate};
 /// The clock's first moment, in µs: far from zero, so that no span before it is negative.
 pub const EPOCH: i64 = 1_000_000_000_000_000;
 
-/// Statements after which whoever asks never ends: more than any fair schedule here takes.
+/// The number of statements after which a loop counts as endless: more than any fair schedule here takes.
 const ENDLESS: u32 = 20_000;
 
-/// Ended rows stay as they are, and a process writes only to rows that it holds, a reaper to rows that the
-/// dead held: no invariant of a single state can say so. But a copy of a step may have to be left
-/// once more.
+/// Ended rows stay as they are, a process writes only to rows that it holds, and a reaper only to rows
+/// that the dead held: no invariant of a single state can express that. But a copy of a step may have to
+/// be left once more.
 const TRIPWIRES: &str = "
     CREATE TEMP TRIGGER ended_execution BEFORE UPDATE ON ductwork_executions
       WHEN old.result IS NOT NULL
@@ -64,7 +64,7 @@ const TRIPWIRES: &str = "
       WHEN old.process_id <> acting()
      BEGIN SELECT RAISE(ABORT, 'tripwire: an advancement that another holds is changed'); END";
 
-/// Every statement that was run in any world that lacks no condition.
+/// Every statement that was run in any world whose statements lack no condition.
 pub static RUN: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
 
 /// The connection.
@@ -77,9 +77,9 @@ pub struct Local {
     mutants: Vec<Mutant>,
     /// Statements since the last mark.
     statements: u32,
-    /// So many of them are for ever.
+    /// The number of statements that counts as endless.
     pub(super) most: u32,
-    /// The next COMMIT fails, and what it was to commit is rolled back.
+    /// The next COMMIT fails, and its transaction is rolled back.
     pub(super) refuses: bool,
 }
 
@@ -90,16 +90,16 @@ struct Known {
 }
 
 impl Local {
-    /// The product's schema without a row, and statements that lack what `mutants` drop.
+    /// The product's schema without rows, and statements that lack the conditions that `mutants` drop.
     pub fn open(mutants: &[Mutant]) -> Self {
         count_no_memory();
-        // One thread has it: there is nobody to keep out.
+        // One thread uses it: there is nobody to keep out.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_in_memory_with_flags(flags).expect("memory for a database");
-        // A plan is not made anew for each value that is bound.
+        // No new plan is made for each bound value.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
             .expect("a setting that SQLite has");
-        // Small pages: what a mark keeps is whole pages.
+        // Small pages: a mark keeps whole pages.
         let pragmas = "PRAGMA page_size = 1024; PRAGMA journal_mode = MEMORY;
                        PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF";
         db.execute_batch(pragmas)
@@ -109,7 +109,7 @@ impl Local {
             .expect("the product's schema");
         let clock = Arc::new(AtomicI64::new(EPOCH));
         let read = Arc::clone(&clock);
-        // The product's `{now}` asks SQLite's `unixepoch`; here it is asked of the explorer.
+        // The product's `{now}` calls SQLite's `unixepoch`; here the explorer answers.
         let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
         db.create_scalar_function("unixepoch", 1, flags, move |_| {
             Ok(read.load(Ordering::Relaxed) / 1_000_000)
@@ -142,7 +142,7 @@ impl Local {
         self.clock.store(now, Ordering::Relaxed);
     }
 
-    /// Says in whose name it is written from now on; nobody's is everybody's.
+    /// Sets the process that writes from now on; `None` may write to every row.
     pub fn acts(&self, process: Option<ProcessId>) {
         *self.acting.lock().expect("nobody panics with it") = process;
     }
@@ -152,19 +152,19 @@ impl Local {
         self.known.values().map(|known| known.name).collect()
     }
 
-    /// Marks a state to come back to.
+    /// Marks a state to return to.
     pub fn mark(&mut self) {
         self.statements = 0;
         self.plain("SAVEPOINT mark");
     }
 
-    /// Goes back to the last mark, and forgets it.
+    /// Returns to the last mark, and forgets it.
     pub fn undo(&self) {
         self.plain("ROLLBACK TO mark");
         self.plain("RELEASE mark");
     }
 
-    /// Hides what may be claimed now, so that the next run can be driven alone.
+    /// Hides everything that may be claimed now, so that the next run can be driven alone.
     pub fn hide(&self) {
         self.batch(
             "CREATE TEMP TABLE IF NOT EXISTS queue AS SELECT * FROM ductwork_availabilities LIMIT 0;
@@ -176,7 +176,7 @@ impl Local {
         );
     }
 
-    /// Shows all that was hidden.
+    /// Shows everything that was hidden.
     pub fn show(&self) {
         self.batch(
             "INSERT INTO ductwork_availabilities SELECT * FROM queue;
@@ -196,7 +196,7 @@ impl Local {
         statement.raw_execute().expect("a savepoint");
     }
 
-    /// Runs a statement, or those that are sent in a row.
+    /// Runs a statement, or several that are sent in a row.
     pub fn run(&mut self, statement: &Statement, args: Args<'_>) -> Result<Answer, Error> {
         let mut answer = Answer::default();
         match statement.in_row() {
@@ -233,7 +233,7 @@ impl Local {
         }
         let sql = statement.sql(Dialect::Sqlite);
         let sql = match mutants::without(&self.mutants, statement.name, sql) {
-            // Once in each world of a mutant: as long as the test.
+            // Leaked once in each world of a mutant, which lives as long as the test.
             Some(without) => String::leak(without),
             None => sql,
         };
@@ -249,7 +249,7 @@ impl Local {
         known
     }
 
-    /// Runs text without parameters; a transaction's bounds are those of a savepoint.
+    /// Runs text without parameters; the bounds of a transaction become those of a savepoint.
     pub fn script(&mut self, name: &'static str, text: &str) -> Result<(), Error> {
         match name {
             "BEGIN" => self.plain("SAVEPOINT work"),
@@ -273,24 +273,24 @@ impl Local {
     }
 }
 
-/// A defect that the explorer finds by itself, in the course of a transaction.
+/// A defect that the explorer itself finds during a transaction.
 pub fn tripped(what: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("tripwire: {what}"))
 }
 
-/// True for what is wrong, whoever is told of it.
+/// True for a defect, whichever layer reports it.
 pub fn is_tripped(error: &Error) -> bool {
     format!("{error:?}").contains("tripwire: ")
 }
 
-/// SQLite counts the memory of all its connections under one lock, for which two searches at once
-/// wait a fifth of their time.
+/// SQLite counts the memory of all its connections under one lock, for which two concurrent searches wait
+/// a fifth of their time.
 fn count_no_memory() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let off: c_int = 0;
-        // SAFETY: the setting takes one number. Once SQLite is in use it is refused, which does no
-        // harm: the memory is counted then.
+        // SAFETY: the setting takes one number. Once SQLite is in use, the setting is refused, which does
+        // no harm: the memory is counted then.
         unsafe { sqlite3_config(SQLITE_CONFIG_MEMSTATUS, off) };
     });
 }

@@ -1,19 +1,19 @@
 //! Every interleaving of the store's operations, in small worlds on a SQLite in memory.
 //!
-//! Owns: a search over schedules, of which one step is one transaction of the product's own store
-//! functions or one fault; and the proof, by taking them away, that each of the statements' guards
-//! is needed. Never: a part of the product; it is compiled for tests only.
+//! Owns: a search over schedules, in which one step is one transaction of the product's own store
+//! functions or one fault; and the proof that each of the statements' guards is needed, by removing it.
+//! Never: a part of the product; it is compiled for tests only.
 //!
-//! `search` is the engine, `canon` says when two states are one, `actors` act, `scenario` lists the
-//! worlds, `flows` what runs in them and what it comes to, `fair` ends what was begun,
-//! `invariants` are the audit's, `mutants` the statements that lack a condition, `spare` the
-//! conditions that may be lacking, `local` the database.
+//! `search` is the engine, `canon` decides when two states are one, `actors` act, `scenario` lists the
+//! worlds, `flows` holds the pipelines that run in them and their outcomes, `fair` ends what was begun,
+//! `invariants` are the audit's, `mutants` the statements that lack a condition, `spare` the conditions
+//! that may be lacking, `local` the database.
 //!
-//! Every world is seen to its end. `DUCTWORK_EXPLORER=long` asks for more of everything,
-//! `DUCTWORK_EXPLORER=long:2/8` for the second of eight parts of that.
+//! Every world is searched to its end. `DUCTWORK_EXPLORER=long` requests more of everything,
+//! `DUCTWORK_EXPLORER=long:2/8` the second of eight parts of that.
 //!
-//! Two transactions at once are not seen here. On SQLite there are none; PostgreSQL has the same guards
-//! in statements of its own, and tests of its own (`tests/store`).
+//! Two transactions at once are not covered here. On SQLite there are none; PostgreSQL has the same
+//! guards in statements of its own, and tests of its own (`tests/store`).
 
 mod actors;
 mod canon;
@@ -43,7 +43,7 @@ fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Does all of it, on two cores.
+/// Does the work on every item, on two cores.
 fn on_both_cores<T: Sync>(all: &[T], work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -53,7 +53,7 @@ fn on_both_cores<T: Sync>(all: &[T], work: impl Fn(&T) + Sync) {
                     work(one);
                 }
             };
-            // A state is a call.
+            // Each state is a nested call.
             let thread = std::thread::Builder::new().stack_size(256 << 20);
             thread.spawn_scoped(scope, work).expect("a thread");
         }
@@ -183,11 +183,11 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("FORGET_SERIES", "the same"),
     (
         "RECORD_ACTIONS",
-        "an intervention, beside what it does: `tests/store/actions.rs`",
+        "an action, beside what it does: `tests/store/actions.rs`",
     ),
     (
         "COUNT_IN_BULK",
-        "interventions in many runs, each as one by itself: `tests/store/bulks.rs`",
+        "actions in many runs, each as one by itself: `tests/store/bulks.rs`",
     ),
     ("CREATE_BULK", "the same"),
     ("PASS_BULK", "the same"),
@@ -225,7 +225,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ),
 ];
 
-/// No statement that writes is forgotten.
+/// No writing statement is forgotten.
 fn every_writing_statement_has_run() {
     let run = local::RUN.lock().expect("nobody panics with it");
     let mut wrong = Vec::new();
@@ -246,10 +246,12 @@ fn every_writing_statement_has_run() {
     );
 }
 
-/// States of one world: a bound on how long the test may take, and more than any has.
+/// The greatest number of states of one world: it bounds the duration of the test, and no world has as
+/// many.
 const MOST: usize = 80_000;
 
-/// States of one world in which a condition is to be missed; most are missed at once.
+/// The greatest number of states of one world in which the lack of a condition must show; most show at
+/// once.
 const MOST_WITHOUT: usize = 8_000;
 
 /// The defect without these conditions, in the first world that shows it.
@@ -261,7 +263,7 @@ fn missed<'a>(
     worlds.find_map(|world| search(world, without, promises, MOST_WITHOUT).err())
 }
 
-/// Each world with the statements that are run in it.
+/// Each world, with the statements that run in it.
 fn with_statements(worlds: Vec<Scenario>) -> Vec<(Scenario, BTreeSet<&'static str>)> {
     let found = Mutex::new(BTreeMap::new());
     let indices: Vec<usize> = (0..worlds.len()).collect();
@@ -277,8 +279,7 @@ fn with_statements(worlds: Vec<Scenario>) -> Vec<(Scenario, BTreeSet<&'static st
     worlds.into_iter().zip(found.into_values()).collect()
 }
 
-/// Conditions that are taken away together, whether errors are refusals, and whether the loss is to
-/// be seen.
+/// Conditions that are removed together, whether errors are refusals, and whether the loss must show.
 struct Trial {
     without: Vec<Mutant>,
     may_refuse: bool,
@@ -309,7 +310,7 @@ fn trials(mutant: &Mutant, all: &[Mutant]) -> Vec<Trial> {
             trial(others(names), true, false),
             alone(),
         ],
-        // Spare conditions are looked at by those who have the time.
+        // Spare conditions are tried only in the long mode.
         Some(Shown::Test | Shown::Cost(_) | Shown::Depth(_)) if scenario::long() => {
             vec![alone()]
         }
@@ -377,7 +378,7 @@ fn a_line_that_was_printed_is_replayed() {
     let guarded = line.replace(" without CLOSE_EXECUTIONS.2", "");
     assert_ne!(guarded, line);
     assert!(replay(&guarded).is_ok(), "{guarded}");
-    // And a schedule that cannot be is told from one that is well.
+    // An impossible schedule is told apart from one that ends well.
     let (world, _) = guarded.split_once(": ").expect("a line");
     let impossible = replay(&format!("{world}: z!"));
     assert!(

@@ -1,8 +1,7 @@
 //! The product's statements, each without one of its conditions.
 //!
-//! Owns: finding the conditions, in the statements' own text, so that none is forgotten. Never:
-//! part of the product: a mutant is made of a statement's text on its way to the explorer's
-//! database.
+//! Owns: finding the conditions in the statements' own text, so that none is forgotten. Never: part of
+//! the product: a mutant is made from a statement's text on its way to the explorer's database.
 
 use std::fmt;
 
@@ -13,9 +12,9 @@ use crate::store::catalogue::catalogue;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mutant {
     pub statement: &'static str,
-    /// Which of the statement's conditions: 1, 2, ….
+    /// The number of the condition in its statement: 1, 2, ….
     number: usize,
-    /// The condition as SQLite is given it, with single spaces.
+    /// The condition as it is given to SQLite, with single spaces.
     pub condition: String,
     at: (usize, usize),
 }
@@ -27,14 +26,14 @@ impl fmt::Display for Mutant {
     }
 }
 
-/// A statement's text without those of its conditions.
+/// A statement's text without those of these conditions that belong to it.
 pub fn without(mutants: &[Mutant], statement: &str, sql: &str) -> Option<String> {
     let mut ours: Vec<_> = mutants
         .iter()
         .filter(|mutant| mutant.statement == statement)
         .map(|mutant| mutant.at)
         .collect();
-    // From behind, so that no place is moved before its turn.
+    // From the end, so that no position moves before its turn.
     ours.sort();
     let mut text = sql.to_owned();
     for (from, until) in ours.iter().rev() {
@@ -43,7 +42,7 @@ pub fn without(mutants: &[Mutant], statement: &str, sql: &str) -> Option<String>
     (!ours.is_empty()).then_some(text)
 }
 
-/// Statements that only read, but what is written follows from what they find.
+/// Statements that only read, but whose results decide what is written.
 const READS: &[&str] = &[
     "READY",
     "LOAD_FENCED",
@@ -78,12 +77,12 @@ const READS: &[&str] = &[
     "ORPHANS",
 ];
 
-/// Every condition of every statement that writes, and of those that tell what may be written.
+/// Every condition of every statement that writes, and of those whose results decide what may be written.
 pub fn mutants() -> Vec<Mutant> {
     let mut mutants = Vec::new();
     for statement in catalogue() {
-        // Of benchmarks, of a run's context, of a clock that was set back, of what cannot be read, of
-        // counts; and an index's own condition, which names it.
+        // Excluded: statements of benchmarks, of a run's context, of a clock that was set back, of
+        // unreadable rows, of counts; and an index's own condition, which names the index.
         let other = [
             "FILL_",
             "SET_TUPLE",
@@ -126,7 +125,7 @@ pub fn writes(sql: &str) -> bool {
     sql.split_whitespace().any(|word| words.contains(&word))
 }
 
-/// The one of that name.
+/// The mutant with this name.
 pub fn named(mutants: &[Mutant], name: &str) -> Mutant {
     let found = mutants.iter().find(|mutant| mutant.to_string() == name);
     found
@@ -134,8 +133,8 @@ pub fn named(mutants: &[Mutant], name: &str) -> Mutant {
         .clone()
 }
 
-/// True for what only says which rows are meant: a key that is given or joined. Without it a
-/// statement would not be careless but another one.
+/// True for a condition that only selects the rows: a key that is given or joined. Without it, the
+/// statement would not be careless but a different one.
 fn picks(condition: &str) -> bool {
     let word = |text: &str| {
         text.chars()
@@ -154,16 +153,15 @@ fn picks(condition: &str) -> bool {
     }
 }
 
-/// A condition that is being read.
+/// A condition that is still being read.
 #[derive(Clone, Copy)]
 struct Open {
     from: usize,
-    /// It is the first within parentheses: no condition of its own unless an AND follows.
+    /// It is the first within parentheses: not a condition of its own unless an AND follows.
     first: bool,
 }
 
-/// Where the conditions of a statement are: what stands between AND after WHERE and ON, at every
-/// depth.
+/// The positions of a statement's conditions: the texts between AND after WHERE and ON, at every depth.
 fn conditions(sql: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     // For each open parenthesis: the condition that is being read within it.
@@ -243,11 +241,11 @@ mod tests {
 
     use super::*;
 
-    /// A statement of PostgreSQL's, and its parts.
+    /// A statement of PostgreSQL, and its parts.
     type Parts = (&'static str, &'static [&'static str]);
 
-    /// The files of the hot operations, as each database has them, and the statements of SQLite that each
-    /// of PostgreSQL's does the work of.
+    /// The files of the hot operations for each database, and the statements of SQLite whose work each
+    /// statement of PostgreSQL does.
     const FILES: [(&str, &str, &[Parts]); 3] = [
         (
             include_str!("../store/backend/sqlite/claim.sql"),
@@ -324,7 +322,7 @@ mod tests {
         ),
     ];
 
-    /// The text between marked lines: the name on the mark's line, and the text up to the next.
+    /// The texts between marked lines: each with the name on its mark's line, and up to the next mark.
     fn marked<'a>(text: &'a str, mark: &str) -> Vec<(&'a str, &'a str)> {
         let parts = text.split(mark).skip(1);
         parts
@@ -332,7 +330,7 @@ mod tests {
             .collect()
     }
 
-    /// Without comments, with single spaces.
+    /// The text without comments, with single spaces.
     fn plain(sql: &str) -> String {
         let lines = sql
             .lines()
@@ -341,8 +339,8 @@ mod tests {
         words.join(" ")
     }
 
-    /// The explorer shows on SQLite that each condition is needed. So PostgreSQL's text has each of
-    /// them, in the part of that name, or says why not: `-- absent: PART.N: why`.
+    /// The explorer shows on SQLite that each condition is needed. So PostgreSQL's text has each of them,
+    /// in the part of that name, or gives the reason why not: `-- absent: PART.N: why`.
     #[test]
     fn each_condition_of_sqlites_statements_stands_in_postgres_part_of_that_name() {
         let known: Vec<&str> = catalogue().iter().map(|statement| statement.name).collect();

@@ -1,7 +1,7 @@
-//! Worlds: how they begin, and their actors.
+//! Worlds: their beginnings and their actors.
 //!
-//! Owns: the list of scenarios: every pair of kinds of actors, and the triples that have a
-//! history in systems of this sort. Never: decides an order.
+//! Owns: the list of scenarios: every pair of kinds of actors, and the triples that are known to
+//! cause trouble in systems of this sort. Never: decides an order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::store::{Conn, Error};
 /// A world.
 pub struct Scenario {
     pub name: String,
-    /// The flows of the runs that are there, and how far they are: so many times all was run,
-    /// then all was advanced.
+    /// The flows of the existing runs, and their progress: all was run, and then all was advanced,
+    /// this many times.
     pub flows: Vec<Flow>,
     halves: Vec<usize>,
     who: Vec<Who>,
@@ -29,17 +29,17 @@ pub struct Scenario {
 /// The actors, and their runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// A worker; how many it holds.
+    /// A worker, with the number of its slots.
     Worker(usize),
-    /// A worker that leases the steps that follow.
+    /// A worker that leases following steps.
     Leasing(usize),
     /// A worker that has claimed already.
     Holding,
     /// A worker that has claimed already, and may put it back.
     PutsBack,
-    /// A worker that is yet to register.
+    /// A worker that has yet to register.
     Booting,
-    /// An advancer; how many it claims.
+    /// An advancer, with the number of branches that it claims.
     Advancer(usize),
     /// A reaper.
     Reaper,
@@ -48,16 +48,16 @@ pub enum Who {
     /// Triggers the first flow again, without a key.
     TriggerUnkeyed,
     Cancel(usize),
-    /// Cancels it branch by branch.
+    /// Cancels a run branch by branch.
     CancelParts(usize),
     Revive(usize),
     Resume(usize),
-    /// Decides what nobody has answered in time.
+    /// Decides questions that nobody has answered in time.
     Deadlines,
     Pause,
     Unpause,
     Prune,
-    /// Prunes what ended a tick ago.
+    /// Prunes runs that ended a tick ago.
     PruneOld,
     /// A worker that has claimed already, and may end in order.
     LeavingWorker,
@@ -87,7 +87,7 @@ impl Scenario {
         }
     }
 
-    /// The same, where what was sent may arrive after its connection was given up, once.
+    /// The same, where one message may arrive after its connection was given up.
     fn late(mut self) -> Self {
         self.limits.late = 1;
         self
@@ -182,7 +182,7 @@ impl Scenario {
         }
     }
 
-    /// Its possible outcomes by now.
+    /// The outcomes that are possible so far.
     pub fn allowed(&self, state: &State) -> Allowed {
         let keyed = |actor: &Actor| actor.triggered(true);
         Allowed {
@@ -202,7 +202,7 @@ impl Scenario {
     }
 }
 
-/// One kind of actor, and the run that it is about.
+/// One kind of actor, and the run on which it acts.
 struct Kind {
     name: &'static str,
     run: Option<(&'static str, usize)>,
@@ -217,7 +217,7 @@ const fn kind(
     Kind { name, run, who }
 }
 
-/// The kinds of which every pair is looked at. `cancel` is about the other's run.
+/// The kinds whose pairs are all searched. `cancel` acts on the other's run.
 const KINDS: &[Kind] = &[
     kind("work", Some(("chain", 0)), |_| Who::Leasing(1)),
     kind("fail", Some(("flaky", 0)), |_| Who::Worker(1)),
@@ -242,8 +242,8 @@ const KINDS: &[Kind] = &[
     kind("prune", Some(("chain", 1)), |_| Who::Prune),
 ];
 
-/// The faults of a pair: how often a process crashes, the clock goes on, a transaction
-/// fails.
+/// The faults of a pair: the numbers of crashes, of ticks of the clock, and of failing
+/// transactions.
 fn troubles(reaps: u8) -> Vec<(&'static str, (u8, u8, u8))> {
     match long() {
         true => vec![("long", (2, reaps, 1))],
@@ -251,7 +251,7 @@ fn troubles(reaps: u8) -> Vec<(&'static str, (u8, u8, u8))> {
     }
 }
 
-/// `DUCTWORK_EXPLORER=long` or `long:2/8`: which part of how many.
+/// The part and the number of parts from `DUCTWORK_EXPLORER=long` or `long:2/8`.
 fn mode() -> Option<(usize, usize)> {
     let mode = std::env::var("DUCTWORK_EXPLORER").ok()?;
     let part = match mode.strip_prefix("long")? {
@@ -265,17 +265,17 @@ fn mode() -> Option<(usize, usize)> {
     Some(part.expect("DUCTWORK_EXPLORER is `long`, or `long:2/8`"))
 }
 
-/// More of everything, for those who have the time.
+/// True if more of everything is requested.
 pub fn long() -> bool {
     mode().is_some()
 }
 
-/// True when all of it is looked at.
+/// True if everything is searched.
 pub fn is_whole() -> bool {
     mode().is_none_or(|(_, parts)| parts == 1)
 }
 
-/// The part of it that is asked for.
+/// The requested part.
 pub fn piece<T>(all: Vec<T>) -> Vec<T> {
     let (part, parts) = mode().unwrap_or((1, 1));
     let mine = all.into_iter().enumerate();
@@ -283,7 +283,7 @@ pub fn piece<T>(all: Vec<T>) -> Vec<T> {
     mine.map(|(_, one)| one).collect()
 }
 
-/// Every pair of kinds, each with itself as well.
+/// Every pair of kinds, including each kind with itself.
 pub fn pairs() -> Vec<Scenario> {
     let mut pairs = Vec::new();
     for (index, one) in KINDS.iter().enumerate() {
@@ -298,7 +298,7 @@ pub fn pairs() -> Vec<Scenario> {
             };
             let last = runs.len() - 1;
             let who = [of(one, 0, last), of(other, last, 0)];
-            // Without a reaper only time to come would tell a crash or an old lease.
+            // Without a reaper, a crash or an old lease would show only later.
             let reaps = u8::from(who.contains(&Who::Reaper));
             for (trouble, limits) in troubles(reaps) {
                 let name = format!("{} + {}, {trouble}", one.name, other.name);
@@ -309,7 +309,7 @@ pub fn pairs() -> Vec<Scenario> {
     pairs
 }
 
-/// Three at once, and more where it takes more.
+/// Three actors at once, and more if necessary.
 pub fn triples() -> Vec<Scenario> {
     use Who::*;
     let more = u8::from(long());
@@ -446,7 +446,7 @@ pub fn triples() -> Vec<Scenario> {
     ]
 }
 
-/// Small worlds, each about few guards: what a mutant is to be found in, quickly.
+/// Small worlds, each about few guards, in which a mutant is found quickly.
 pub fn sharp() -> Vec<Scenario> {
     use Who::*;
     let new = Scenario::new;
@@ -664,7 +664,7 @@ pub fn all() -> Vec<Scenario> {
     all
 }
 
-/// The one of that name.
+/// The scenario with this name.
 pub fn named(name: &str) -> Scenario {
     let found = all().into_iter().find(|scenario| scenario.name == name);
     found.unwrap_or_else(|| panic!("there is no scenario {name}"))

@@ -1,8 +1,8 @@
 //! Every schedule, depth first; states that were met before are not entered again.
 //!
-//! Owns: what may happen next, doing and undoing it, and what is asked of each state: that the
-//! invariants hold, that no transaction met what it does not expect, and that from there on a
-//! fair schedule ends as the definition promises.
+//! Owns: the possible next moves, doing and undoing them, and the checks of each state: that the
+//! invariants hold, that no transaction met an unexpected error, and that a fair schedule from
+//! there ends as the definition promises.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -30,7 +30,7 @@ pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// How often what may still happen.
+/// How often each event may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     pub crashes: u8,
@@ -64,18 +64,18 @@ pub struct State {
 /// One move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// An actor does what its letter says.
+    /// An actor makes the move of this letter.
     Act(usize, u8, Fault),
-    /// Its process dies, and with it all that it remembers.
+    /// Its process dies and loses its whole memory.
     Crash(usize),
-    /// A new process takes its place: it is there when it has registered.
+    /// A new process takes its place, and registers at once.
     Boot(usize),
     /// The clock goes on by a lease.
     Tick,
 }
 
-/// `ac`: actor a claims; `ac+`: and the answer is lost; `ac-`: it is refused; `ac/`: it is cut
-/// off; `ac~`: it arrives later; `a!`: a crashes; `a^`: a boots; `tick`.
+/// `ac`: actor a claims; `ac+`: and the answer is lost; `ac-`: it is refused; `ac/`: it is cut off;
+/// `ac~`: it arrives later; `a!`: a crashes; `a^`: a boots; `tick`.
 impl fmt::Display for Move {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |index: usize| char::from(b'a' + index as u8);
@@ -118,7 +118,7 @@ impl FromStr for Move {
     }
 }
 
-/// A defect, and how it came to be.
+/// A defect, and the schedule that led to it.
 #[derive(Clone, Debug)]
 pub struct Violation {
     pub scenario: String,
@@ -128,7 +128,7 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// One line, to be replayed.
+    /// One line that can be replayed.
     pub fn line(&self) -> String {
         let moves: Vec<String> = self.schedule.iter().map(Move::to_string).collect();
         let without: Vec<String> = self.mutants.iter().map(Mutant::to_string).collect();
@@ -148,7 +148,7 @@ impl fmt::Display for Violation {
 
 /// The key of a state.
 struct Digests {
-    /// The whole of it.
+    /// The whole state.
     own: u128,
     /// The stored rows.
     stored: u128,
@@ -156,8 +156,8 @@ struct Digests {
     actors: Vec<u128>,
 }
 
-/// A whole state. A row that is gone and that two remember is not known to be the same:
-/// it makes no difference to either.
+/// The digest of a whole state. If two actors remember the same deleted row, the digest does not
+/// show that it is the same: it makes no difference to either actor.
 fn whole(stored: u128, left: Limits, actors: &[u128]) -> u128 {
     let mut words = Words::new();
     let left = [left.crashes, left.ticks, left.faults, left.late].map(u64::from);
@@ -167,7 +167,7 @@ fn whole(stored: u128, left: Limits, actors: &[u128]) -> u128 {
     words.digest()
 }
 
-/// An actor's move, somewhere.
+/// An actor's move in some state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Deed {
     stored: u128,
@@ -189,17 +189,17 @@ impl Deed {
             verb,
             fault: fault as u8,
         };
-        // An actor that leaves is known to have ended by then.
+        // An actor that leaves is then known to have ended.
         (verb != b'q').then_some((deed, fault))
     }
 }
 
-/// Why a schedule did not come to a good end.
+/// The reason why a schedule did not end well.
 #[derive(Debug)]
 pub enum Replayed {
-    /// It met what must not be.
+    /// It met a defect.
     Violated(Violation),
-    /// This is no move that could be made there.
+    /// This move was not possible there.
     Impossible(Move),
 }
 
@@ -216,7 +216,7 @@ pub struct Seen {
     pub moves: usize,
     pub leaves: usize,
     pub deepest: usize,
-    /// It was ended before everything was seen.
+    /// It was ended before all states were seen.
     pub cut: bool,
 }
 
@@ -224,13 +224,13 @@ pub struct Seen {
 pub struct Promises {
     /// The audit's invariants, as one query.
     pub always: String,
-    /// An error is no violation: the store has refused, and rolled back. Then only what is stored
-    /// is judged, not what becomes of it.
+    /// An error is not a violation: the store has refused, and rolled back. Then only the stored
+    /// state is checked, not its further course.
     pub may_refuse: bool,
 }
 
 impl Promises {
-    /// All of them.
+    /// All checks.
     pub fn all() -> Self {
         Self {
             always: invariants::joined(),
@@ -238,7 +238,7 @@ impl Promises {
         }
     }
 
-    /// That nothing wrong is stored, even if nothing is done.
+    /// Only that nothing wrong is stored, even if nothing is done.
     pub fn safety() -> Self {
         Self {
             may_refuse: true,
@@ -247,7 +247,7 @@ impl Promises {
     }
 }
 
-/// Statements of a move, unless it never ends.
+/// The number of statements of a move, unless it never ends.
 const MOST_OF_A_MOVE: u32 = 500;
 
 /// A search of one scenario.
@@ -257,12 +257,12 @@ pub struct Search<'a> {
     conn: Conn,
     definitions: Definitions,
     visited: HashSet<u128>,
-    /// The contents of the database for which the invariants were found to hold.
+    /// The contents of the database whose invariants were found to hold.
     sound: HashSet<u128>,
     finished: HashSet<u128>,
     /// The stored rows and an actor's memory after its move.
     became: HashMap<Deed, (u128, u128)>,
-    /// And of another's memory, which may count differently since.
+    /// The memory of another actor, which may count differently after the move.
     meanwhile: HashMap<(Deed, usize, u128), u128>,
     schedule: Vec<Move>,
     promises: &'a Promises,
@@ -311,7 +311,7 @@ impl<'a> Search<'a> {
         Ok((search, state))
     }
 
-    /// Sees everything.
+    /// Searches everything.
     pub fn run(&mut self, state: &State) -> Result<Seen, Violation> {
         let digests = self.digests(state);
         self.visited.insert(digests.own);
@@ -321,7 +321,7 @@ impl<'a> Search<'a> {
         Ok(self.seen)
     }
 
-    /// Goes along one schedule, and ends it fairly.
+    /// Follows one schedule, and ends it fairly.
     pub fn replay(&mut self, state: &State, schedule: &[Move]) -> Result<(), Replayed> {
         let mut state = state.clone();
         let stored = self.digests(&state).stored;
@@ -347,7 +347,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The invariants of a state that was not seen before; what actors remember is not in them.
+    /// Checks the invariants of a state that was not seen before; the actors' memory is not part of
+    /// them.
     fn enter(&mut self, stored: u128) -> Result<(), Violation> {
         self.seen.states += 1;
         if !self.sound.insert(stored) {
@@ -392,15 +393,15 @@ impl<'a> Search<'a> {
             self.conn.as_local().undo();
             self.conn.as_local().set_clock(state.clock);
         }
-        // Where nothing can happen any more, and at some other places on the way.
+        // At the ends, where nothing more can happen, and at some other places on the way.
         if leaf || here.own.is_multiple_of(64) {
             self.finish(state)?;
         }
         Ok(())
     }
 
-    /// The state that a move leads to, if all that it does was seen before: what an actor does
-    /// follows from what is stored and from what it remembers, whatever the others remember.
+    /// The state to which a move leads, if everything that it does was seen before: an actor's move
+    /// depends on the stored rows and on its own memory, whatever the others remember.
     fn foreseen(&self, state: &State, here: &Digests, next: Move) -> Option<u128> {
         let (deed, fault) = Deed::of(next, here)?;
         let (stored, own) = *self.became.get(&deed)?;
@@ -429,7 +430,7 @@ impl<'a> Search<'a> {
     fn digests(&mut self, state: &State) -> Digests {
         counted::set(Some(state.ids));
         let mut canon = Canon::of(self.conn.as_local(), state.clock);
-        // The reaper knows who has crashed.
+        // The reaper knows which processes have crashed.
         for process in &state.crashed {
             canon.process(process.0.as_u128());
         }
@@ -456,7 +457,7 @@ impl<'a> Search<'a> {
                     let faults = [Fault::Lost, Fault::Refused, Fault::Cut];
                     moves.extend(faults.map(|fault| Move::Act(index, verb, fault)));
                 }
-                // An act that people send twice happens twice.
+                // An act that a person sends twice happens twice.
                 let late = state.left.late > 0 && actor.life().is_some();
                 if late && !Actor::is_safe(verb) {
                     moves.push(Move::Act(index, verb, Fault::Late));
@@ -512,7 +513,7 @@ impl<'a> Search<'a> {
         match acted {
             Ok(()) => {}
             Err(error) if self.promises.may_refuse && !is_tripped(&error) => state = before.clone(),
-            // No schedule of ours makes the database refuse a statement.
+            // None of these schedules makes the database refuse a statement.
             Err(error) => return Err(self.violation(format!("{next} met {error:?}"))),
         }
         self.conn.as_local().set_clock(state.clock);
@@ -571,8 +572,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Sees everything that can come of a scenario, `most` states of it; the first violation, with the
-/// shortest schedule that was found for it.
+/// Searches everything that can follow from a scenario, up to `most` states; the error is the first
+/// violation, with the shortest schedule found for it.
 pub fn search(
     scenario: &Scenario,
     mutants: &[Mutant],
@@ -584,7 +585,8 @@ pub fn search(
     seen.map_err(|violation| shortened(scenario, promises, violation))
 }
 
-/// The statements that are run in a scenario: without another than these it is as it is.
+/// The statements that run in a scenario: the lack of any other statement's condition does not
+/// affect it.
 pub fn statements(
     scenario: &Scenario,
     promises: &Promises,
@@ -595,7 +597,7 @@ pub fn statements(
     Ok(search.conn.as_local().names())
 }
 
-/// Makes the moves of a schedule in a world of its own.
+/// Makes the moves of a schedule in a separate world.
 pub fn replay(
     scenario: &Scenario,
     mutants: &[Mutant],
@@ -606,7 +608,7 @@ pub fn replay(
     search.replay(&state, schedule)
 }
 
-/// Leaves out one move after the other, as long as something is still violated.
+/// Leaves out one move after another, as long as a violation remains.
 fn shortened(scenario: &Scenario, promises: &Promises, mut violation: Violation) -> Violation {
     let mut at = violation.schedule.len();
     while at > 0 {

@@ -1,11 +1,11 @@
-//! Conditions that no world misses when they alone are lacking, and what shows that they are needed.
+//! Conditions whose lack alone shows in no world, and the proof that they are needed.
 //!
-//! Owns: the list. Never: a condition of which the explorer finds what goes wrong without it; the
-//! list is held against that.
+//! Owns: the list. Never: a condition whose lack the explorer detects; the list is checked against
+//! that.
 //!
-//! On SQLite a transaction is alone from its first statement: what was looked at before still is
-//! so. A condition that asks again is spare there, and may be what stops a race on PostgreSQL; then
-//! the test is named that forces it.
+//! On SQLite, a transaction is alone from its first statement: an earlier check in it still holds. A
+//! condition that repeats the check is spare there, and may be the one that stops a race on
+//! PostgreSQL; then the test that forces the race is named.
 
 use super::mutants::Mutant;
 use guarded::GUARDED;
@@ -16,26 +16,25 @@ mod guarded;
 /// The proof that a condition is needed.
 #[derive(Clone, Copy, Debug)]
 pub enum Shown {
-    /// It is missed when these are lacking too, each of which stands in for it.
+    /// Its lack shows if these, each of which stands in for it, are lacking too.
     With(&'static [&'static str]),
-    /// Where these are lacking it makes the store refuse, and no harm is done; there is harm when
-    /// it is lacking as well.
+    /// If these are lacking, this condition makes the store refuse, and no harm is done; if it is
+    /// lacking as well, there is harm.
     Behind(&'static [&'static str]),
-    /// A test of `tests/store` fails without it: on PostgreSQL, and on SQLite as well where a row
-    /// that is not as it should be is made by hand.
+    /// A test of `tests/store` fails without it: on PostgreSQL, and on SQLite as well if the test
+    /// makes a wrong row by hand.
     Test,
-    /// Without it the same is done, with more work.
+    /// Without it the result is the same, with more work.
     Cost(&'static str),
-    /// It says once more what was shown to hold earlier in the transaction, under a lock or a fence
-    /// of its own. It is there for the day on which that is mistaken: a write that is wrong then
-    /// finds no row.
+    /// It repeats a check that was made earlier in the transaction, under a lock or a fence of its
+    /// own. It is there for the case that this is mistaken: a wrong write then finds no row.
     Depth(&'static str),
 }
 
 use Shown::*;
 
 const SPARE: &[(&str, Shown)] = &[
-    // Said by the look and by the claim, in one transaction.
+    // Checked by the look and by the claim, in one transaction.
     ("READY.1", With(&["READY.2"])),
     ("READY.2", With(&["READY.1"])),
     ("CLAIM_BRANCHES.1", With(&["READY.1", "READY.2"])),
@@ -61,7 +60,7 @@ const SPARE: &[(&str, Shown)] = &[
     ("ENDED_RUNS.1", With(&["ENDED_RUNS.2"])),
     ("ENDED_RUNS.4", With(&["STILL_PRUNABLE.2"])),
     ("STILL_PRUNABLE.2", With(&["ENDED_RUNS.4"])),
-    // Held rows are chosen, and closed, by the same conditions.
+    // Held rows are selected, and closed, by the same conditions.
     (
         "CANCEL_EXECUTIONS.1",
         With(&["CANCEL_OPEN_EXECUTIONS.2", "CANCEL_HOLD_EXECUTIONS.1"]),
@@ -74,7 +73,8 @@ const SPARE: &[(&str, Shown)] = &[
         "CANCEL_HOLD_EXECUTIONS.1",
         With(&["CANCEL_OPEN_EXECUTIONS.2", "CANCEL_EXECUTIONS.1"]),
     ),
-    // Rows are locked, and then written, by the same conditions. Without the first the second refuses.
+    // Rows are locked, and then written, by the same conditions. Without the first, the second
+    // refuses.
     ("UNCLAIM.2", With(&["LOCK_CLAIMED.2"])),
     ("LOST_EXECUTIONS.1", With(&["LOCK_EXECUTIONS.1"])),
     ("LOST_EXECUTIONS.2", With(&["LOCK_EXECUTIONS.2"])),
@@ -99,9 +99,9 @@ const SPARE: &[(&str, Shown)] = &[
     // Either of the two signs of life is enough to spare a process (H1).
     ("REMOVE_PROCESS.1", With(&["REMOVE_PROCESS.2"])),
     ("REMOVE_PROCESS.2", With(&["REMOVE_PROCESS.1"])),
-    // The second line, for when the first has let through what it should not.
+    // The second line of defence, if the first has let through something wrong.
     ("MOVE_BRANCHES.3", Behind(&["LOAD_FENCED.1"])),
-    // Conditions that are there for the work that they save.
+    // Conditions that exist because they save work.
     (
         "ORPHANS.2",
         Cost("what is not claimed has no lease; but the index of claims says so"),
@@ -152,7 +152,7 @@ const SPARE: &[(&str, Shown)] = &[
         "PRUNABLE_PLACES.1",
         Cost("an execution that has ended has no place in the queue"),
     ),
-    // Said once more where it is written.
+    // Checked once more at the write.
     ("OPEN_TRANSITIONS.1", Depth("claimed in this transaction")),
     ("OPEN_ADVANCEMENTS.1", Depth("claimed in this transaction")),
     (
@@ -225,7 +225,7 @@ const SPARE: &[(&str, Shown)] = &[
     ),
 ];
 
-/// The proof that it is needed, unless a world is one.
+/// The proof that the condition is needed, unless a world shows it.
 pub fn of(mutant: &Mutant) -> Option<Shown> {
     let name = mutant.to_string();
     let spare = SPARE.iter().find(|(spare, _)| *spare == name);
@@ -255,7 +255,7 @@ fn every_spare_condition_exists_and_stands_here_once() {
             Test => panic!("{name}: tests stand in the other list"),
         }
     }
-    // The text that is taken away there is the condition that is meant here.
+    // The removed text there is the condition that is meant here.
     for (name, _, condition, _) in GUARDED {
         let until = condition.find([':', '{']).unwrap_or(condition.len());
         let meant = &find(name).condition;

@@ -12,7 +12,7 @@ use crate::model::{HaltReason, Via};
 /// A branch whose current step has ended, as loaded under its claim.
 #[derive(Clone, Copy, Debug)]
 pub struct BranchView<'a> {
-    /// Where the branch stands.
+    /// The node at which the branch stands.
     pub node: NodeIndex,
     /// How its current step ended.
     pub step: StepView<'a>,
@@ -20,7 +20,7 @@ pub struct BranchView<'a> {
     pub retries: u32,
     /// Earlier attempts at this transition whose process died.
     pub crashes: u32,
-    /// Some of the branches of its expand are there already: a wide one takes several transactions. It
+    /// Some of the branches of its expand already exist: a wide expand takes several transactions. It
     /// goes on to its end, whatever the budgets say, because those branches run.
     pub begun: bool,
 }
@@ -30,7 +30,7 @@ pub struct BranchView<'a> {
 pub enum StepView<'a> {
     /// It has an output.
     Succeeded(&'a RawValue),
-    /// It is out of budget, and this is which.
+    /// It is out of budget; this is the reason.
     Failed(HaltReason),
 }
 
@@ -58,9 +58,9 @@ pub enum Advance<'a> {
     },
     /// The next step, same branch.
     Continue {
-        /// Where to.
+        /// The next node.
         to: Target,
-        /// By which transition.
+        /// The transition that leads there.
         via: Via,
         /// The step's input.
         value: Value,
@@ -89,12 +89,12 @@ pub enum Advance<'a> {
     },
 }
 
-/// A value that a plan hands on without holding it.
+/// A value that a plan passes on without holding it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
     /// The current step's output.
     Output,
-    /// `[]`: what an expand of nothing collapses to.
+    /// `[]`: the collapsed value of an expand of nothing.
     EmptyArray,
 }
 
@@ -104,8 +104,8 @@ pub enum Elements<'a> {
     /// Of an array.
     Array(Vec<&'a RawValue>),
     /// Of an object, in its order; each becomes `[key, value]`. Keys stay as written: JSON can
-    /// spell one that no string holds (half a surrogate pair), and a key that is only handed
-    /// on need not be understood.
+    /// spell a key that no string holds (half a surrogate pair), and a key that is only passed on
+    /// need not be understood.
     Object(Vec<(&'a RawValue, &'a RawValue)>),
 }
 
@@ -156,7 +156,7 @@ pub fn decide<'a>(
         StepView::Failed(reason) => return Advance::Halt { reason },
         StepView::Succeeded(output) => output,
     };
-    // As of a step: `max_retry` errors may be spent, and the `max_crash`-th crash (the first, when
+    // As for a step: `max_retry` errors may be spent, and the `max_crash`-th crash (the first, when
     // this is 0) was the last.
     if !view.begun && view.crashes >= limits.max_crash.max(1) {
         let reason = HaltReason::AdvancerCrashesExhausted;
@@ -200,15 +200,15 @@ pub fn decide<'a>(
     }
 }
 
-/// True when where a branch goes from `node` depends on its step's output. Elsewhere [`decide`]
-/// does not look at it, and it need not be loaded.
+/// True when the output of its step decides where a branch goes from `node`. Otherwise [`decide`]
+/// does not look at the output, and it need not be loaded.
 pub fn reads_output(definition: &Definition, node: NodeIndex) -> bool {
     let next = &definition.node(node).next;
     matches!(next, Edge::Expand { .. } | Edge::Divert { .. })
 }
 
 /// True when the edge that leaves `node` can take an output that begins with this character; only an
-/// expand asks for more than one value.
+/// expand requires a list or an object.
 pub fn fits(definition: &Definition, node: NodeIndex, first: Option<char>) -> bool {
     match &definition.node(node).next {
         Edge::Expand { .. } => matches!(first, Some('[' | '{')),
@@ -216,8 +216,8 @@ pub fn fits(definition: &Definition, node: NodeIndex, first: Option<char>) -> bo
     }
 }
 
-/// The crossings that a worker may make together with its result: those that lead to one step
-/// on the same branch, or end it. `None` for all that need a barrier or a person.
+/// The crossings that a worker may make together with its result: those that lead to one step on
+/// the same branch, or end it. `None` for all crossings that need a barrier or a person.
 pub fn decide_simple<'a>(
     output: &'a RawValue,
     node: NodeIndex,
@@ -303,8 +303,8 @@ pub(super) fn elements(output: &RawValue) -> Option<Elements<'_>> {
         .ok()
 }
 
-/// The text that a divert compares with its keys; `None` when the output has none. Of several
-/// `divert` fields the last counts, as for nearly every reader of JSON.
+/// The text that a divert compares with its keys; `None` when the output has none. If there are
+/// several `divert` fields, the last one counts, as in nearly every reader of JSON.
 fn divert_key(output: &RawValue) -> Option<Cow<'_, str>> {
     if !output.get().starts_with('{') {
         return scalar(output);

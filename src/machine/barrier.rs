@@ -5,7 +5,7 @@
 pub struct BarrierView {
     /// How many branches the fan-out has.
     pub width: u64,
-    /// How many have ended, in whatever way.
+    /// How many of them have ended, in whatever way.
     pub arrived: u64,
     /// How many of these halted.
     pub halted: u64,
@@ -22,8 +22,8 @@ pub enum Arrival {
     Halts,
 }
 
-/// "Am I the last?", from counters that the arrival itself has just raised by a guarded
-/// write: of two last siblings exactly one sees `arrived == width` (I13).
+/// "Am I the last?", answered from counters that the arrival itself has just raised by a
+/// guarded write: of two last siblings exactly one sees `arrived == width` (I13).
 pub fn arrive(view: BarrierView) -> Arrival {
     if view.arrived < view.width {
         Arrival::Waits

@@ -1,7 +1,7 @@
-//! Interventions in many runs at once.
+//! Actions in many runs at once.
 //!
-//! Owns: the runs that one is for, the account of those that it has dealt with, and when it comes back to one
-//! that somebody else had locked. Never: reads or changes a run.
+//! Owns: the runs that an action is for, the account of the runs that it has dealt with, and when it
+//! returns to a run that somebody else had locked. Never: reads or changes a run.
 
 use std::time::Duration;
 
@@ -9,16 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::*;
 
-/// Runs that are chosen one by one.
+/// The most runs that can be chosen one by one.
 pub const CHOSEN_MAX: usize = 500;
 
-/// Failures that are told one by one.
+/// The most failures that are reported one by one.
 const TOLD: usize = 20;
 
-/// Characters of a reason.
+/// The longest reason, in characters.
 const LETTERS: usize = 300;
 
-/// Runs that are set aside at the same time. With so many the others wait: they may be locked as well.
+/// The most runs that are set aside at the same time. At that number the other runs wait: they may be locked
+/// as well.
 const ASIDE_MAX: usize = 50;
 
 /// The waits before each further attempt at a run that somebody else has locked.
@@ -30,7 +31,7 @@ pub const PAUSES: [Duration; 5] = [
     Duration::from_secs(50),
 ];
 
-/// The states of runs in which an intervention changes anything; none where it is not for many runs at once.
+/// The states of runs in which an action changes anything; none if it is not for many runs at once.
 pub const fn states(verb: Verb) -> &'static [RunStatus] {
     match verb {
         Verb::Revive => &[RunStatus::Halted],
@@ -40,13 +41,13 @@ pub const fn states(verb: Verb) -> &'static [RunStatus] {
     }
 }
 
-/// The runs that an intervention is for.
+/// The runs that an action is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Selection {
-    /// These.
+    /// These runs.
     Chosen(Vec<RunId>),
-    /// All that match.
+    /// All runs that match.
     Matching(Filter),
 }
 
@@ -63,17 +64,17 @@ impl Selection {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
-    /// Of this pipeline only.
+    /// Only runs of this pipeline.
     pub pipeline: Option<String>,
-    /// In one of these states.
+    /// Runs in one of these states.
     pub statuses: Vec<RunStatus>,
-    /// Triggered then or later: µs since 1970.
+    /// Runs triggered at this time or later: µs since 1970.
     pub since: Option<i64>,
-    /// Halted in this way.
+    /// Runs that halted in this way.
     pub kind: Option<Kind>,
 }
 
-/// A way in which a run has halted: of its first branch that did.
+/// A way in which a run has halted: that of its first halted branch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Kind {
@@ -87,14 +88,14 @@ pub struct Kind {
     pub error: String,
 }
 
-/// A run of a bulk intervention that was left as it is, and why.
+/// A run of a bulk action that was left as it is, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The run.
     pub run: RunId,
     /// The reason, for people.
     pub why: String,
-    /// It is set aside, and will be tried again; `None` when it has failed for good.
+    /// The run is set aside, and will be tried again; `None` when it has failed for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<Again>,
 }
@@ -102,13 +103,13 @@ pub struct Failure {
 /// The next attempt at a run that was set aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Again {
-    /// Not before: µs since 1970.
+    /// The earliest time: µs since 1970.
     pub at: i64,
     /// Attempts so far.
     pub tries: u32,
 }
 
-/// The account of runs that were dealt with and not changed, since the last one was written.
+/// The account of runs that were dealt with and not changed, since the last account was written.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// The last of them.
@@ -117,7 +118,8 @@ pub struct Account {
     pub skipped: i64,
     /// Runs that could not be changed.
     pub failed: i64,
-    /// The first of those that failed, with those that were known before, and all that are set aside.
+    /// The first of the runs that failed, including those that were known before, and all runs that are set
+    /// aside.
     pub failures: Vec<Failure>,
 }
 
@@ -130,7 +132,7 @@ fn clipped(why: &str) -> String {
 }
 
 impl Account {
-    /// One that goes on from these failures.
+    /// An account that continues from these failures.
     pub fn after(failures: Vec<Failure>) -> Self {
         Self {
             failures,
@@ -138,7 +140,7 @@ impl Account {
         }
     }
 
-    /// A run that was not meant.
+    /// A run that the action is not for.
     pub fn pass(&mut self, run: RunId) {
         self.last = Some(run);
     }
@@ -160,12 +162,12 @@ impl Account {
         }
     }
 
-    /// There is room for one more that failed.
+    /// There is room for one more run that failed.
     fn is_told(&self) -> bool {
         self.failures.len() - self.aside().count() < TOLD
     }
 
-    /// A run that somebody else has locked is left for later: until it is changed it counts as one that failed.
+    /// A run that somebody else has locked is left for later: until it is changed it counts as failed.
     pub fn set_aside(&mut self, run: RunId, why: &str, now: i64, pauses: &[Duration]) {
         let Some(pause) = pauses.first() else {
             return self.fail(run, why);
@@ -182,18 +184,18 @@ impl Account {
         });
     }
 
-    /// Those that are set aside.
+    /// The runs that are set aside.
     pub fn aside(&self) -> impl Iterator<Item = (RunId, Again)> {
         let aside = self.failures.iter();
         aside.filter_map(|it| Some((it.run, it.again?)))
     }
 
-    /// No more are set aside before one of them is dealt with.
+    /// No more runs are set aside before one of them is dealt with.
     pub fn is_full(&self) -> bool {
         self.aside().count() >= ASIDE_MAX
     }
 
-    /// The wait until the next attempt at a run that is set aside, and that run; `None` where there is none. A
+    /// The wait until the next attempt at a run that is set aside, and that run; `None` if there is none. A
     /// clock that was set back makes no wait longer than the longest.
     pub fn next(&self, now: i64, pauses: &[Duration]) -> Option<(Duration, RunId)> {
         let (run, again) = self.aside().min_by_key(|(_, again)| again.at)?;
@@ -209,7 +211,8 @@ impl Account {
             .retain(|it| it.run != run || it.again.is_none());
     }
 
-    /// A further attempt at a run that was set aside has failed as well: the next one, or the end of them.
+    /// A further attempt at a run that was set aside has failed as well: schedules the next one, or gives the
+    /// run up.
     pub fn put_off(&mut self, run: RunId, why: &str, now: i64, pauses: &[Duration]) {
         let tries = self.aside().find(|(id, _)| *id == run);
         let tries = tries.map_or(0, |(_, again)| again.tries);
@@ -226,7 +229,7 @@ impl Account {
         }
     }
 
-    /// A run that was set aside has failed for good. It is counted so already.
+    /// A run that was set aside has failed for good. It is already counted as failed.
     pub fn give_up(&mut self, run: RunId, why: &str) {
         self.settle(run);
         if self.is_told() {
@@ -236,7 +239,7 @@ impl Account {
         }
     }
 
-    /// Begins anew, once this is written.
+    /// Starts afresh, once this account is written.
     pub fn clear(&mut self) {
         (self.last, self.skipped, self.failed) = (None, 0, 0);
     }
@@ -283,7 +286,7 @@ mod tests {
         assert_eq!((account.failed, account.last), (2, Some(other)));
         for (n, pause) in PAUSES.iter().enumerate() {
             assert_eq!(account.next(now, &PAUSES), Some((*pause, locked)), "{n}");
-            // A clock that was set back does not hold it up.
+            // A clock that was set back does not hold the run up.
             assert_eq!(
                 account.next(i64::MIN / 2, &PAUSES),
                 Some((Duration::ZERO, locked))

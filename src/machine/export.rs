@@ -1,19 +1,19 @@
 //! Sending traces to a collector.
 //!
-//! Owns: what follows an answer, the wait before the next attempt, and how many spans go together. Never: sends
-//! anything.
+//! Owns: the consequence of an answer, the wait before the next attempt, and how many spans go together. Never:
+//! sends anything.
 
 use std::time::Duration;
 
 use super::retry_after::WAIT_MAX;
 
-/// Spans of a request: as many as the processors of OpenTelemetry send together.
+/// Spans per request: as many as the processors of OpenTelemetry send together.
 pub const SPANS_MAX: usize = 512;
 
-/// Bytes of a request, but for one span that is larger: collectors refuse what is too large.
+/// Bytes per request, except for a single span that is larger: collectors refuse requests that are too large.
 pub const BYTES_MAX: usize = 1 << 20;
 
-/// The wait after a failure, at first and at most, unless the collector names another.
+/// The wait after a failure, the first and the longest, unless the collector names another.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The consequence of an attempt.
@@ -29,8 +29,9 @@ pub enum Follows {
     GivenUp,
 }
 
-/// The consequence of an answer of this status, or of none, after so many failures before it: as OTLP has it, few
-/// are worth another attempt. `wait` is what the collector has asked for, `spread` a random number from 0 to 1.
+/// The consequence of an answer of this status, or of no answer, after this many earlier failures: as OTLP says,
+/// few answers are worth another attempt. `wait` is the wait that the collector asked for, `spread` a random
+/// number from 0 to 1.
 pub fn follows(status: Option<u16>, wait: Option<Duration>, failures: u32, spread: f64) -> Follows {
     match status {
         Some(200..=299) => Follows::Sent,
@@ -48,7 +49,7 @@ pub fn follows(status: Option<u16>, wait: Option<Duration>, failures: u32, sprea
     }
 }
 
-/// How many of the spans of these sizes go into the next request: all that fit, but one at least.
+/// How many of the spans of these sizes go into the next request: as many as fit, but at least one.
 pub fn fit(sizes: impl Iterator<Item = usize>) -> usize {
     let mut bytes = 0;
     let fit = sizes.take(SPANS_MAX).take_while(|size| {

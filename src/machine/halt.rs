@@ -14,19 +14,19 @@ use super::advance;
 /// A branch that halted by itself.
 #[derive(Clone, Debug, Default)]
 pub struct HaltFact {
-    /// Why, as it is stored: a newer version may have written a word that this one does not know.
+    /// Why, as stored: a newer version may have written a word that this one does not know.
     pub reason: String,
-    /// Where.
+    /// The node at which it halted.
     pub node: String,
     /// The transition by which the step there was reached.
     pub via: String,
     /// The error of the last attempt: at its step, or at advancing from it.
     pub error: Option<String>,
-    /// The class of that error, where it is one of a step.
+    /// The class of that error, if it is an error of a step.
     pub class: Option<String>,
-    /// The output of its step, where that has one.
+    /// The output of its step, if the step has one.
     pub output: Option<OutputFact>,
-    /// The branches into which it had been split there.
+    /// The number of branches into which it had been split there.
     pub width: Option<i64>,
 }
 
@@ -37,11 +37,11 @@ pub struct OutputFact {
     pub size: u64,
     /// Its text: all of it, or its first characters.
     pub text: String,
-    /// It is for somebody who may not see it.
+    /// The output is withheld: the reader may not see it.
     pub is_withheld: bool,
 }
 
-/// Characters of an output that an explanation quotes.
+/// The most characters of an output that an explanation quotes.
 const QUOTED: usize = 40;
 
 impl OutputFact {
@@ -69,7 +69,7 @@ impl OutputFact {
         }
     }
 
-    /// The number of its elements, where all of it is here.
+    /// The number of its elements, if all of the text is here.
     fn elements(&self) -> Option<usize> {
         let whole = self.text.len() as u64 == self.size;
         let value: &RawValue = serde_json::from_str(&self.text).ok().filter(|_| whole)?;
@@ -82,19 +82,19 @@ impl HaltFact {
         self.reason == reason.as_str()
     }
 
-    /// True where a failed step shows it: nothing was wrong with a transition.
+    /// True if a failed step explains the halt: nothing was wrong with a transition.
     pub fn is_of_step(&self) -> bool {
         self.output.is_none() && self.width.is_none() && self.error.is_some()
     }
 
-    /// Leaves the output out of every explanation, but for its kind and its size.
+    /// Leaves the output out of every explanation, except for its kind and its size.
     pub fn withhold(&mut self) {
         if let Some(output) = &mut self.output {
             output.is_withheld = true;
         }
     }
 
-    /// The words for the output: a person's answer is no step's.
+    /// The words for the output: a person's answer is not the output of a step.
     fn returned(&self, what: &str) -> String {
         match self.via == Via::Dampen.as_str() {
             true => format!("the answer at {} is {what}", self.node),
@@ -102,7 +102,7 @@ impl HaltFact {
         }
     }
 
-    /// A line that says what went wrong; `None` where there is nothing to say beyond the reason.
+    /// A line that says what went wrong; `None` if the reason says everything.
     pub fn explanation(&self, definition: Option<&Definition>) -> Option<String> {
         let node = definition.and_then(|it| Some(it.node(it.find(&self.node)?)));
         let name = |to: crate::definition::Target| {
@@ -200,8 +200,8 @@ impl HaltFact {
         self.error.clone()
     }
 
-    /// True where the step said no itself, so that it says the same again until somebody changes it or its
-    /// input. Time, memory and the machine may be other ones at the next attempt.
+    /// True if the step itself refused, so that it refuses again until somebody changes it or its input.
+    /// Time, memory and the machine may be different at the next attempt.
     fn is_certain(&self) -> bool {
         let killed = |class: &String| class.starts_with("Signal(");
         match self.is(HaltReason::JobRetriesExhausted) {
@@ -210,8 +210,8 @@ impl HaltFact {
         }
     }
 
-    /// The actions after which a revival does not halt here again; `None` for what a revival alone may
-    /// mend.
+    /// The actions after which a revival does not halt here again; `None` for a halt that a revival
+    /// alone may fix.
     fn first(&self) -> Option<Fix> {
         let limit = |key| Fix {
             first: format!("raise `{key}`, and send SIGHUP to `ductworkd`"),
@@ -258,7 +258,7 @@ impl HaltFact {
     }
 }
 
-/// The actions before a revival, and a note beside its command.
+/// The actions before a revival, and a note beside the revival's command.
 struct Fix {
     first: String,
     note: String,
@@ -271,7 +271,7 @@ fn then(edge: &Edge) -> Option<Then> {
     }
 }
 
-/// The remedy of a run that halted so.
+/// The remedy for a run that halted in these ways.
 pub fn remedy(halts: &[HaltFact], run: RunId) -> String {
     match halts.iter().find_map(HaltFact::first) {
         Some(Fix { first, note }) => format!("{first}, then: ductworkd revive {run}{note}"),
@@ -407,7 +407,7 @@ mod tests {
             refused.starts_with(&format!("fix List, then: {revive} ")),
             "{refused}"
         );
-        // A step that says no says the same again; one that was killed may not be the next time.
+        // A step that refuses once refuses again; a step that was killed may not be killed the next time.
         let exhausted = |class: &str| {
             let mut fact = fact(HaltReason::JobRetriesExhausted, "List", None);
             fact.class = Some(class.to_owned());
@@ -433,7 +433,7 @@ mod tests {
             large.starts_with("raise `job_worker.max_payload`"),
             "{large}"
         );
-        // Of several halts the one that a revival alone does not mend is told.
+        // Of several halts, the one that a revival alone does not fix is reported.
         let both = [
             fact(HaltReason::JobTimedOut, "Load", None),
             fact(HaltReason::TransitionInvalid, "List", Some("1")),

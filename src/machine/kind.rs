@@ -1,12 +1,12 @@
-//! Which errors are of one kind: those that differ only in what is particular to a run.
+//! The kinds of errors: errors of one kind differ only in details that are particular to a run.
 //!
 //! Owns: the kind of a message. Never: knows what a message means.
 
 /// A kind is no longer than this, in characters.
 const LONGEST: usize = 200;
 
-/// The kind of an error's message: its first line, with `…` in the place of quoted texts, and `#` in the
-/// place of numbers and of ids.
+/// The kind of an error's message: its first line, with `…` in place of quoted texts, and `#` in place
+/// of numbers and of ids.
 pub fn of(message: &str) -> String {
     let line = message.trim_start().lines().next().unwrap_or_default();
     let mut kind = String::new();
@@ -37,12 +37,12 @@ fn quoted(text: &str, quote: char) -> (String, usize) {
     }
 }
 
-/// The kind of a word, and its length. One with a digit is a number or an id, unless it begins
+/// The kind of a word, and its length. A word with a digit is a number or an id, unless it begins
 /// with letters only: `sha256` is a name.
 fn word(text: &str) -> (String, usize) {
     let mut length = 0;
     for (at, char) in text.char_indices() {
-        // Ids and decimal numbers go on.
+        // Ids and decimal numbers continue.
         let joins = matches!(char, '-' | '_' | '.' | ':' | '\'')
             && text[at + 1..].starts_with(|next: char| next.is_alphanumeric());
         if !char.is_alphanumeric() && !joins {

@@ -1,12 +1,12 @@
 //! Where each part of a pipeline's graph is drawn.
 //!
 //! Owns: every coordinate of a picture. Transitions nest, so a picture is composed of pictures: a chain is
-//! a row, a divide or a divert is a stack of rows between two lines, an expand is one frame around what is
-//! done for each element. So no edge crosses another, or a box. Never: knows what became of a node, or
-//! writes a picture (`svg`). Tested in `tests/layout.rs`, over random pipelines too.
+//! a row, a divide or a divert is a stack of rows between two lines, an expand is one frame around the
+//! steps of each element. So no edge crosses another edge or a box. Never: knows the state of a node, or
+//! writes a picture (`svg`). Tested in `tests/layout.rs`, also with random pipelines.
 //!
 //! Lengths are pixels. The text is monospace, so its width is known without a font. The work is linear in the
-//! nodes and in the depth of the nesting, which `definition::check` bounds.
+//! number of nodes and in the depth of the nesting, which `definition::check` bounds.
 
 mod nest;
 mod text;
@@ -20,7 +20,7 @@ use nest::{BOX, Block, GAP, Kind, PART, Row};
 pub use nest::{COUNTS, HEAD_COLUMNS, INSIDE};
 pub use text::{is_hidden, title, width};
 
-/// A text in so many columns.
+/// A text in this many columns.
 pub fn label(text: &str, columns: usize) -> Label {
     Label {
         text: text::cut(text, columns),
@@ -28,17 +28,17 @@ pub fn label(text: &str, columns: usize) -> Label {
     }
 }
 
-/// Around the whole.
+/// The space around the whole picture.
 const MARGIN: u32 = 16;
-/// Between the graph and the hooks, in which their captions stand.
+/// The space between the graph and the hooks, which holds the hooks' captions.
 const ABOVE_HOOKS: u32 = 48;
 
 /// A picture of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The size of the whole.
+    /// The size of the whole picture.
     pub width: u32,
-    /// The size of the whole.
+    /// The size of the whole picture.
     pub height: u32,
     /// A box for each node, in the order of the nodes; then one for each hook.
     pub boxes: Vec<Placed>,
@@ -64,7 +64,7 @@ pub enum Part {
 pub struct Placed {
     /// The part of the pipeline that the box shows.
     pub part: Part,
-    /// The name, as it fits; and whole.
+    /// The name, cut to fit and whole.
     pub label: Label,
     /// A person is asked here.
     pub asks: bool,
@@ -85,7 +85,7 @@ pub struct Frame {
     pub rect: Rect,
 }
 
-/// An edge: a line of horizontal and vertical pieces, which ends in an arrow.
+/// An edge: a line of horizontal and vertical pieces that ends in an arrow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// The node that the branch comes from.
@@ -94,16 +94,16 @@ pub struct Line {
     pub to: NodeIndex,
     /// The corners.
     pub points: Vec<Point>,
-    /// The condition of a divert, and where it begins; the line passes below it.
+    /// The condition of a divert, and where its text begins; the line passes below it.
     pub label: Option<(Label, Point)>,
 }
 
-/// A text as it fits, and whole, as far as anybody would read it.
+/// A text cut to fit, and whole up to the length that anybody would read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// As it fits.
+    /// The text cut to fit.
     pub text: String,
-    /// Whole.
+    /// The whole text.
     pub title: String,
 }
 
@@ -125,25 +125,25 @@ pub struct Rect {
 pub struct Point {
     /// From the left.
     pub x: u32,
-    /// From above.
+    /// From the top.
     pub y: u32,
 }
 
-/// How many elements of an expand are done, in terms of the steps that are completed.
+/// How many elements of an expand are done, counted by completed steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// As many as steps of this node.
+    /// As many elements as completed steps of this node.
     Node(NodeIndex),
     /// All paths of a divide: the slowest counts.
     All(Vec<Finish>),
-    /// One of the paths of a divert: they add up.
+    /// One of the paths of a divert: their counts add up.
     Any(Vec<Finish>),
-    /// They end in an expand of their own, so steps do not tell.
+    /// The elements end in an expand of their own, so completed steps do not count them.
     Unknown,
 }
 
 impl Finish {
-    /// The elements that are done, where the steps tell.
+    /// The number of elements that are done, if the steps count them.
     pub fn count(&self, completed: &dyn Fn(NodeIndex) -> u64) -> Option<u64> {
         let counts = |parts: &[Self]| -> Option<Vec<u64>> {
             parts.iter().map(|part| part.count(completed)).collect()
@@ -158,8 +158,8 @@ impl Finish {
 }
 
 impl Layout {
-    /// The picture of a definition; `None` of a graph that no pipeline has, which only a stored definition
-    /// can be that somebody has edited.
+    /// The picture of a definition; `None` for a graph that no pipeline has. Only a stored definition that
+    /// somebody has edited can be such a graph.
     pub fn of(definition: &Definition) -> Option<Self> {
         let row = nest::read(definition)?;
         let axis = MARGIN + row.size.up;
@@ -180,7 +180,7 @@ impl Layout {
         Some(layout)
     }
 
-    /// Adds the hooks, in a row below the graph: they belong to the run, and to no place in it.
+    /// Adds the hooks, in a row below the graph: they belong to the run, not to a place in the graph.
     fn hooks(&mut self, definition: &Definition) {
         let mut x = MARGIN;
         for hook in Hook::ALL {
@@ -218,7 +218,7 @@ fn placed(part: Part, name: &str, asks: bool, x: u32, y: u32) -> Placed {
     }
 }
 
-/// A line on its way.
+/// A line that is not finished yet.
 struct Open {
     from: NodeIndex,
     points: Vec<Point>,
@@ -234,7 +234,7 @@ impl Open {
         }
     }
 
-    /// Goes on to a place in the same row or column.
+    /// Continues to a place in the same row or column.
     fn go(&mut self, to: Point) {
         if let [.., before, last] = self.points.as_slice() {
             let straight =
@@ -255,7 +255,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// Draws a row from `at` on, to which the lines `open` lead; gives the lines that leave it.
+    /// Draws a row from `at` on, to which the lines `open` lead; returns the lines that leave it.
     fn row(&mut self, row: &Row, mut at: Point, mut open: Vec<Open>) -> Vec<Open> {
         let mut before = None;
         for block in &row.blocks {
@@ -303,7 +303,7 @@ impl Drawing<'_> {
                 for path in paths {
                     let axis = at.y - block.size.up + path.axis;
                     let mut lines = Vec::new();
-                    // It comes from the node before: a fork is never the first of a row.
+                    // The lines come from the node before: a fork is never the first in a row.
                     for from in &open {
                         let mut line = Open::new(from.from, at);
                         line.go(Point { x: parts, y: at.y });
@@ -342,7 +342,7 @@ impl Drawing<'_> {
                         height: block.size.up + block.size.down,
                     },
                 });
-                // A frame that its head makes wide has the rest in its middle.
+                // If the head makes the frame wider than its row, the row is centred.
                 let side = (block.size.width - row.size.width) / 2;
                 let start = Point {
                     x: at.x + side,

@@ -1,4 +1,4 @@
-//! The state machine: what happens next, decided from views, without effects.
+//! The state machine: the next move, decided from views, without effects.
 //!
 //! Owns: every decision about a branch, an execution, a barrier, a run. Pure and total: no
 //! database, no clock, no randomness; each is handed in. Never: writes, waits, or mints an id.

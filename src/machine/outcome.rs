@@ -17,22 +17,22 @@ pub struct ExecutionView {
 /// How an execution ended, as far as budgets are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It has an output.
+    /// The step has an output.
     Success,
-    /// The step said no.
+    /// The step reported an error.
     Error {
         /// False: trying again is useless.
         retryable: bool,
-        /// The step's own wish for the wait before the next attempt.
+        /// The wait before the next attempt that the step itself asks for.
         retry_after: Option<Duration>,
     },
-    /// It took too long: an error like any other.
+    /// The attempt took too long: an error like any other.
     TimedOut,
-    /// Nobody said anything.
+    /// The attempt ended without any report.
     Crashed,
-    /// Given back: spends nothing.
+    /// The attempt was given back, which spends nothing.
     Released {
-        /// Wait before it may be claimed again.
+        /// The wait before it may be claimed again.
         delay: Duration,
     },
     /// Its run was cancelled.
@@ -42,11 +42,11 @@ pub enum Ending {
 /// The budgets of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepLimits {
-    /// Attempts after the first that errors may spend.
+    /// How many attempts after the first may be spent on errors.
     pub max_retry: u32,
     /// The crash that fails the step: the `max_crash`-th (the first, when this is 0).
     pub max_crash: u32,
-    /// Wait between attempts.
+    /// The wait between attempts.
     pub backoff: Backoff,
 }
 
@@ -57,14 +57,14 @@ pub enum Verdict {
     Succeed,
     /// A new execution.
     Again {
-        /// Wait before it may be claimed.
+        /// The wait before it may be claimed.
         delay: Duration,
         /// Its counters.
         next: ExecutionView,
     },
     /// The step is out of budget: its branch is to be halted.
     Fail,
-    /// Nothing more is to happen.
+    /// Nothing more happens.
     Drop,
 }
 
@@ -92,8 +92,8 @@ pub fn decide(view: ExecutionView, ending: Ending, limits: &StepLimits, spread: 
         crash_count: view.crash_count.saturating_add(1),
         ..view
     };
-    // Asked of the counters before they are raised: raised ones could stick at the largest
-    // number and never exceed a limit that is as large.
+    // These conditions look at the counters before they are raised: raised counters could stick at
+    // the largest number and never exceed a limit that is just as large.
     let retries_spent = view.retry_count >= limits.max_retry;
     let crashes_spent = view.crash_count >= limits.max_crash.saturating_sub(1);
     match ending {
@@ -121,14 +121,14 @@ pub fn decide(view: ExecutionView, ending: Ending, limits: &StepLimits, spread: 
     }
 }
 
-/// Wait before what could not be started is tried again, after so many attempts: a second, then twice as
-/// long each time, up to about a minute. Each attempt is a row: what goes on for hours is not to leave
-/// one per second.
+/// The wait before an execution that could not be started is tried again, after this many attempts: a
+/// second, then twice as long each time, up to about a minute. Each attempt is a row: a failure that
+/// lasts for hours must not leave one row per second.
 pub fn not_started_delay(attempt: u32) -> Duration {
     Duration::from_secs(1 << attempt.saturating_sub(1).min(6))
 }
 
-/// Wait after the `errors`-th error: `initial × factor^(errors-1)`, at most `max`, ± jitter.
+/// The wait after the `errors`-th error: `initial × factor^(errors-1)`, at most `max`, ± jitter.
 pub fn retry_delay(errors: u32, backoff: Backoff, spread: f64) -> Duration {
     let initial = backoff.initial.as_secs_f64();
     let exponent = i32::try_from(errors.saturating_sub(1)).unwrap_or(i32::MAX);
@@ -138,7 +138,7 @@ pub fn retry_delay(errors: u32, backoff: Backoff, spread: f64) -> Duration {
     Duration::try_from_secs_f64(capped * (1.0 + spread)).unwrap_or(backoff.max)
 }
 
-/// A crash is not the step's fault, so the next attempt is at once; one that keeps killing
+/// A crash is not the step's fault, so the next attempt follows at once; a step that keeps killing
 /// its process waits longer and longer once a third of the budget is spent.
 fn crash_delay(crashes: u32, limits: &StepLimits) -> Duration {
     let patience = limits.max_crash / 3;
@@ -149,7 +149,7 @@ fn crash_delay(crashes: u32, limits: &StepLimits) -> Duration {
     wait.min(limits.backoff.max)
 }
 
-/// Why a branch halts whose step failed: told by how the last execution ended.
+/// Why a branch whose step failed halts, decided by how the last execution ended.
 pub fn halt_reason(last: ExecutionResult, error_class: Option<&str>) -> HaltReason {
     match (last, error_class) {
         (ExecutionResult::Error, Some(STEP_UNDEFINED)) => HaltReason::StepUndefined,
@@ -160,8 +160,8 @@ pub fn halt_reason(last: ExecutionResult, error_class: Option<&str>) -> HaltReas
     }
 }
 
-/// Error class of a command whose exit status says: do not try again (EX_DATAERR).
+/// The error class of a command whose exit status means "do not try again" (EX_DATAERR).
 pub const DATA_ERROR: &str = "ExitStatus(65)";
 
-/// Error class of an execution whose step no code exists for.
+/// The error class of an execution whose step has no code.
 pub const STEP_UNDEFINED: &str = "step_undefined";

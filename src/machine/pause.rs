@@ -28,7 +28,7 @@ impl Pause {
         format!("the pipeline {pipeline} is paused (by {by}, {when}): {reason}")
     }
 
-    /// The command that ends it.
+    /// The command that ends the pause.
     pub fn remedy(&self) -> String {
         format!("ductworkd unpause {}", self.pipeline)
     }

@@ -1,6 +1,6 @@
 //! The header `Retry-After`, by which a server asks to be left alone for a while.
 //!
-//! Owns: its notation, and the bound of such a wait. Never: decides whether there is another attempt (`export` and
+//! Owns: its notation, and the bound on such a wait. Never: decides whether there is another attempt (`export` and
 //! `webhook` do).
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use jiff::fmt::rfc2822::DateTimeParser;
 
 use crate::time;
 
-/// However long a server wants to be left alone, it is asked after this time.
+/// The longest wait, however long a server wants to be left alone.
 pub const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The time that a header `Retry-After` asks for: in seconds, or until a date.

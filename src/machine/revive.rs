@@ -1,5 +1,5 @@
-//! Where a halted branch takes up its work again in the run that is made from its own, and whether
-//! that run may be of another definition.
+//! Where a halted branch resumes its work in the run that is made from its own, and whether that
+//! run may have another definition.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::fmt;
 use crate::definition::{Definition, Edge, Target, Then};
 use crate::model::{StepStatus, Via};
 
-/// A branch that halted by itself (not because branches of its fan-out did).
+/// A branch that halted by itself (not because branches of its fan-out halted).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HaltedView {
     /// How its current step had ended.
     pub step: StepStatus,
-    /// It had been split at its current step: it halted when all its branches had arrived.
+    /// It had been split at its current step, and halted when all its branches had arrived.
     pub split: bool,
     /// A person gave the output of its current step.
     pub asked: bool,
@@ -29,16 +29,16 @@ pub enum Restart {
     Ask,
     /// Its step has an output: the branch is advanced again.
     Advance,
-    /// Its branches have all arrived: one of them arrives anew, and the barrier fires again.
+    /// Its branches have all arrived: one of them arrives again, and the barrier fires again.
     Arrive,
 }
 
-/// Decides where a halted branch takes up its work again; `None` for what no halt leaves.
+/// Decides where a halted branch resumes its work; `None` for a state that no halt leaves.
 ///
-/// The halt's reason is not asked: whichever budget ran out, what counts is whether the step
-/// has an output, and whether that can be used. A step that crashed too often has none, and must
-/// never be advanced as if it had. An output that the next transition cannot take would halt the new
-/// run as it halted the old one, so it is made anew.
+/// The reason for the halt does not matter: whichever budget ran out, the decision depends on
+/// whether the step has an output, and whether that output can be used. A step that crashed too
+/// often has none, and must never be advanced as if it had. An output that the next transition
+/// cannot take would halt the new run as it halted the old one, so the step makes it again.
 pub fn restart(view: HaltedView) -> Option<Restart> {
     match (view.step, view.split) {
         // Nobody answered in time.
@@ -52,8 +52,8 @@ pub fn restart(view: HaltedView) -> Option<Restart> {
     }
 }
 
-/// The rows of a halted run, as far as a definition may disagree with them; each kind of row once,
-/// however many there are of it.
+/// The rows of a halted run that a definition may disagree with; each kind of row once, however
+/// many rows there are of it.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
     /// Its steps.
@@ -64,7 +64,7 @@ pub struct Shape {
     pub ends: Vec<EndFact>,
 }
 
-/// A step, and how its branch came to it.
+/// A step, and how its branch reached it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepFact {
     /// Its node.
@@ -84,18 +84,18 @@ pub enum Left {
     Whole,
     /// With an empty list, in which an expand finds nothing.
     Empty,
-    /// It was split there, and came from the barrier, or ended with the array of that fan-out.
+    /// It was split there, and went on from the barrier, or ended with the array of that fan-out.
     Split,
 }
 
 /// The place that a branch came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// None: the run began there.
+    /// There is none: the run began there.
     Start,
     /// Another node.
     Node {
-        /// Which.
+        /// The name of the node.
         node: String,
         /// How the branch left it.
         left: Left,
@@ -104,7 +104,7 @@ pub enum Origin {
     FanOut {
         /// The node that was split.
         node: String,
-        /// Which path of a divide.
+        /// The path of a divide.
         path: Option<i64>,
     },
 }
@@ -114,7 +114,7 @@ pub enum Origin {
 pub struct FanOutFact {
     /// The node that was split.
     pub node: String,
-    /// Paths of a divide; none for an expand.
+    /// The number of paths of a divide; none for an expand.
     pub paths: Option<i64>,
 }
 
@@ -127,7 +127,7 @@ pub struct EndFact {
     pub left: Left,
 }
 
-/// A row that a definition could not have brought about.
+/// A row that a definition could not have produced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disagreement {
     /// The node is not in the definition.
@@ -142,7 +142,7 @@ pub enum Disagreement {
     NotPath(String, i64, String),
     /// The output of the first node is not expanded to the second one.
     NotElement(String, String),
-    /// The node does not divide into so many paths.
+    /// The node does not divide into this many paths.
     NotDivided(String, i64),
     /// The node does not expand.
     NotExpanded(String),
@@ -186,12 +186,13 @@ impl fmt::Display for Disagreement {
     }
 }
 
-/// All that keeps a halted run from going on with `definition`; it may when there is nothing.
+/// Everything that keeps a halted run from going on with `definition`; if there is nothing, the run
+/// may go on.
 ///
-/// The run that goes on is one that the definition could have brought there by itself: every step
-/// stands where it stands now, was reached as it would be now, and every branch that has ended would
-/// end there now. So no barrier waits for branches that the definition does not have, and no step is
-/// passed over. Which path of a divert an output chooses is not asked again.
+/// The run that goes on is one that the definition could have produced by itself: every step stands
+/// where it would stand, was reached as it would be, and every branch that has ended would end
+/// there. So no barrier waits for branches that the definition does not have, and no step is
+/// skipped. The path of a divert that an output chooses is not checked again.
 pub fn disagreements(definition: &Definition, shape: &Shape) -> Vec<Disagreement> {
     let mut found = Vec::new();
     let mut missing = BTreeSet::new();
@@ -214,7 +215,7 @@ pub fn disagreements(definition: &Definition, shape: &Shape) -> Vec<Disagreement
     for end in &shape.ends {
         let edge = edge(definition, &end.node);
         let ends = match edge {
-            // Its own step tells that it is missing.
+            // The missing node is reported by its own step.
             None => true,
             Some(Edge::End) => end.left != Left::Split,
             Some(Edge::Expand { then, .. }) => end.left != Left::Whole && *then == Then::End,
@@ -241,7 +242,7 @@ fn origin(definition: &Definition, step: &StepFact) -> Option<Disagreement> {
             (first.name != step.node).then(|| Disagreement::OtherStart(step.node.clone()))
         }
         Origin::Node { node, left } => {
-            // Its own step tells that it is missing.
+            // The missing node is reported by its own step.
             let edge = edge(definition, node)?;
             let follows = leads(edge, &step.via, *left, &here)
                 || matches!(edge, Edge::Dampen(at) if *left != Left::Split && definition.node(*at).name == step.node);
@@ -256,13 +257,13 @@ fn origin(definition: &Definition, step: &StepFact) -> Option<Disagreement> {
             (Edge::Expand { to, .. }, None) => {
                 (!here(to)).then(|| Disagreement::NotElement(node.clone(), step.node.clone()))
             }
-            // The barrier tells it.
+            // This is reported with the barrier.
             _ => None,
         },
     }
 }
 
-/// True when a branch may cross `edge` to the node that `here` knows, as one did by `via`.
+/// True when a branch may cross `edge` by `via` to the node that `here` accepts.
 fn leads(edge: &Edge, via: &str, left: Left, here: &dyn Fn(&Target) -> bool) -> bool {
     let fan_in = |then: &Then| match then {
         Then::End => false,
@@ -274,7 +275,7 @@ fn leads(edge: &Edge, via: &str, left: Left, here: &dyn Fn(&Target) -> bool) -> 
     let through = left != Left::Split && through.iter().any(|it| it.as_str() == via);
     match edge {
         Edge::End | Edge::Dampen(_) => false,
-        // These hand the output on as it is, to one step.
+        // These pass the output on as it is, to one step.
         Edge::Chain(to) | Edge::Converge(to) => through && here(to),
         Edge::Divert { cases, otherwise } => {
             through && (here(otherwise) || cases.iter().any(|case| here(&case.to)))

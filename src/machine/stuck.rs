@@ -1,5 +1,5 @@
-//! Work that does not move although it should: `health` tells of it on any host, and one supervisor in its
-//! log.
+//! Work that does not move although it should: `health` reports it on any host, and one supervisor reports
+//! it in its log.
 //!
 //! Decided from facts that were loaded in one snapshot; all times are the database's. A backlog is no
 //! fault while something moves, and neither is a step that takes long.
@@ -12,19 +12,19 @@ use crate::time;
 use super::pause::Pause;
 use super::why;
 
-/// Work that is no older than this is on its way.
+/// Work no older than this is still on its way.
 pub const GRACE: Duration = Duration::from_secs(40);
 
-/// A console that cannot send traces says so in these words, and then why.
+/// The words in which a console says that it cannot send traces; the reason follows.
 pub const UNSENT: &str = "traces cannot be sent";
 
-/// A console whose collector is away says so in these words, and then which and why.
+/// The words in which a console says that its collector is away; the name and the reason follow.
 pub const AWAY: &str = "traces cannot be sent to";
 
-/// A supervisor that could not read its configuration anew says so in these words, and then why.
+/// The words in which a supervisor says that it could not read its configuration anew; the reason follows.
 pub const NOT_RELOADED: &str = "the last reload failed";
 
-/// The cause of a process that cannot get on.
+/// The cause of a process that makes no progress.
 const TROUBLE: &str = "trouble";
 
 /// The cause of a console whose collector is away.
@@ -34,7 +34,7 @@ const UNTRACED: &str = "untraced";
 const READ_RUNS: &str =
     "`ductworkd audit` finds rows that are damaged; the console's log says more";
 
-/// The remedy for one whose collector is away.
+/// The remedy for a console whose collector is away.
 const MEND_COLLECTOR: &str = "see that the collector of `console.traces` can be reached and takes what is sent; traces of runs that are \
      kept are sent then";
 
@@ -44,7 +44,7 @@ const RELOAD: &str = "`ductworkd check` finds the mistake; mend it, and send HUP
 /// The remedy for a console that cannot listen.
 const LISTEN_ELSEWHERE: &str = "end the program that has the place, or let `console.listen` or `console.socket` name another one";
 
-/// The facts about waiting work, and about those who could move it.
+/// The facts about waiting work, and about the processes that could move it.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The database's time.
@@ -53,15 +53,15 @@ pub struct Facts {
     pub stale_after: Duration,
     /// All processes.
     pub processes: Vec<Mover>,
-    /// For each pipeline, the execution that is due for longest, if for longer than the grace.
+    /// For each pipeline, the execution that has been due longest, if for longer than the grace.
     pub due: Vec<Waiting>,
-    /// The branch that is ready for longest, if for longer than the grace.
+    /// The branch that has been ready longest, if for longer than the grace.
     pub ready: Option<Waiting>,
-    /// Branches that were tried in vain for longer than the grace, and why.
+    /// Branches that were tried in vain for longer than the grace, and the reasons.
     pub tried: Vec<(Waiting, Option<String>)>,
-    /// Work that is held under a lease that is over for longer than the grace.
+    /// Work that is held under a lease that has been over for longer than the grace.
     pub expired: Vec<Waiting>,
-    /// Pipelines that are paused: what waits in their queues is not stuck.
+    /// Pipelines that are paused: work that waits in their queues is not stuck.
     pub pauses: Vec<Pause>,
 }
 
@@ -72,29 +72,29 @@ pub struct Mover {
     pub id: ProcessId,
     /// Its purpose.
     pub role: Role,
-    /// Whose jobs it works.
+    /// The pipeline whose jobs it works on.
     pub pipeline: Option<String>,
-    /// Where.
+    /// Its host.
     pub host: String,
     /// Its pid there.
     pub pid: u32,
     /// The program's version.
     pub version: String,
-    /// Since its last heartbeat.
+    /// The time since its last heartbeat.
     pub age: Duration,
     /// Its host knows that it is dead.
     pub dead: bool,
     /// It claims nothing until it is told to.
     pub quiet: bool,
-    /// When it claimed or advanced something last, or started.
+    /// When it last claimed or advanced something, or started.
     pub moved_at: i64,
     /// How much it holds.
     pub holds: u64,
-    /// The obstacle that keeps it from getting on, and since when.
+    /// The trouble that keeps it from making progress, and since when.
     pub trouble: Option<(String, i64)>,
 }
 
-/// Something of a run that waits.
+/// Waiting work of a run.
 #[derive(Clone, Debug)]
 pub struct Waiting {
     /// The run.
@@ -123,13 +123,13 @@ pub struct Stuck {
 }
 
 impl Stuck {
-    /// True where somebody else's server is away: no process here is at fault, and none mends it.
+    /// True if somebody else's server is away: no process here is at fault, and none can fix it.
     pub fn is_elsewhere(&self) -> bool {
         self.cause == UNTRACED
     }
 }
 
-/// All that does not move: each pipeline's once for each cause.
+/// All work that does not move, once for each pipeline and cause.
 pub fn stuck(facts: &Facts) -> Vec<Stuck> {
     let mut stuck: Vec<Stuck> = facts
         .processes
@@ -176,7 +176,7 @@ pub fn stuck(facts: &Facts) -> Vec<Stuck> {
 }
 
 impl Facts {
-    /// Takes these processes for alive: no heartbeat can be written to their rows.
+    /// Treats these processes as alive: no heartbeat can be written to their rows.
     pub fn spare(&mut self, locked: &[ProcessId]) {
         for process in &mut self.processes {
             if locked.contains(&process.id) {
@@ -273,7 +273,7 @@ impl Facts {
         Some(self.report(cause, waiting, &what, &why, remedy))
     }
 
-    /// The remedy where no worker of a pipeline is alive.
+    /// The remedy if no worker of a pipeline is alive.
     fn start(&self, pipeline: &str) -> String {
         let own = |process: &Mover| process.pipeline.as_deref() == Some(pipeline);
         let daemon = |process: &&Mover| process.role == Role::Supervisor && self.alive(process);
@@ -283,7 +283,7 @@ impl Facts {
         }
     }
 
-    /// Those alive that could move something of a pipeline.
+    /// The living processes that could move work of a pipeline.
     fn movers(&self, role: Role, pipeline: &str) -> Vec<&Mover> {
         let serves = |process: &&Mover| {
             process.role == role
@@ -296,7 +296,7 @@ impl Facts {
         self.processes.iter().filter(serves).collect()
     }
 
-    /// Why none of them moves it; `None` when one does, or has told why not.
+    /// Why none of them moves it; `None` when one does, or when one has reported why not.
     fn unmoved(
         &self,
         movers: &[&Mover],
@@ -459,7 +459,7 @@ mod tests {
             stuck[0].fact,
             "worker P (pid 7 on box, version 1.2.3) cannot get on for 1m 5s: it is new"
         );
-        // A dead process tells nothing, however young its heartbeat is.
+        // A dead process is not reported, however young its heartbeat is.
         for process in &mut facts.processes {
             process.dead = true;
         }

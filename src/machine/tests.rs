@@ -1,7 +1,7 @@
 //! The state machine, cell by cell; the tables of `docs/state-machine.md` come from here.
 //!
-//! Each part compares every cell with an expectation that was written down by itself, then
-//! gives its tables; `document` puts them together and compares them with the file.
+//! Each part compares every cell with an expectation that was written independently, then
+//! returns its tables; `document` puts them together and compares them with the file.
 
 mod advance;
 mod barrier;
@@ -23,7 +23,7 @@ fn table<R: AsRef<[String]>>(head: &[&str], rows: impl IntoIterator<Item = R>) -
     text
 }
 
-/// As code.
+/// The text as Markdown code.
 fn code(text: impl std::fmt::Display) -> String {
     format!("`{text}`")
 }

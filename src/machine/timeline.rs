@@ -1,10 +1,11 @@
-//! Where each step of a run is drawn on a line of time.
+//! The place of each step of a run on a time line.
 //!
-//! Owns: every coordinate of a timeline, which elements are drawn where there are too many, and which idle times
-//! are folded. Never: reads a clock: the end of what goes on is the database's time, which is handed in.
+//! Owns: every coordinate of a timeline, which elements are drawn when there are too many, and which idle times
+//! are folded. Never: reads a clock: a step that still runs ends at the database's time, which the caller passes
+//! in.
 //!
-//! Up to [`ROWS`] steps have a row each, with every attempt. Of more there is a row per node, with a sample of its
-//! steps, and those that failed before all others.
+//! Up to [`ROWS`] steps have a row each, with every attempt. If there are more, each node has a row, with a sample
+//! of its steps, and those that failed go before all others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,33 +15,33 @@ use crate::time;
 
 use super::layout::{Label, label, width};
 
-/// Steps that have a row each; and steps of one node that are drawn where nodes have.
+/// The most steps that have a row each; and the most steps of one node that are drawn when nodes have rows.
 pub const ROWS: usize = 200;
 
-/// Attempts and elements of a whole picture, so that it stays one that a browser is quick with.
+/// The most attempts and elements in a whole picture, so that a browser handles it quickly.
 pub const BARS: usize = 600;
 
-/// Around the whole.
+/// The space around the whole picture.
 const MARGIN: u32 = 12;
-/// The columns of a row's name at the most and at the least, and the pixels of each.
+/// The most and the least columns of a row's name.
 const NAME: usize = 30;
 const NAME_LEAST: usize = 6;
 const LETTER: u32 = 8;
-/// From a name to where the time begins.
+/// The space between a name and the point where the time begins.
 const APART: u32 = 14;
-/// The length of all times together, with what is folded.
+/// The length of all times together, including the folded ones.
 const SPAN: u32 = 800;
 /// The length of a folded time.
 const FOLD: u32 = 36;
-/// Above the rows, where the times stand.
+/// The space above the rows, where the times are written.
 pub const HEAD: u32 = 26;
 /// The height of a row.
 pub const ROW: u32 = 22;
 /// The height of a bar in it.
 pub const BAR: u32 = 12;
-/// The least that can be seen, and pointed at.
+/// The least width that can be seen and pointed at.
 const LEAST: u32 = 2;
-/// Between two times that are written.
+/// The least distance between two written times.
 const TICK: u32 = 72;
 
 /// A run and its steps, all times in µs since 1970.
@@ -52,9 +53,9 @@ pub struct Facts {
     pub ended_at: Option<i64>,
     /// The database's time.
     pub now: i64,
-    /// The steps, oldest first: all of them, or some of a run that is too wide.
+    /// The steps, oldest first: all of them, or some of the steps of a run that is too wide.
     pub steps: Vec<StepTime>,
-    /// They are some of more.
+    /// There are more steps than these.
     pub is_sample: bool,
 }
 
@@ -77,7 +78,7 @@ pub struct StepTime {
     pub completed_at: Option<i64>,
     /// Its output was kept from an earlier run.
     pub is_copied: bool,
-    /// Its attempts in order: the last of them, and none where nodes have rows.
+    /// Its attempts in order: the last of them, and none when nodes have rows.
     pub attempts: Vec<AttemptTime>,
 }
 
@@ -97,19 +98,19 @@ pub struct AttemptTime {
 /// A picture of times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
-    /// The size of the whole.
+    /// The size of the whole picture.
     pub width: u32,
-    /// The size of the whole.
+    /// The size of the whole picture.
     pub height: u32,
     /// Where the time begins and ends.
     pub span: (u32, u32),
-    /// The rows, from above.
+    /// The rows, from top to bottom.
     pub rows: Vec<Row>,
-    /// Idle times that are shorter than they were.
+    /// Idle times that are drawn shorter than they were.
     pub folds: Vec<Fold>,
-    /// The times that are written, and where.
+    /// The times that are written, and their positions.
     pub ticks: Vec<(u32, String)>,
-    /// Nodes have rows, and a sample of their steps is drawn.
+    /// Nodes have rows, and only a sample of their steps is drawn.
     pub is_by_node: bool,
 }
 
@@ -120,11 +121,11 @@ pub struct Row {
     pub label: Label,
     /// Its upper side.
     pub y: u32,
-    /// The step, where the row is one.
+    /// The step, if the row is one.
     pub step: Option<StepId>,
-    /// All of it in words.
+    /// The whole row in words.
     pub told: String,
-    /// From when until when anything of a node was to do.
+    /// From when until when the node had any work.
     pub extent: Option<(u32, u32)>,
     /// Its pieces, in the order in which they are drawn.
     pub bars: Vec<Bar>,
@@ -137,7 +138,7 @@ pub struct Bar {
     pub x: u32,
     /// Its length.
     pub width: u32,
-    /// The purpose of that time.
+    /// How that time was spent.
     pub kind: Kind,
     /// The step.
     pub step: StepId,
@@ -152,7 +153,7 @@ pub enum Kind {
     Waited,
     /// A person was asked.
     Asked,
-    /// It ran, and still does.
+    /// It still runs.
     Runs,
     /// It ran, and returned a value.
     Succeeded,
@@ -208,7 +209,7 @@ pub fn place(facts: &Facts) -> Timeline {
             .chain([Some(step.created_at), step.started_at, step.completed_at])
             .flatten()
     });
-    // A hook runs behind the end of its run.
+    // A hook runs after the end of its run.
     let (first, last) = times.fold((i64::MAX, i64::MIN), |(first, last), at| {
         (first.min(at), last.max(at))
     });
@@ -218,7 +219,7 @@ pub fn place(facts: &Facts) -> Timeline {
     if facts.steps.iter().any(goes_on) {
         to = to.max(facts.now);
     }
-    // A time of a damaged row would be beyond all sums.
+    // The time of a damaged row could overflow every sum.
     let within = |at: i64| at.clamp(i64::MIN / 4, i64::MAX / 4);
     let (from, to) = (within(facts.triggered_at.min(first)), within(to));
     let names = facts.steps.iter().map(|step| match is_by_node {
@@ -249,7 +250,7 @@ pub fn place(facts: &Facts) -> Timeline {
     }
 }
 
-/// The times in which something ran.
+/// The times during which something ran.
 fn busy(facts: &Facts, to: i64) -> Vec<(i64, i64)> {
     let mut busy: Vec<(i64, i64)> = Vec::new();
     for step in &facts.steps {
@@ -264,7 +265,7 @@ fn busy(facts: &Facts, to: i64) -> Vec<(i64, i64)> {
     busy
 }
 
-/// A piece of time, and the pixels that it has.
+/// A piece of time, and its pixels.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     from: i64,
@@ -274,13 +275,14 @@ struct Piece {
     is_fold: bool,
 }
 
-/// From times to pixels.
+/// The mapping from times to pixels.
 struct Scale {
     pieces: Vec<Piece>,
 }
 
 impl Scale {
-    /// Idle times of more than a tenth of the whole are folded, unless nothing ran at all: then the whole is one.
+    /// Idle times of more than a tenth of the whole are folded, unless nothing ran at all: then the whole is one
+    /// piece.
     fn of(from: i64, to: i64, busy: Vec<(i64, i64)>, left: u32) -> Self {
         let to = to.max(from.saturating_add(1));
         let long = to.saturating_sub(from) / 10;
@@ -302,7 +304,7 @@ impl Scale {
         let (mut at, mut x, mut passed) = (from, left, 0);
         let right = left + SPAN;
         for (begins, ends) in cuts.into_iter().chain([(to, to)]) {
-            // Added up before it is divided, so that no pixel is lost on the way.
+            // The times are summed before the division, so that rounding loses no pixel.
             let folds = left
                 + FOLD
                     * u32::try_from(pieces.iter().filter(|it: &&Piece| it.is_fold).count())
@@ -350,7 +352,7 @@ impl Scale {
         folds.map(fold).collect()
     }
 
-    /// Round times since the beginning, as many as have room, and none of what is folded.
+    /// Round times since the beginning, as many as there is space for, and none in a folded time.
     fn ticks(&self) -> Vec<(u32, String)> {
         let (Some(first), Some(last)) = (self.pieces.first(), self.pieces.last()) else {
             return Vec::new();
@@ -361,7 +363,7 @@ impl Scale {
         let step = step.unwrap_or(drawn / 8).max(1);
         let mut ticks: Vec<(u32, String)> = Vec::new();
         for piece in self.pieces.iter().filter(|piece| !piece.is_fold) {
-            // From the first that is in this piece on: a fold may have been of years.
+            // Starts at the first tick in this piece: a fold may span years.
             let mut after = (piece.from - first.from + step - 1) / step * step;
             while first.from + after <= piece.to {
                 let x = self.x(first.from + after);
@@ -413,7 +415,7 @@ const STEPS: [i64; 25] = [
     8_760 * HOUR,
 ];
 
-/// A round span, without the units of which it has none: `2m`, `1.5s`.
+/// A round span, without the units that are zero: `2m`, `1.5s`.
 fn round(after: i64) -> String {
     let text = time::span(Duration::from_micros(after.unsigned_abs()));
     let text = text
@@ -427,7 +429,7 @@ fn round(after: i64) -> String {
     text.replace(".0s", "s")
 }
 
-/// The pixels of a time in a longer one.
+/// The pixels of a time within a longer one.
 fn scaled(at: i64, whole: i64, room: u32) -> u32 {
     let pixels = i128::from(at.max(0)) * i128::from(room) / i128::from(whole.max(1));
     u32::try_from(pixels).unwrap_or(room).min(room)
@@ -475,7 +477,7 @@ impl Placing<'_> {
         for step in steps {
             let name = match step.element {
                 Some(element) => {
-                    // The number is what tells it from the others: the name is cut before it.
+                    // The number distinguishes this row from the others: the name is cut before it.
                     let number = number(element);
                     let room = NAME.saturating_sub(width(&number));
                     format!("{}{number}", label(&step.node, room).text)
@@ -506,7 +508,7 @@ impl Placing<'_> {
             let told = format!("a person was asked for {}", span(step.created_at, ends));
             bars.push(self.bar(step, step.created_at, ends, Kind::Asked, told));
         }
-        // Of the first that is here it is not known how long it waited, unless it is the first of all.
+        // It is unknown how long the first attempt in this list waited, unless it is the first of all.
         let is_whole = step.attempts.first().is_some_and(|it| it.number == 1);
         let mut since = is_whole.then_some(step.created_at);
         for attempt in &step.attempts {
@@ -569,7 +571,7 @@ impl Placing<'_> {
                 .into_iter()
                 .filter_map(|it| self.whole(it));
             let mut bars: Vec<Bar> = bars.collect();
-            // Failures lie above the others.
+            // Failures are drawn on top of the others.
             bars.sort_by_key(|bar| bar.kind == Kind::Failed);
             let extent = Some((self.scale.x(begins), self.scale.x(ends)));
             self.row(node, None, told, extent, bars);
@@ -600,7 +602,7 @@ impl Placing<'_> {
     }
 }
 
-/// The number of an element behind the name of its node.
+/// The number of an element, written after the name of its node.
 fn number(element: u64) -> String {
     format!(" {}", element + 1)
 }
@@ -612,13 +614,13 @@ fn steps_of(n: usize) -> String {
     }
 }
 
-/// So many of the steps: those that failed first, then some of the others, evenly.
+/// This many of the steps: those that failed first, then some of the others, evenly spaced.
 fn sample<'a>(steps: &[&'a StepTime], room: usize) -> Vec<&'a StepTime> {
     let (failed, others): (Vec<&StepTime>, Vec<&StepTime>) =
         steps.iter().partition(|it| it.status == StepStatus::Failed);
     let mut chosen: Vec<&StepTime> = failed.into_iter().take(room).collect();
     let left = (room - chosen.len()).min(others.len());
-    // The last of them is drawn too.
+    // The last of the others is drawn too.
     let last = others.len().saturating_sub(1);
     chosen.extend((0..left).filter_map(|at| others.get(at * last / left.saturating_sub(1).max(1))));
     chosen

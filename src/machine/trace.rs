@@ -1,16 +1,16 @@
-//! A run as a trace, made from its rows.
+//! A run as a trace, derived from its rows.
 //!
-//! Owns: the spans of a run and their ids, which follow from its rows: made twice they are the same, and an attempt
-//! whose process was killed is among them. Never: sends anything, or reads a clock.
+//! Owns: the spans of a run and their ids, which follow from its rows: deriving them twice gives the same spans,
+//! and an attempt whose process was killed is among them. Never: sends anything, or reads a clock.
 //!
 //! The run is the root; each attempt is a span below it, linked to the attempt before. The trace is the run's own,
-//! with a link to the caller's span, or the caller's, where the definition says so.
+//! with a link to the caller's span, or it is the caller's, if the definition says so.
 
 use crate::definition::RunTrace;
 use crate::model::trace::SAMPLED;
 use crate::model::*;
 
-/// Spans of one trace: those that failed before all others.
+/// The most spans of one trace: those that failed before all others.
 pub const SPANS: usize = 1_000;
 
 /// A run and its attempts, all times in µs since 1970.
@@ -26,7 +26,7 @@ pub struct Facts {
     pub key: Option<String>,
     /// The halted run that it continues.
     pub revived_from: Option<RunId>,
-    /// The span of who triggered it.
+    /// The span of the caller that triggered it.
     pub within: Option<TraceParent>,
     /// The state of that span's trace, as `tracestate` writes it.
     pub state: Option<String>,
@@ -36,9 +36,9 @@ pub struct Facts {
     pub triggered_at: i64,
     /// When it ended.
     pub ended_at: Option<i64>,
-    /// The database's time: the end of whatever goes on.
+    /// The database's time: the end of everything that is still going on.
     pub now: i64,
-    /// Attempts that began, those of a step together and in order.
+    /// The attempts that began; those of a step are together and in order.
     pub attempts: Vec<Attempt>,
     /// There are more attempts than these.
     pub is_sample: bool,
@@ -75,7 +75,7 @@ pub struct Attempt {
     pub process: Option<ProcessId>,
 }
 
-/// The id of a span, of 64 bits: the half of a row's id that is random, and never zero, because it has the
+/// The id of a span, of 64 bits: the random half of a row's id, which is never zero because it has the
 /// variant of a UUID.
 pub type SpanId = u64;
 
@@ -90,7 +90,7 @@ pub fn trace(run: RunId, of: RunTrace, within: Option<TraceParent>) -> TraceId {
     }
 }
 
-/// The span of an attempt, as the step is told of it.
+/// The span of an attempt, as it is passed to the step.
 pub fn handed(
     run: RunId,
     of: RunTrace,
@@ -117,9 +117,9 @@ pub fn span(execution: ExecutionId) -> SpanId {
 /// How a span ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Nothing is to be said of it: it goes on, or was taken back.
+    /// Without a status: the span goes on, or was withdrawn.
     Unset,
-    /// As it was to be.
+    /// As intended.
     Ok,
     /// With an error.
     Error,
@@ -147,7 +147,7 @@ pub struct Span {
     pub link: Option<(TraceId, SpanId)>,
     /// The state of the caller's trace: of the trace that the span is in, or of the one that its link leads to.
     pub state: Option<String>,
-    /// Its name: few for all runs of a pipeline.
+    /// Its name: all runs of a pipeline share a few names.
     pub name: String,
     /// True for the work of one process, taken off the queue.
     pub is_consumer: bool,
@@ -236,7 +236,8 @@ fn of_run(facts: &Facts, is_cut: bool) -> Span {
 
 fn of_attempt(facts: &Facts, trace: TraceId, attempt: &Attempt, before: Option<&Attempt>) -> Span {
     let text = |text: &str| Value::Text(text.to_owned());
-    // An attempt waits from the end of the one before, and the first from when its step was reached.
+    // An attempt waits from the end of the attempt before, and the first attempt from when its step was
+    // reached.
     let since = before.and_then(|it| it.completed_at);
     let waited = attempt.claimed_at - since.unwrap_or(attempt.created_at);
     let mut attributes = vec![

@@ -2,18 +2,18 @@
 //!
 //! Owns: [`Lifecycle::next`], pure and total, for each of the four. Never: decides that an
 //! event happens (`advance`, `outcome`, `barrier` do), or makes it happen: `store` writes it,
-//! guarded by the same statuses, and a test holds the guards against this table. A pair that
+//! guarded by the same statuses, and a test checks the guards against this table. A pair that
 //! is illegal here matches no row there.
 
 use std::fmt;
 
 use crate::model::{BranchStatus, ExecutionResult, RunStatus, StepStatus};
 
-/// An event that does not happen to what is in this status.
+/// An event that does not happen in this status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{event}` does not happen to {entity} that is `{status}`")]
 pub struct Illegal {
-    /// With its article: `a branch`.
+    /// The thing, with its article: `a branch`.
     pub entity: &'static str,
     /// The status it was in.
     pub status: &'static str,
@@ -21,15 +21,15 @@ pub struct Illegal {
     pub event: &'static str,
 }
 
-/// A status, and what may happen to what is in it.
+/// A status, and the events that may happen in it.
 pub trait Lifecycle: Copy + fmt::Debug + PartialEq + 'static {
     /// The events that may happen.
     type Event: Happening;
-    /// The thing with this status, with its article.
+    /// The thing that has this status, with its article.
     const ENTITY: &'static str;
     /// Every status.
     const EVERY: &'static [Self];
-    /// The statuses that something may be made with.
+    /// The statuses that something may be created with.
     const BORN: &'static [Self];
 
     /// The word that is stored and shown.
@@ -41,7 +41,7 @@ pub trait Lifecycle: Copy + fmt::Debug + PartialEq + 'static {
     /// The status after `event`.
     fn next(self, event: Self::Event) -> Result<Self, Illegal>;
 
-    /// For implementations of [`Lifecycle::next`].
+    /// The refusal that implementations of [`Lifecycle::next`] return.
     fn refuse(self, event: Self::Event) -> Illegal {
         Illegal {
             entity: Self::ENTITY,
@@ -141,7 +141,7 @@ events! {
         Claim = "claim",
         /// It has an output.
         Succeed = "succeed",
-        /// The step said no.
+        /// The step reported an error.
         Err = "err",
         /// The process that ran it died.
         Crash = "crash",
@@ -156,7 +156,7 @@ events! {
     }
 }
 
-/// Where an execution stands; the database tells it by `process_id` and `result`.
+/// The state of an execution; the database expresses it by `process_id` and `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ExecutionStatus {
     /// It may be claimed, now or later.
@@ -273,7 +273,7 @@ impl Lifecycle for ExecutionStatus {
         Self::Ended(ExecutionResult::Cancelled),
         Self::Ended(ExecutionResult::Released),
     ];
-    /// `Claimed`: the worker that commits a step may take the next one with it.
+    /// `Claimed`: the worker that commits a step may take the next one along.
     const BORN: &'static [Self] = &[Self::Queued, Self::Claimed];
 
     fn word(self) -> &'static str {
@@ -291,7 +291,7 @@ impl Lifecycle for ExecutionStatus {
     fn next(self, event: ExecutionEvent) -> Result<Self, Illegal> {
         let ended = match (self, event) {
             (Self::Queued, ExecutionEvent::Claim) => return Ok(Self::Claimed),
-            // Claimed ahead, and never started.
+            // It was claimed ahead, and never started.
             (Self::Claimed, ExecutionEvent::PutBack) => return Ok(Self::Queued),
             (Self::Claimed, ExecutionEvent::Succeed) => ExecutionResult::Success,
             (Self::Claimed, ExecutionEvent::Err) => ExecutionResult::Error,

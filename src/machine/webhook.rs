@@ -1,13 +1,13 @@
 //! Messages to endpoints about runs.
 //!
-//! Owns: which endpoint wants which run, and what follows an attempt. Never: sends anything.
+//! Owns: which endpoint wants which run, and the consequence of an attempt. Never: sends anything.
 
 use std::time::Duration;
 
 use crate::model::*;
 use crate::time;
 
-/// The states of runs of which endpoints hear.
+/// The states of runs that endpoints are notified of.
 pub const EVENTS: [RunStatus; 4] = [
     RunStatus::Completed,
     RunStatus::Halted,
@@ -15,7 +15,8 @@ pub const EVENTS: [RunStatus; 4] = [
     RunStatus::Dampened,
 ];
 
-/// The waits between attempts, as Standard Webhooks proposes them. After the last of them one more is made.
+/// The waits between attempts, as Standard Webhooks proposes them. After the last wait there is one more
+/// attempt.
 const WAITS: [Duration; 8] = [
     Duration::from_secs(5),
     Duration::from_secs(5 * 60),
@@ -27,27 +28,28 @@ const WAITS: [Duration; 8] = [
     Duration::from_secs(20 * 60 * 60),
 ];
 
-/// The fraction of a wait that is added at most, so that messages which failed together do not come together.
+/// The largest fraction of a wait that is added, so that messages that failed together do not arrive
+/// together.
 const JITTER: f64 = 0.1;
 
-/// The runs of which an endpoint wants to hear.
+/// The runs that an endpoint wants to be notified of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interest {
-    /// In these states.
+    /// Runs in these states.
     pub events: Vec<RunStatus>,
-    /// Of these pipelines; empty: of all.
+    /// Runs of these pipelines; if empty, of all.
     pub pipelines: Vec<String>,
 }
 
 impl Interest {
-    /// True for a run that it wants to hear of.
+    /// True for a run that the endpoint wants to be notified of.
     pub fn wants(&self, pipeline: &str, status: RunStatus) -> bool {
         self.events.contains(&status)
             && (self.pipelines.is_empty() || self.pipelines.iter().any(|it| it == pipeline))
     }
 }
 
-/// The name of what a message is about.
+/// The name of the event that a message is about.
 pub fn event(status: RunStatus) -> String {
     format!("run.{status}")
 }
@@ -63,13 +65,13 @@ pub enum Follows {
     Again(Duration),
 }
 
-/// True where the header `Retry-After` of a response with this status counts: the endpoint is busy.
+/// True if the header `Retry-After` of a response with this status counts: the endpoint is busy.
 pub fn is_busy(status: Option<u16>) -> bool {
     matches!(status, Some(429 | 503))
 }
 
-/// The consequence of an attempt with this response, after so many before it, where the endpoint asked for this
-/// wait. `spread` is a random number from 0 to 1.
+/// The consequence of an attempt with this response, after this many earlier attempts, when the endpoint asked
+/// for this wait. `spread` is a random number from 0 to 1.
 pub fn follows(
     status: Option<u16>,
     asked: Option<Duration>,
@@ -78,7 +80,7 @@ pub fn follows(
 ) -> Follows {
     match status {
         Some(200..=299) => return Follows::Delivered,
-        // The endpoint is gone, and says so.
+        // The endpoint says that it is gone.
         Some(410) => return Follows::Failed,
         _ => {}
     }
@@ -92,22 +94,22 @@ pub fn follows(
     }
 }
 
-/// Messages to one endpoint that are on their way at once: a slow one keeps no other from its messages.
+/// How many messages to one endpoint are on their way at once: a slow message does not hold up the others.
 const AT_ONCE: usize = 4;
 
-/// An endpoint that refused so many messages in a row gets one at a time,
+/// An endpoint that refused this many messages in a row gets one at a time,
 const REFUSALS: u32 = 8;
 
-/// after this pause, until it takes one: what it refuses costs the others their share of the database.
+/// after this pause, until it takes one: refused messages cost the others their share of the database.
 const PROBED_EVERY: Duration = Duration::from_secs(1);
 
-/// As many messages are taken ahead for an endpoint that takes them fast.
+/// How many messages are taken ahead for an endpoint that takes them fast.
 const STOCK: usize = 64;
 
-/// An endpoint takes them fast that takes what was taken ahead for it within this time.
+/// An endpoint is fast if it takes all messages that were taken ahead for it within this time.
 const FAST: Duration = Duration::from_millis(500);
 
-/// The number of messages that an endpoint may have at once, from how it took those before.
+/// The number of messages that an endpoint may get at once, derived from how it took earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     refusals: u32,
@@ -129,12 +131,12 @@ impl Pace {
         if self.is_probed() { 1 } else { AT_ONCE }
     }
 
-    /// Messages to take at once, of which those that cannot be sent yet wait.
+    /// How many messages to take at once; those that cannot be sent yet wait.
     pub fn stock(&self) -> usize {
         if self.is_probed() { 1 } else { self.stock }
     }
 
-    /// The pause after an attempt before the next is made.
+    /// The pause between an attempt and the next one.
     pub fn pause(&self) -> Duration {
         match self.is_probed() {
             true => PROBED_EVERY,
@@ -153,7 +155,7 @@ impl Pace {
         }
     }
 
-    /// Takes note that what was taken is sent, after so long.
+    /// Takes note that all messages that were taken have been sent, after this time.
     pub fn used_up(&mut self, took: Duration) {
         self.stock = match took <= FAST {
             true => (self.stock * 2).min(STOCK),
@@ -166,22 +168,22 @@ impl Pace {
     }
 }
 
-/// The log tells of an endpoint that takes nothing for so long.
+/// The log reports an endpoint that takes nothing for this long.
 pub const SOON: Duration = Duration::from_secs(60);
 
-/// An endpoint that takes nothing for so long is told of: two attempts follow within it, and none within the
-/// next minutes.
+/// An endpoint that takes nothing for this long is reported: two attempts fall within this time, and none
+/// within the next minutes.
 pub const LONG: Duration = Duration::from_secs(10 * 60);
 
-/// Letters of an endpoint's name and of its error.
+/// The most letters of an endpoint's name and of its error.
 const LETTERS: usize = 200;
 
-/// The oldest message that has not arrived and is not given up.
+/// The oldest message that has not arrived and has not been given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsent {
     /// The endpoint's name.
     pub endpoint: String,
-    /// Since when it is to be sent: µs since 1970.
+    /// Since when it has been due: µs since 1970.
     pub since: i64,
     /// Attempts so far.
     pub attempts: u32,
@@ -196,28 +198,28 @@ pub struct Unsent {
 pub struct Waits {
     /// The oldest message.
     pub oldest: Unsent,
-    /// The runs that had ended by then have been found for it: µs since 1970.
+    /// All runs that had ended by then have been found for it: µs since 1970.
     pub seen: i64,
-    /// The number of messages, counted up to a bound; none of an endpoint that is configured here.
+    /// The number of messages, counted up to a bound; none for an endpoint that is configured here.
     pub messages: Option<u64>,
 }
 
 impl Waits {
-    /// The number of messages that are kept for an endpoint that is no longer configured: it is not here, and no
-    /// console has looked for runs for it for long.
+    /// The number of messages that are kept for an endpoint that is no longer configured: it is not configured
+    /// here, and no console has looked for its runs for a long time.
     pub fn kept(&self, now: i64) -> Option<u64> {
         let is_seen = time::between(self.seen, now) < LONG;
         self.messages.filter(|_| !is_seen)
     }
 }
 
-/// As much of an endpoint's name, or of its error, as is told.
+/// The part of an endpoint's name, or of its error, that is shown.
 pub fn short(text: &str) -> String {
     text.chars().take(LETTERS).collect()
 }
 
 impl Unsent {
-    /// The fact in a sentence, for people; none of a message that is on its way.
+    /// The fact in a sentence, for people; none for a message that is still on its way.
     pub fn fact(&self, now: i64) -> Option<String> {
         let waited = time::between(self.since, now);
         if waited < LONG {

@@ -12,7 +12,7 @@ use crate::time;
 use super::halt::{self, HaltFact};
 use super::pause::Pause;
 
-/// The facts about a run and about those who could move it.
+/// The facts about a run, and about the processes that could move it.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The run.
@@ -23,11 +23,11 @@ pub struct Facts {
     pub status: RunStatus,
     /// When it ended.
     pub ended_at: Option<i64>,
-    /// It is being cancelled: when that was last gone on with.
+    /// If the run is being cancelled, when that work last continued.
     pub cancelling_at: Option<i64>,
     /// The run that continues it.
     pub revived_as: Option<RunId>,
-    /// Its input: all of it, or none where it is too long for a command line.
+    /// Its input: all of it, or none if it is too long for a command line.
     pub input: Option<String>,
     /// The database's time.
     pub now: i64,
@@ -35,17 +35,17 @@ pub struct Facts {
     pub stale_after: Duration,
     /// All processes.
     pub processes: Vec<ProcessFact>,
-    /// Its active branches that wait for no others: those nearest to moving first.
+    /// Its active branches that wait for no other branches; those nearest to moving come first.
     pub leaves: Vec<Leaf>,
     /// Barriers that are still to fire.
     pub barriers: Vec<BarrierFact>,
     /// Why branches halted by themselves: the first [`HALTS_MAX`].
     pub halts: Vec<HaltFact>,
-    /// Why this version cannot read its definition, where it cannot.
+    /// Why this version cannot read its definition, if it cannot.
     pub unreadable: Option<Unreadable>,
-    /// The first digits of its definition's digest, as troubles name it.
+    /// The first digits of its definition's digest, by which troubles name it.
     pub definition: String,
-    /// Its definition, where this version can read it.
+    /// Its definition, if this version can read it.
     pub graph: Option<Arc<Definition>>,
     /// Executions of its pipeline that are due; `None` when it is not queued.
     pub backlog: Option<u64>,
@@ -69,19 +69,19 @@ pub struct ProcessFact {
     pub id: ProcessId,
     /// Its purpose.
     pub role: Role,
-    /// Whose jobs it works.
+    /// The pipeline whose jobs it works on.
     pub pipeline: Option<String>,
-    /// Where.
+    /// Its host.
     pub host: String,
     /// Its pid there.
     pub pid: u32,
-    /// Since its last heartbeat.
+    /// The time since its last heartbeat.
     pub age: Duration,
     /// Its host knows that it is dead.
     pub dead: bool,
     /// It claims nothing until it is told to.
     pub quiet: bool,
-    /// The obstacle that keeps it from getting on.
+    /// The trouble that keeps it from making progress.
     pub trouble: Option<String>,
 }
 
@@ -91,16 +91,16 @@ impl ProcessFact {
     }
 }
 
-/// A branch that waits for no others.
+/// A branch that waits for no other branches.
 #[derive(Clone, Debug)]
 pub struct Leaf {
-    /// Where it stands.
+    /// The node at which it stands.
     pub node: String,
     /// The question that a person is asked there.
     pub prompt: Option<String>,
-    /// The move without an answer, and its time, in words.
+    /// The consequence if nobody answers, and its time, in words.
     pub deadline: Option<String>,
-    /// Its attempt at that.
+    /// The number of the current attempt at its step.
     pub attempt: Option<u32>,
     /// The error of the attempt before.
     pub error: Option<String>,
@@ -113,24 +113,24 @@ pub struct Leaf {
 pub enum LeafState {
     /// A process performs its step.
     Running {
-        /// Which.
+        /// The process.
         process: ProcessId,
         /// Since when.
         since: i64,
     },
     /// Its step is in the queue.
     Queued {
-        /// From when on it may be claimed.
+        /// The earliest time at which it may be claimed.
         due_at: i64,
     },
     /// It may be advanced.
     Ready {
-        /// From when on.
+        /// The earliest time.
         from: i64,
     },
     /// A process advances it.
     Advancing {
-        /// Which.
+        /// The process.
         process: ProcessId,
         /// Since when.
         since: i64,
@@ -152,10 +152,10 @@ pub struct BarrierFact {
     pub arrived: i64,
 }
 
-/// The remedy where work waits for a worker and there is no daemon, or none that has only to be told.
+/// The remedy if work waits for a worker and there is no daemon, or none that only needs a reload.
 pub const START: &str = "start `ductworkd`";
 
-/// The remedy where a daemon runs that does not know a pipeline.
+/// The remedy if a running daemon does not know a pipeline.
 pub fn reload(pipeline: &str, pid: u32) -> String {
     format!(
         "the running daemon does not know {pipeline}: see that its file is there and that `pipelines` has it, \
@@ -228,11 +228,11 @@ impl Facts {
     }
 }
 
-/// Characters of an input that stand in a command line.
+/// The most characters of an input in a command line.
 pub const INPUT_MAX: usize = 200;
 
-/// The command that starts a run like this one; its input is too long for a command line where it is
-/// empty or longer than that.
+/// The command that starts a run like this one; if the input is empty here, or longer than that
+/// limit, it is too long for a command line.
 pub fn trigger_again(pipeline: &str, input: &str, run: RunId) -> String {
     match input {
         "null" => format!("ductworkd trigger {pipeline}"),
@@ -240,7 +240,7 @@ pub fn trigger_again(pipeline: &str, input: &str, run: RunId) -> String {
         long if long.len() > INPUT_MAX || long.chars().any(char::is_control) => {
             trigger_by_show(pipeline, run)
         }
-        // As a shell takes it.
+        // Quoted for a shell.
         input => format!(
             "ductworkd trigger {pipeline} '{}'",
             input.replace('\'', r"'\''")
@@ -248,7 +248,7 @@ pub fn trigger_again(pipeline: &str, input: &str, run: RunId) -> String {
     }
 }
 
-/// The command that starts a run like this one, whatever the length of its input.
+/// The command that starts a run like this one, however long its input is.
 pub fn trigger_by_show(pipeline: &str, run: RunId) -> String {
     format!("ductworkd show {run} --json | jq -c .input | ductworkd trigger {pipeline} -")
 }
@@ -286,8 +286,8 @@ fn halted(facts: &Facts, ended: &str) -> Why {
     }
 }
 
-/// Of a run whose end is known already, though it goes on: a barrier waits for all of its branches, and the
-/// branch behind it halts if one of them has, up to the root.
+/// Adds the end of a run that is already certain although the run goes on: a barrier waits for all of its
+/// branches, and the branch behind it halts if one of them has halted, up to the root.
 fn doomed(facts: &Facts, mut why: Why) -> Why {
     let halted = match facts.halts.len() {
         0 => return why,
@@ -301,8 +301,8 @@ fn doomed(facts: &Facts, mut why: Why) -> Why {
     why
 }
 
-/// When the first step of a run becomes due that was triggered for later; `None` where anything of it may move,
-/// or has moved.
+/// When the first step of a run that was triggered for a later time becomes due; `None` if any of its branches
+/// may move, or has moved.
 pub fn scheduled(facts: &Facts) -> Option<i64> {
     let is_open = facts.status == RunStatus::InProgress && facts.cancelling_at.is_none();
     match &facts.leaves[..] {
@@ -369,8 +369,8 @@ fn process(facts: &Facts, id: ProcessId) -> Option<&ProcessFact> {
     facts.processes.iter().find(|process| process.id == id)
 }
 
-/// Of a run's leaves the one that says most: one that somebody alive moves, else one that could be moved
-/// now, else any other.
+/// The leaf of a run that says most: one that a living process moves, else one that could be moved now,
+/// else any other.
 fn telling(facts: &Facts) -> &Leaf {
     let live = |id: ProcessId| {
         process(facts, id).is_some_and(|process| process.is_alive(facts.stale_after))
@@ -452,7 +452,7 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     Some(Why::new("process_stale", fact).remedy(remedy))
 }
 
-/// True for a trouble that keeps something else from beginning: this has begun.
+/// True for a trouble that keeps something else from starting: this leaf's work has started.
 fn is_of_a_start(trouble: &str) -> bool {
     ["definition ", "an execution ", "step "]
         .iter()
@@ -489,7 +489,7 @@ fn ready(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
     }
 }
 
-/// A step that waits for its time: to be tried again, or at all.
+/// A step that waits for its time, for a retry or for its first attempt.
 fn not_due(facts: &Facts, leaf: &Leaf, due_at: i64, place: &str) -> String {
     let (node, at) = (&leaf.node, time::rfc3339(due_at));
     let when = time::relative(due_at, facts.now);
@@ -505,7 +505,7 @@ fn not_due(facts: &Facts, leaf: &Leaf, due_at: i64, place: &str) -> String {
     }
 }
 
-/// The process that could move it is there, and has said why it does not.
+/// The process that could move the leaf is alive, and has reported why it does not.
 fn troubled(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     let role = match leaf.state {
         LeafState::Queued { .. } => Role::Worker,
@@ -535,7 +535,7 @@ fn troubled(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     )
 }
 
-/// A leaf in the queue of a paused pipeline: whatever else there is to say of it, nobody takes it.
+/// A leaf in the queue of a paused pipeline: nobody takes it, whatever else applies to it.
 fn paused(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     let pause = facts.pause.as_ref()?;
     let is_queued = matches!(leaf.state, LeafState::Queued { .. });
@@ -561,7 +561,7 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             (dead, stale) => format!(" ({dead} dead, {stale} with a stale heartbeat)"),
         };
         let fact = format!("{node} is due, but no worker of {pipeline} is alive{known}{place}");
-        // One whose worker has died starts another: it knows the pipeline.
+        // A daemon whose worker has died starts another: it knows the pipeline.
         let daemon = facts
             .processes
             .iter()
@@ -587,16 +587,16 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
     Why::new("backlog", fact).remedy("raise `job_worker.count`, or start more workers".into())
 }
 
-/// Halts that are read of one run.
+/// The most halts that are read of one run.
 pub const HALTS_MAX: usize = 100;
 
-/// A backlog is counted up to this number.
+/// The number up to which a backlog is counted.
 pub const BACKLOG_MAX: u64 = 10_000;
 
 /// The remedy for processes that are quiet.
 const CLAIM_AGAIN: &str = "send SIGCONT to `ductworkd` there: it claims again";
 
-/// The quiet ones, if none of them claims.
+/// The quiet processes, if none of them claims.
 fn all_quiet(alive: &[&ProcessFact]) -> Option<String> {
     let first = alive.first()?;
     let quiet = alive.iter().all(|process| process.quiet);
@@ -619,7 +619,7 @@ fn attempt(leaf: &Leaf) -> String {
     }
 }
 
-/// The end of the attempt before this one.
+/// The error of the attempt before this one.
 fn before(leaf: &Leaf) -> String {
     match &leaf.error {
         Some(error) => format!("; the attempt before: {error}"),
@@ -627,7 +627,7 @@ fn before(leaf: &Leaf) -> String {
     }
 }
 
-/// The barrier that most are still to come to.
+/// The barrier at which the most branches are still to arrive.
 fn barrier(facts: &Facts) -> String {
     let widest = facts
         .barriers
@@ -829,7 +829,7 @@ mod tests {
         }
     }
 
-    /// Its result may have been there for long, and not be stored.
+    /// The result may have existed for a long time without being stored.
     #[test]
     fn what_runs_is_told_with_the_trouble_of_its_worker() {
         let mut worker = process(Role::Worker, 1);
@@ -933,7 +933,7 @@ mod tests {
                  then reload the daemon: kill -HUP 7"
             )
         );
-        // One whose worker has died knows it.
+        // A daemon whose worker has died knows the pipeline.
         facts.processes.push(process(Role::Worker, 60));
         assert_eq!(why(&facts).remedy.as_deref(), Some("start `ductworkd`"));
     }

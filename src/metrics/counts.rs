@@ -1,7 +1,7 @@
 //! Counts, and the sum of counts.
 //!
-//! Owns: their bounds, their stored form, and what a process still has to write of its own. Never: reads or
-//! writes a row.
+//! Owns: their bounds, their stored form, and the part of a process's own counts that it still has to
+//! write. Never: reads or writes a row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,18 +13,18 @@ use super::histogram::Histogram;
 use super::measured::Measured;
 use super::{Kind, Metric, OTHER, PIPELINES_MAX, STEPS_IN_ALL_MAX, STEPS_MAX, named};
 
-/// Between the label values of a series. No name has it in it.
+/// The separator between the label values of a series. No name contains it.
 const BETWEEN: char = '\u{1f}';
 
-/// The bytes of a label value that are kept.
+/// How many bytes of a label value are kept.
 const LABEL_MAX: usize = 200;
 
-/// Counters and histograms. Adding two up gives the same in any order, as far as the bounds are not met;
-/// beyond these, every sum over pipelines and steps is still the same.
+/// Counters and histograms. They add up to the same in any order, as long as the bounds are not reached;
+/// beyond the bounds, every sum over pipelines and steps is still the same.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// By the name of the metric, then by the label values of the series. Names are texts, so that
-    /// what a newer version counts is kept by this one.
+    /// this version keeps the counts of a newer one.
     #[serde(rename = "c", default)]
     counters: BTreeMap<String, BTreeMap<String, u64>>,
     #[serde(rename = "h", default)]
@@ -32,12 +32,12 @@ pub struct Counts {
     /// The pipelines that have series of their own, and their steps.
     #[serde(skip)]
     names: BTreeMap<String, BTreeSet<String>>,
-    /// Where a key is put together, to be looked up.
+    /// The text in which a key is put together, to be looked up.
     #[serde(skip)]
     key: String,
 }
 
-/// Where they came from makes no difference.
+/// Their origin makes no difference.
 impl PartialEq for Counts {
     fn eq(&self, other: &Self) -> bool {
         self.counters == other.counters && self.histograms == other.histograms
@@ -45,7 +45,7 @@ impl PartialEq for Counts {
 }
 
 impl Counts {
-    /// The counts of a row. One that cannot be read counts nothing.
+    /// The counts of a row. A row that cannot be read counts nothing.
     pub fn parse(body: &str) -> Self {
         let stored: Self = serde_json::from_str(body).unwrap_or_default();
         let mut counts = Self::default();
@@ -53,12 +53,12 @@ impl Counts {
         counts
     }
 
-    /// As they are stored.
+    /// The form in which they are stored.
     pub fn to_body(&self) -> String {
         serde_json::to_string(self).expect("texts and numbers are JSON")
     }
 
-    /// Adds to a counter. Adding nothing makes the series, so that its first rise is seen.
+    /// Adds to a counter. Adding nothing makes the series, so that its first rise can be seen.
     pub fn add(&mut self, metric: &Metric, labels: &[&str], more: u64) {
         debug_assert_eq!(metric.kind, Kind::Counter);
         let key = self.key(metric, labels);
@@ -91,7 +91,7 @@ impl Counts {
         self.key = key;
     }
 
-    /// Adds all that the other ones have.
+    /// Adds all of the other counts.
     pub fn merge(&mut self, other: &Self) {
         for (name, series) in &other.counters {
             for (key, more) in series {
@@ -109,7 +109,7 @@ impl Counts {
         }
     }
 
-    /// All that is in these and was not yet in earlier ones.
+    /// The counts that are in these and were not yet in earlier ones.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut since = Self::default();
         since.merge(self);
@@ -117,7 +117,7 @@ impl Counts {
         since
     }
 
-    /// Takes all away that the other ones have.
+    /// Subtracts all of the other counts.
     fn subtract(&mut self, other: &Self) {
         for (name, series) in &other.counters {
             for (key, less) in series {
@@ -137,7 +137,7 @@ impl Counts {
         }
     }
 
-    /// True where nothing but these counters has a count.
+    /// True if no other counters than these have a count.
     pub fn is_only(&self, metrics: &[&Metric]) -> bool {
         let mut counters = self.counters.iter();
         let other = |(name, series): (&String, &BTreeMap<String, u64>)| {
@@ -160,7 +160,7 @@ impl Counts {
         series.filter_map(|(key, histogram)| Some((split(metric, key)?, histogram)))
     }
 
-    /// The sum of a counter's series that have these values, of the labels of these names; for tests.
+    /// The sum of those series of a counter whose labels of these names have these values; for tests.
     #[cfg(feature = "internals")]
     pub fn sum(&self, metric: &Metric, labels: &[(&str, &str)]) -> u64 {
         let matching = self.counters(metric).filter(|(values, _)| {
@@ -172,7 +172,7 @@ impl Counts {
         matching.map(|(_, count)| count).sum()
     }
 
-    /// A key of these label values, as they come.
+    /// The key of these label values, as they come.
     fn key(&mut self, metric: &Metric, labels: &[&str]) -> String {
         debug_assert_eq!(metric.labels.len(), labels.len(), "{}", metric.name);
         let mut key = std::mem::take(&mut self.key);
@@ -190,7 +190,8 @@ impl Counts {
         key
     }
 
-    /// The same, with as many names of its own as there is room for. A metric of a newer version is taken as it is.
+    /// The same, with as many names of its own as there is room for. A metric of a newer version is taken
+    /// unchanged.
     fn admit_stored(&mut self, name: &str, key: &str) -> String {
         match named(name) {
             Some(metric) => self.admit(metric.labels, key),
@@ -236,7 +237,7 @@ fn of_metric<'a, T>(
     all: &'a mut BTreeMap<String, BTreeMap<String, T>>,
     name: &str,
 ) -> &'a mut BTreeMap<String, T> {
-    // Looked up first: a name is made into a text once.
+    // Looked up first, so that a name is made into a text only once.
     if !all.contains_key(name) {
         all.insert(name.to_owned(), BTreeMap::new());
     }
@@ -266,7 +267,7 @@ struct State {
     written: Option<String>,
 }
 
-/// The row of a process that lives.
+/// The row of a living process.
 #[derive(Serialize)]
 struct Row<'a> {
     #[serde(flatten)]
@@ -281,7 +282,7 @@ impl Own {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts.
+    /// Adds to the counts.
     pub fn count(&self, count: impl FnOnce(&mut Counts)) {
         count(&mut self.state().counts);
     }
@@ -302,20 +303,20 @@ impl Own {
         (state.written.as_ref() != Some(&body)).then_some(body)
     }
 
-    /// True where nothing was counted since the row was written but these counters, which rise by themselves.
+    /// True if nothing was counted since the row was written except these counters, which rise by themselves.
     pub fn is_quiet(&self, metrics: &[&Metric]) -> bool {
         let state = self.state();
         let written = state.written.as_deref().map(Counts::parse);
         written.is_some_and(|written| state.counts.since(&written).is_only(metrics))
     }
 
-    /// Takes note of what was written, or may have been.
+    /// Takes note of the row that was written, or may have been.
     pub fn written(&self, body: String) {
         self.state().written = Some(body);
     }
 
-    /// From now on the process has another row: what the old one has, or may have, is not counted
-    /// again.
+    /// From now on the process has another row: the counts that the old one has, or may have, are not
+    /// counted again.
     pub fn begin_anew(&self) {
         let mut state = self.state();
         if let Some(written) = state.written.take() {

@@ -1,14 +1,14 @@
 //! How long things took, in few numbers.
 //!
 //! Owns: sparse buckets, each 2^¼ times as wide as the one before it, and the fixed bounds at which they are
-//! shown. The bounds are powers of two, where a bucket ends: what is shown is exact.
+//! shown. The bounds are powers of two, where a bucket ends: the numbers that are shown are exact.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets in which a value doubles.
+/// How many buckets it takes for a value to double.
 const PER_DOUBLING: i16 = 4;
 
 /// A time shorter than a microsecond is in the first bucket, one of 12 days or more in the last.
@@ -70,7 +70,7 @@ impl Histogram {
         self.buckets.is_empty()
     }
 
-    /// How many times it has seen.
+    /// The number of times that it has seen.
     pub fn count(&self) -> u64 {
         self.buckets
             .values()
@@ -92,7 +92,7 @@ impl Histogram {
         });
         let (bucket, _) = bucket?;
         let seconds = (f64::from(*bucket) / f64::from(PER_DOUBLING)).exp2();
-        // Only a row that somebody has damaged has one that is longer.
+        // Only a damaged row holds a longer time.
         Some(Duration::from_secs_f64(seconds.min(LONGEST)))
     }
 
@@ -107,6 +107,6 @@ impl Histogram {
 /// The bucket of a time: the first that does not end before it.
 fn bucket(time: Duration) -> i16 {
     let end = (time.as_secs_f64().log2() * f64::from(PER_DOUBLING)).ceil();
-    // The cast takes minus infinity, of no time at all, to the least number.
+    // The cast turns minus infinity, the result for no time at all, into the least number.
     (end as i16).clamp(FIRST, LAST)
 }

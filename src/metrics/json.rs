@@ -25,10 +25,10 @@ pub struct MetricJson {
 pub struct SeriesJson {
     /// The values of its labels, by their names.
     pub labels: Map<String, Value>,
-    /// Of a counter or a gauge.
+    /// The value of a counter or a gauge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// Of a histogram.
+    /// The observations of a histogram.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub observed: Option<Observed>,
 }
@@ -40,7 +40,7 @@ pub struct Observed {
     pub count: u64,
     /// Their sum.
     pub sum: f64,
-    /// Bounds, and how many were no greater.
+    /// The bounds, and how many were no greater than each.
     pub buckets: Vec<(f64, u64)>,
 }
 
@@ -85,7 +85,7 @@ fn series(metric: &Metric, counts: &Counts, readings: &[Reading]) -> Vec<SeriesJ
     }
 }
 
-/// Without a fraction where there is none: most readings are counts.
+/// A number without a fraction if it is whole: most readings are counts.
 fn number(value: f64) -> Value {
     match value.fract() == 0.0 && value.abs() < 2f64.powi(53) {
         true => Value::from(value as i64),

@@ -1,10 +1,10 @@
 //! The measurements that processes make of themselves.
 //!
-//! Owns: its stored form, in the row of a process's counts and beside these, and the series of the living. Never: measures
-//! anything.
+//! Owns: their stored form, in the row of a process's counts and beside these, and the series of the living.
+//! Never: measures anything.
 //!
-//! It is of the moment at which a row was written: rows that are added up have none of it, and an older version
-//! does not see it.
+//! They are of the moment at which a row was written: rows that are added up have none of them, and an older
+//! version does not see them.
 
 use std::collections::BTreeMap;
 
@@ -30,12 +30,12 @@ pub struct Measured {
     /// A worker's slots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u64>,
-    /// Those of them that run a step.
+    /// The slots that run a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy: Option<u64>,
 }
 
-/// The place of it in a row, beside the counts.
+/// The place of the measurements in a row, beside the counts.
 #[derive(Deserialize)]
 struct Body {
     #[serde(rename = "m", default)]
@@ -43,7 +43,7 @@ struct Body {
 }
 
 impl Measured {
-    /// Out of a row; nothing where that cannot be read.
+    /// The measurements in a row; none if the row cannot be read.
     pub fn parse(body: &str) -> Self {
         serde_json::from_str(body).map_or_else(|_| Self::default(), |body: Body| body.measured)
     }
@@ -64,16 +64,16 @@ pub struct Owner {
 #[derive(Debug, Default)]
 pub struct Processes {
     met: usize,
-    /// How many of each there were so far.
+    /// How many processes of each owner there were so far.
     slots: BTreeMap<Owner, usize>,
     sums: BTreeMap<(usize, Vec<String>), f64>,
 }
 
-/// In the order in which they are told.
+/// In the order in which they are reported.
 const TOLD: [&Metric; 4] = [&SLOTS, &PROCESS_MEMORY, &PROCESS_CPU, &PROCESS_FDS];
 
 impl Processes {
-    /// Takes note of the next one. Beyond a bound they have no series of their own.
+    /// Takes note of the next process. Beyond a bound, processes have no series of their own.
     pub fn add(&mut self, owner: Owner, measured: Measured) {
         if let (Some(slots), Some(busy)) = (measured.slots, measured.busy) {
             let free = slots.saturating_sub(busy);
@@ -109,7 +109,7 @@ impl Processes {
         *self.sums.entry((place, labels)).or_default() += value;
     }
 
-    /// All of it.
+    /// All readings.
     pub fn readings(self) -> Vec<Reading> {
         let sums = self.sums.into_iter();
         let reading = |((place, labels), value): ((usize, Vec<String>), f64)| Reading {

@@ -1,8 +1,8 @@
 //! Counts and measurements, and their form for Prometheus.
 //!
-//! Owns: the closed list of metrics; counts, which add up whatever the order ([`Counts`]); the two text
-//! formats ([`text`]), and JSON ([`json`]). Never: any effect; what happens is counted where it happens, and the
-//! rows are `store`'s.
+//! Owns: the closed list of metrics; counts, which add up whatever the order ([`Counts`]); the two text formats
+//! ([`text`]), and JSON ([`json`]). Never: any effect; events are counted where they happen, and the rows are
+//! `store`'s.
 //!
 //! Each process has counts of its own and keeps them in a row ([ADR
 //! 39](docs/adr/0039-counts-are-rows.md)). A scrape adds up all rows.
@@ -69,7 +69,7 @@ impl Metric {
         format!("{PREFIX}{}{total}", self.name)
     }
 
-    /// True for that of which the highest matters, and not the sum.
+    /// True for a metric whose highest value matters, and not the sum.
     fn is_an_age(&self) -> bool {
         self.kind == Kind::Gauge && self.name.ends_with("_seconds")
     }
@@ -78,19 +78,19 @@ impl Metric {
 /// The beginning of all names.
 pub const PREFIX: &str = "ductwork_";
 
-/// The label value of whatever is beyond the bounds.
+/// The label value of everything beyond the bounds.
 pub const OTHER: &str = "_other";
 
-/// So many pipelines have series of their own.
+/// This many pipelines have series of their own.
 pub const PIPELINES_MAX: usize = 200;
 
-/// So many steps of a pipeline have series of their own,
+/// This many steps of a pipeline have series of their own,
 pub const STEPS_MAX: usize = 64;
 
-/// and so many of all pipelines together.
+/// and this many of all pipelines together.
 pub const STEPS_IN_ALL_MAX: usize = 1_000;
 
-/// So many processes have series of their own.
+/// This many processes have series of their own.
 pub const PROCESSES_MAX: usize = 500;
 
 macro_rules! metrics {
@@ -207,7 +207,7 @@ pub fn named(name: &str) -> Option<&'static Metric> {
 /// A number that is read at the moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// A gauge, or what counts since a process began.
+    /// A gauge, or a count since a process began.
     pub metric: &'static Metric,
     /// The values of its labels.
     pub labels: Vec<String>,
@@ -215,8 +215,8 @@ pub struct Reading {
     pub value: f64,
 }
 
-/// Readings of which no more pipelines have series of their own than of counts: those of the others are
-/// one, their sum, or of ages the highest.
+/// Readings in which no more pipelines have series of their own than in counts: the readings of the
+/// others become one, their sum, or for ages the highest.
 pub fn bounded(readings: Vec<Reading>) -> Vec<Reading> {
     let place = |metric: &Metric| metric.labels.iter().position(|label| *label == "pipeline");
     let named = |reading: &Reading| Some(reading.labels[place(reading.metric)?].clone());

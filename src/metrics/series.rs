@@ -1,10 +1,10 @@
-//! Counts over time: what each pipeline counted in a minute and in an hour, out of sums that never fall.
+//! Counts over time: the counts of each pipeline in a minute and in an hour, from sums that never fall.
 //!
-//! Owns: which sums are followed, the difference between two looks at them, and the minute and the hour for which
-//! that is told. Never: reads a row or a clock, or makes up what nobody has counted.
+//! Owns: which sums are followed, the difference between two looks at them, and the minute and the hour for
+//! which it is reported. Never: reads a row or a clock, or makes up counts that nobody has counted.
 //!
-//! A look that comes late finds the counts of several minutes. They are told for the last of these, with the time from
-//! which they are: nobody can tell them apart any more.
+//! A late look finds the counts of several minutes. They are reported for the last of these, with the time from
+//! which on they count: nobody can tell them apart any more.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ pub const MINUTE: i64 = 60_000_000;
 /// An hour, in µs.
 pub const HOUR: i64 = 60 * MINUTE;
 
-/// Processes write their rows so often, so that a minute is all there so long after its end. In µs.
+/// Processes write their rows this often, so that all of a minute is there this long after its end. In µs.
 pub const LAG: i64 = 10_000_000;
 
-/// A clock that was set back by less is waited for. In µs.
+/// We wait for a clock that was set back by less than this. In µs.
 const SET_BACK: i64 = 10 * MINUTE;
 
-/// All pipelines together, in the place of the name of one: none has it.
+/// All pipelines together, in place of a pipeline's name: none has this one.
 pub const ALL: &str = "";
 
 /// The length of the time that a point is for.
@@ -57,7 +57,7 @@ impl Grain {
         }
     }
 
-    /// The beginning of the one in which this time is.
+    /// The beginning of the minute or hour in which this time is.
     pub const fn of(self, at: i64) -> i64 {
         at - at.rem_euclid(self.micros())
     }
@@ -82,7 +82,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Takes note of all that the other one has.
+    /// Adds all that the other one has.
     pub fn merge(&mut self, other: &Self) {
         self.started = self.started.saturating_add(other.started);
         self.completed = self.completed.saturating_add(other.completed);
@@ -92,7 +92,7 @@ impl Sum {
         self.lasted.merge(&other.lasted);
     }
 
-    /// All that was not yet in an earlier one. A sum that fell counts nothing.
+    /// The counts that were not yet in an earlier sum. A sum that fell counts nothing.
     fn since(&self, earlier: &Self) -> Self {
         let mut since = Self {
             started: self.started.saturating_sub(earlier.started),
@@ -122,7 +122,7 @@ impl Sum {
 /// The sums of all pipelines, by name, and of all together.
 pub type Sums = BTreeMap<String, Sum>;
 
-/// Those in the counts of all processes.
+/// The sums in the counts of all processes.
 pub fn sums(counts: &Counts) -> Sums {
     let mut sums = Sums::new();
     let mut add = |pipeline: &str, change: &dyn Fn(&mut Sum)| {
@@ -163,7 +163,7 @@ pub struct Point {
     pub grain: Grain,
     /// When it begins: µs since 1970.
     pub at: i64,
-    /// It counts from then on: before it begins, where nobody had looked in time.
+    /// The time from which on it counts: before it begins, where nobody had looked in time.
     pub since: i64,
     /// The counts.
     pub sum: Sum,
@@ -172,10 +172,10 @@ pub struct Point {
 /// The sums at the last look, from which the next one goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Looked {
-    /// All up to then is told: the end of a minute, in µs since 1970.
+    /// All counts up to then are reported: the end of a minute, in µs since 1970.
     pub until: i64,
     sums: Sums,
-    /// The hour that is not over yet, when it was begun to be counted, and the times in it so far.
+    /// The hour that is not over yet, the time from which on it is counted, and the times in it so far.
     hour: i64,
     hour_since: i64,
     hours: BTreeMap<String, (Histogram, Histogram)>,
@@ -188,17 +188,17 @@ pub enum Look {
     Early,
     /// Nothing was counted: nothing has to be written.
     Quiet(Looked),
-    /// These are to be added to what there is. The times of an hour are all of that hour.
+    /// These are to be added to the existing ones. The times of an hour are all times of that hour.
     Points(Looked, Vec<Point>),
 }
 
-/// The end of the last minute of which all is there at this time.
+/// The end of the last minute that is complete at this time.
 pub fn complete(now: i64) -> i64 {
     Grain::Minute.of(now.saturating_sub(LAG))
 }
 
 impl Looked {
-    /// Begins with these sums: what was counted before is nobody's minute.
+    /// Begins with these sums: earlier counts belong to no minute.
     pub fn begin(now: i64, sums: Sums) -> Self {
         let until = complete(now);
         Self {
@@ -213,7 +213,7 @@ impl Looked {
     /// Looks again, at that time.
     pub fn look(&self, now: i64, sums: Sums) -> Look {
         let until = complete(now);
-        // A clock that was set back for good is not waited for.
+        // We do not wait for a clock that was set back for good.
         if until <= self.until && self.until - until < SET_BACK {
             return Look::Early;
         }
@@ -230,7 +230,7 @@ impl Looked {
         }
         let nothing = Sum::default();
         let before = |name: &str| self.sums.get(name).unwrap_or(&nothing);
-        // Where more pipelines come and go than have series of their own, counts of one move to the rest.
+        // Where more pipelines come and go than have series of their own, the counts of one move to the rest.
         let moved = sums.iter().any(|(name, sum)| sum.has_fallen(before(name)))
             || self.sums.keys().any(|name| !sums.contains_key(name));
         // And back: the first sum of such a pipeline is its whole history.
@@ -333,7 +333,7 @@ mod tests {
             (3, 1, 2)
         );
         let (_, next) = points(looked.look(TEN + 130 * SECOND, sums(&counted("P", 107, 1))));
-        // The number is what is to be added; the times are all of the hour.
+        // The number is the one to be added; the times are all times of the hour.
         assert_eq!(
             told(&next),
             [(Grain::Minute, 1, 1, 4, 4), (Grain::Hour, 0, 0, 4, 7)]
@@ -428,7 +428,7 @@ mod tests {
             serde_json::from_str::<Looked>(&body).expect("the same"),
             looked
         );
-        // Of a newer version.
+        // The body of a newer version.
         let newer = body.replacen('{', r#"{"further":1,"#, 1);
         assert_eq!(
             serde_json::from_str::<Looked>(&newer).expect("the same"),

@@ -54,7 +54,7 @@ fn sum(parts: &[&Counts]) -> Counts {
     sum
 }
 
-/// A sample as its reader has it: name, labels, value.
+/// A sample as its reader sees it: name, labels, value.
 type Sample = (String, BTreeMap<String, String>, f64);
 
 /// Reads a text as the formats say, character by character.
@@ -256,7 +256,7 @@ fn a_new_row_has_nothing_of_what_the_old_one_has() {
     own.written(body.clone());
     assert_eq!(own.to_write(), None);
     beat(&own);
-    // It died before this was written.
+    // The process died before this was written.
     own.begin_anew();
     let anew = Counts::parse(&own.to_write().unwrap());
     assert_eq!(anew.sum(&HEARTBEATS, &[]), 1);
@@ -273,7 +273,7 @@ fn what_cannot_be_read_counts_nothing_and_what_a_newer_version_counts_is_kept() 
     let newer = r#"{"c":{"news":{"A":3},"retries":{"A":1}},"h":{},"x":1}"#;
     let counts = Counts::parse(newer);
     assert!(counts.to_body().contains(r#""news":{"A":3}"#));
-    // It has other labels there.
+    // The newer version has other labels there.
     assert!(!render(&counts, &[], Format::Text).contains("retries"));
 }
 
@@ -335,7 +335,7 @@ fn what_a_process_measured_is_in_its_row_and_in_no_sum() {
     own.measure(measured);
     let body = own.to_write().unwrap();
     assert_eq!(Measured::parse(&body), measured);
-    // An older version reads such a row, and what it writes itself has none of it.
+    // An older version reads such a row, and the rows that it writes have no measurements.
     let counts = Counts::parse(&body);
     assert_eq!(counts.sum(&HEARTBEATS, &[]), 3);
     assert_eq!(Measured::parse(&counts.to_body()), Measured::default());

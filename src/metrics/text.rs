@@ -66,7 +66,7 @@ pub fn render(counts: &Counts, readings: &[Reading], format: Format) -> String {
 fn head(text: &mut String, metric: &Metric, format: Format) {
     let name = match format {
         Format::Text => metric.full_name(),
-        // It is a sample that has the ending, and not the metric.
+        // The sample has the ending, and not the metric.
         Format::OpenMetrics => format!("{PREFIX}{}", metric.name),
     };
     let (help, kind) = (metric.help, metric.kind.as_str());
@@ -143,7 +143,7 @@ fn sample(
     let _ = writeln!(text, " {value}");
 }
 
-/// A label value, of which nothing is taken for the end of it.
+/// A label value, in which nothing is taken for its end.
 fn escape(text: &mut String, value: &str) {
     for char in value.chars() {
         match char {

@@ -1,6 +1,6 @@
-//! The last minute of what is counted.
+//! The counts of the last minute.
 //!
-//! Owns: which of several readings of the sum are kept, and what was counted between the oldest of them and the
+//! Owns: which of several readings of the sum are kept, and the counts between the oldest of them and the
 //! newest. Never: reads a row or a clock.
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use super::counts::Counts;
 /// The window, in µs.
 const SPAN: i64 = 60_000_000;
 
-/// Processes write their rows so often: readings that are closer together tell no more. In µs.
+/// Processes write their rows this often: readings that are closer together tell no more. In µs.
 const STEP: i64 = 10_000_000;
 
 /// Readings of the sum of all rows, each with the database's time.
@@ -36,7 +36,7 @@ impl Window {
         while self.kept.get(1).is_some_and(|(next, _)| *next <= at - SPAN) {
             self.kept.pop_front();
         }
-        // The newest stays as it is only where it is far enough from the one before it.
+        // The newest reading stays as it is only if it is far enough from the one before it.
         if let [.., (before, _), (last, _)] = self.kept.make_contiguous()
             && *last - *before < STEP
         {
@@ -45,7 +45,7 @@ impl Window {
         self.kept.push_back((at, counts));
     }
 
-    /// All that was counted in the window; nothing before each process has had the time to write its row.
+    /// All that was counted in the window; none until each process has had the time to write its row.
     pub fn lately(&self) -> Option<Lately> {
         let ((from, before), (to, now)) = (self.kept.front()?, self.kept.back()?);
         (to - from >= STEP).then(|| Lately {
@@ -56,7 +56,7 @@ impl Window {
 }
 
 impl Lately {
-    /// So many, for a minute.
+    /// A count in this span, as a rate per minute.
     pub fn per_minute(&self, count: u64) -> f64 {
         count as f64 * 60.0 / self.span.as_secs_f64()
     }

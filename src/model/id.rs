@@ -19,7 +19,8 @@ macro_rules! ids {
         pub struct $name(pub Uuid);
 
         impl $name {
-            /// A fresh UUIDv7: unique everywhere, and close in the index to what was made with it.
+            /// A fresh UUIDv7: unique everywhere, and close in the index to the rows that were made
+            /// with it.
             #[cfg_attr(
                 feature = "internals",
                 expect(clippy::new_without_default, reason = "a fresh id is no default")
@@ -64,13 +65,13 @@ macro_rules! ids {
 /// Digits of the short form of an id.
 const SHORT: usize = 8;
 
-/// The short form of an id, for people: its end, which is random, while its beginning is the time.
+/// The short form of an id, for people: its end, which is random; its beginning is the time.
 pub fn short(id: impl Into<Uuid>) -> String {
     let mut digits = id.into().simple().to_string();
     digits.split_off(digits.len() - SHORT)
 }
 
-/// Outside of the explorer a UUIDv7.
+/// A UUIDv7, except in the explorer.
 fn fresh() -> Uuid {
     #[cfg(test)]
     if let Some(id) = counted::next() {
@@ -90,7 +91,7 @@ pub mod counted {
         static LAST: Cell<Option<u64>> = const { Cell::new(None) };
     }
 
-    /// Counts from here on; not at all with `None`.
+    /// Counts from this number on; with `None`, does not count.
     pub fn set(last: Option<u64>) {
         LAST.set(last);
     }
@@ -107,7 +108,7 @@ pub mod counted {
         Some(of(number))
     }
 
-    /// The id of a number; those of greater numbers are greater.
+    /// The id of a number; greater numbers have greater ids.
     pub fn of(number: u64) -> Uuid {
         Uuid::from_u128(u128::from(number) << 80 | 0x7 << 76 | 0x2 << 62 | u128::from(number))
     }
@@ -118,7 +119,7 @@ ids! {
     RunId,
     /// One line of progress inside a run.
     BranchId,
-    /// A barrier: the fan-out whose branches it waits for.
+    /// A barrier, and the fan-out whose branches it waits for.
     FanOutId,
     /// The work of one node in one run; also the idempotency key handed to the step.
     StepId,
@@ -128,7 +129,7 @@ ids! {
     TransitionId,
     /// One attempt by one process to take a branch across a transition.
     AdvancementId,
-    /// One incarnation of a process; a row is never adopted by another.
+    /// One incarnation of a process; no other incarnation adopts its row.
     ProcessId,
     /// The fencing token that the owner of a branch claim must present to commit.
     ClaimToken,

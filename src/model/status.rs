@@ -80,7 +80,7 @@ words! {
     }
     /// State of a branch.
     BranchStatus {
-        /// Its current step is to run or running.
+        /// Its current step is to run, or is running.
         InProgress = "in_progress",
         /// Claimed by an advancer.
         Advancing = "advancing",
@@ -107,9 +107,9 @@ words! {
     /// How an execution ended.
     ExecutionResult {
         Success = "success",
-        /// The step said no.
+        /// The step reported an error.
         Error = "error",
-        /// Nobody said anything: the process that ran it died.
+        /// There was no report: the process that ran it died.
         ProcessCrashed = "process_crashed",
         TimedOut = "timed_out",
         Cancelled = "cancelled",
@@ -121,7 +121,7 @@ words! {
         JobRetriesExhausted = "job_retries_exhausted",
         JobCrashesExhausted = "job_crashes_exhausted",
         JobTimedOut = "job_timed_out",
-        /// The step said that it is not to be tried again.
+        /// The step said that it must not be tried again.
         StepRefused = "step_refused",
         AdvancerRetriesExhausted = "advancer_retries_exhausted",
         AdvancerCrashesExhausted = "advancer_crashes_exhausted",
@@ -133,7 +133,7 @@ words! {
         /// Nobody answered a question within its time.
         Unanswered = "unanswered",
     }
-    /// A step beside the flow: a run calls it at a moment of its life.
+    /// A step outside the flow: a run calls it at a certain moment.
     Hook {
         /// Once for each run that halts.
         Halt = "on_halt",
@@ -153,13 +153,13 @@ words! {
         Divert = "divert",
         Converge = "converge",
         Dampen = "dampen",
-        /// The hook of a halted run; like all hooks not on any branch's way.
+        /// The hook of a halted run; like all hooks, it is not on the way of any branch.
         OnHalt = "on_halt",
         /// The hook of a completed run.
         OnComplete = "on_complete",
         /// The hook of a wait for a person.
         OnWait = "on_wait",
-        /// A branch that ended: the transition leads nowhere.
+        /// The end of a branch: the transition leads nowhere.
         End = "end",
     }
     /// A process's role.
@@ -167,19 +167,19 @@ words! {
         Supervisor = "supervisor",
         Advancer = "advancer",
         Worker = "worker",
-        /// It shows what there is, and claims nothing.
+        /// It shows runs and processes, and claims nothing.
         Console = "console",
     }
-    /// The rights of a visitor of the console; each has those before it.
+    /// The rights of a visitor of the console; each right includes those before it.
     Scope {
         /// Sees everything.
         Read = "read",
         /// Triggers, revives, cancels and answers runs, and pauses pipelines.
         Operate = "operate",
-        /// Makes tokens, and revokes them.
+        /// Creates tokens, and revokes them.
         Admin = "admin",
     }
-    /// The purpose of a secret by which a visitor is known.
+    /// The purpose of a secret that identifies a visitor.
     TokenKind {
         /// A program presents it with each request.
         Token = "token",
@@ -188,7 +188,7 @@ words! {
         /// A browser that was let in presents it, until it signs out.
         Session = "session",
     }
-    /// The way by which an intervention came.
+    /// The channel through which an action came.
     Channel {
         /// The command line.
         Cli = "cli",
@@ -197,7 +197,7 @@ words! {
         /// A page of the console.
         Console = "console",
     }
-    /// An intervention.
+    /// An action.
     Verb {
         Trigger = "trigger",
         Revive = "revive",
@@ -206,7 +206,7 @@ words! {
         Resume = "resume",
         Pause = "pause",
         Unpause = "unpause",
-        /// A message about a run, once more.
+        /// Sends a message about a run once more.
         Send = "send",
     }
 }
@@ -221,7 +221,7 @@ impl Hook {
         }
     }
 
-    /// The node of its step: no step of a flow can be named so.
+    /// The name of its step's node: no step of a flow can have this name.
     pub const fn node(self) -> &'static str {
         match self {
             Self::Halt => "(on_halt)",

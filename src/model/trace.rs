@@ -1,21 +1,21 @@
-//! The place of work in a trace, as the W3C's trace context writes it.
+//! The position of work in a trace, as the W3C's trace context writes it.
 //!
-//! Owns: the header `traceparent`, read as leniently as the specification asks and written in one form, and what a
-//! caller hands on beside it: `tracestate` and `baggage`. Never: knows what a span is of.
+//! Owns: the header `traceparent`, read as leniently as the specification asks and written in one form, and the
+//! values that a caller passes on with it: `tracestate` and `baggage`. Never: knows what a span stands for.
 
 use std::fmt;
 
 /// The bytes of a `traceparent` of version 00.
 const LENGTH: usize = 55;
 
-/// A span, and the trace that it is in: what a caller hands to what it calls.
+/// A span, and the trace that it is in: a caller passes them to the work that it calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
     /// The trace; never zero.
     pub trace: u128,
     /// The span; never zero.
     pub span: u64,
-    /// Whether it is recorded, and so on.
+    /// The flags, such as whether it is recorded.
     pub flags: u8,
 }
 
@@ -23,8 +23,8 @@ pub struct TraceParent {
 pub const SAMPLED: u8 = 1;
 
 impl TraceParent {
-    /// Reads a `traceparent`. One that is malformed is none: the specification lets nobody refuse a request for
-    /// it. Of a version that is not known yet the parts that version 00 has are read.
+    /// Reads a `traceparent`. A malformed one counts as none: the specification allows nobody to refuse a
+    /// request because of it. If the version is not known yet, only the parts of version 00 are read.
     pub fn read(text: &str) -> Option<Self> {
         let text = text.trim_matches([' ', '\t']);
         let is_longer = text.len() > LENGTH;
@@ -55,32 +55,33 @@ impl fmt::Display for TraceParent {
     }
 }
 
-/// The bytes of a `tracestate` that are handed on: as many as the specification asks for.
+/// The most bytes of a `tracestate` that are passed on: as many as the specification asks for.
 const STATE_MAX: usize = 512;
 
-/// The vendors of a `tracestate`, at most.
+/// The most vendors of a `tracestate`.
 const STATE_MEMBERS: usize = 32;
 
-/// A vendor's part of a `tracestate` that is longer is left out before all others.
+/// A vendor's part of a `tracestate` that is longer than this is left out before all others.
 const STATE_LONG: usize = 128;
 
-/// The bytes of a `baggage` that are handed on: as many as the specification asks for.
+/// The most bytes of a `baggage` that are passed on: as many as the specification asks for.
 const BAGGAGE_MAX: usize = 8_192;
 
-/// A caller: where it is in its trace, and what it hands on beside that.
+/// A caller: its position in its trace, and the values that it passes on with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// Its span.
     pub span: Option<TraceParent>,
-    /// Its `tracestate`: what the vendors along its trace have to tell each other.
+    /// Its `tracestate`: messages of the vendors along its trace to each other.
     pub state: Option<String>,
-    /// Its `baggage`: what the application hands on along the way.
+    /// Its `baggage`: values that the application passes along the way.
     pub baggage: Option<String>,
 }
 
 impl Caller {
-    /// Reads what a caller hands on. A part that is malformed is none: the specifications let nobody refuse a
-    /// request for it. Without a span there is no trace whose state it could be.
+    /// Reads the values that a caller passes on. A malformed part counts as none: the specifications allow
+    /// nobody to refuse a request because of it. Without a span there is no trace that the state could belong
+    /// to.
     pub fn read(span: Option<&str>, state: Option<&str>, baggage: Option<&str>) -> Self {
         let span = span.and_then(TraceParent::read);
         Self {
@@ -91,13 +92,13 @@ impl Caller {
     }
 }
 
-/// A list without what is empty, and without spaces around its members.
+/// The members of a list, without empty ones and without spaces around them.
 fn members(text: &str) -> Vec<&str> {
     let members = text.split(',').map(|it| it.trim_matches([' ', '\t']));
     members.filter(|it| !it.is_empty()).collect()
 }
 
-/// As many of these members as fit, from the first on.
+/// As many of these members as fit, starting with the first.
 fn fitting(mut members: Vec<&str>, max: usize) -> Option<String> {
     let size = |members: &[&str]| members.iter().map(|it| it.len() + 1).sum::<usize>();
     while size(&members) > max + 1 {
@@ -106,8 +107,8 @@ fn fitting(mut members: Vec<&str>, max: usize) -> Option<String> {
     (!members.is_empty()).then(|| members.join(","))
 }
 
-/// A `tracestate`. Of one that is too long the longest parts go first, and then the last ones, as the specification
-/// has it.
+/// A `tracestate`. If it is too long, the longest parts are left out first, and then the last ones, as the
+/// specification says.
 fn trace_state(text: &str) -> Option<String> {
     let mut members = members(text);
     let is_sound = |member: &&str| {
@@ -131,7 +132,7 @@ fn trace_state(text: &str) -> Option<String> {
     fitting(members, STATE_MAX)
 }
 
-/// A `baggage`. Of one that is too long the last members are left out.
+/// A `baggage`. If it is too long, the last members are left out.
 fn baggage(text: &str) -> Option<String> {
     let members = members(text);
     let is_sound = |member: &&str| {
@@ -208,7 +209,7 @@ mod tests {
             (caller.state.as_deref(), caller.baggage.as_deref()),
             (Some(state), Some(bag))
         );
-        // The state is that of a trace.
+        // The state belongs to a trace.
         let caller = Caller::read(None, Some(state), Some(bag));
         assert_eq!(
             (caller.span, caller.state, caller.baggage.as_deref()),
@@ -238,7 +239,7 @@ mod tests {
     fn of_what_is_too_long_members_are_left_out_and_the_rest_is_handed_on() {
         let member =
             |key: &str, length: usize| format!("{key}={}", "x".repeat(length - key.len() - 1));
-        // The long one goes first, though it is not the last.
+        // The long one is left out first, although it is not the last.
         let long = [
             member("a", 100),
             member("b", 200),

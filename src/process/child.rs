@@ -46,14 +46,14 @@ use super::watcher::Watched;
 /// leaves, and another supervisor may be starting: the host must be clean within 2 s.
 const ORPHANED_DRAIN: Duration = Duration::from_millis(500);
 
-/// From when the steps of a drain have ended until loops are given up that still wait for the database. Those
+/// The time from the end of a drain's steps until loops that still wait for the database are given up. Loops
 /// that can end by themselves have done so by then.
 const GIVEN_UP: Duration = Duration::from_secs(LAST_COMMIT.as_secs() + 1);
 
-/// Between two looks for adopted zombies; far longer than a step's end takes to be noticed.
+/// The time between two looks for adopted zombies; far longer than it takes to notice the end of a step.
 const GLEAN_EVERY: Duration = Duration::from_secs(5);
 
-/// How long a process hunts, at its end, what its steps left behind.
+/// How long an ending process hunts what its steps left behind.
 const STRAYS_BOUND: Duration = Duration::from_millis(250);
 
 /// A process that works: a child of a supervisor, or a role of its own.
@@ -72,7 +72,7 @@ pub struct Child {
     pub registry: Arc<Registry>,
     /// The program's own hooks.
     pub hooks: Functions,
-    /// The pipelines without whose work it ends (`None`: all), if it is to end then.
+    /// If it is to end when no work is left: the pipelines whose work counts (`None`: all).
     pub until_idle: Option<Option<Vec<String>>>,
 }
 
@@ -95,7 +95,7 @@ impl Child {
             failpoint!("child.start");
             let shared = Shared::new(ProcessId::new());
             if *kind == ChildKind::Console {
-                // Before anything waits for the database: it is alive without one.
+                // Opened before anything waits for the database: the console lives without one.
                 let is_child = self.supervisor.is_some();
                 let opened = console::open(
                     &self.config,
@@ -138,8 +138,8 @@ impl Child {
         };
         let role = first.kind.role();
 
-        // A supervisor looks after what a dead child's steps leave behind; a worker after what its own do, as long
-        // as it lives.
+        // A supervisor looks after what a dead child's steps leave behind; a living worker looks after what its
+        // own steps leave behind.
         let adopts = self.supervisor.is_none() || role == Role::Worker;
         if adopts {
             adopt();
@@ -194,7 +194,7 @@ impl Child {
                 code
             }
         };
-        // Before its row is gone: a successor that finds one hunts for them.
+        // Done before the row is gone: a successor that finds the row hunts for strays.
         if adopts {
             end_strays().await;
         }
@@ -203,21 +203,21 @@ impl Child {
         }
         self.run_hook(stop).await;
         deregister(lives).await;
-        // A supervisor says it for its children.
+        // For its children, a supervisor reports the stop.
         if self.supervisor.is_none() {
             events::stopped(None, Some(since));
         }
         code
     }
 
-    /// Has a watcher started, which knows the steps of these by the keys of their processes.
+    /// Starts a watcher, which recognises the steps of these lives by the keys of their processes.
     fn be_watched(&self, lives: &[Life]) -> Option<Watched> {
         let processes = lives.iter().map(|life| life.shared.process());
         let watched = Watched::start(processes, self.config.logger.format)?;
         for life in lives {
             life.shared.announce(watched.announcer());
         }
-        // One that got another key meanwhile was not heard.
+        // A process that got another key meanwhile was not heard.
         lives
             .iter()
             .map(|life| life.shared.process())
@@ -233,7 +233,7 @@ impl Child {
         }
     }
 
-    /// How long what is in flight may go on after a stop.
+    /// How long work in flight may go on after a stop.
     fn drain(&self) -> Duration {
         let of = |kind: &ChildKind| match kind {
             ChildKind::Worker { pipeline } => self.config.job_worker.shutdown_timeout(pipeline),
@@ -244,7 +244,8 @@ impl Child {
     }
 }
 
-/// Stamps while the loops of these get on, until the process ends: a supervisor does it for its children.
+/// Stamps while the loops of these make progress, until the process ends. A supervisor does so for its
+/// children.
 fn stamp(lives: &[Life], location: &Location) {
     let shared: Vec<_> = lives.iter().map(|life| Arc::clone(&life.shared)).collect();
     let requests = lives.first().map(|life| life.requests.clone());
@@ -274,9 +275,9 @@ fn count_the_stop(lives: &[Life], asked: Instant) {
     }
 }
 
-/// One loop, registered as one process. A role of its own may have several, which share nothing that
-/// the database tells them apart by: what a loop asks of its process after a lost connection (what
-/// does it hold, whose statements are too late) has no other loop's answer in it. Proven by
+/// One loop, registered as one process. A role of its own may have several, which share nothing by
+/// which the database tells them apart: when a loop asks about its process after a lost connection
+/// (what it holds, whose statements are too late), the answer covers no other loop. Proven by
 /// `a_worker_of_several_pipelines_is_as_many_workers`.
 struct Life {
     kind: ChildKind,
@@ -386,7 +387,7 @@ impl Life {
                 let shared = Arc::clone(&self.shared);
                 loops.spawn_local(async move {
                     worker.run().await;
-                    // Work that others drain is not its concern.
+                    // That other loops still drain is not its concern.
                     shared.rest();
                 })
             }
@@ -468,7 +469,8 @@ impl All {
     }
 }
 
-/// Follows signals while the loops run; returns when they have ended, with the time at which they were asked to.
+/// Follows signals while the loops run; returns when they have ended, with the time at which they were asked to
+/// end.
 async fn run_loops(
     signals: &mut Signals,
     loops: &mut JoinSet<()>,
@@ -494,9 +496,9 @@ async fn run_loops(
         let draining = matches!(mode, Mode::Drain { cause, .. } if cause != StopCause::Abandon);
         tokio::select! {
             biased;
-            // RACE: a connection is half open: its other end is gone, and what said so was lost. A
-            // loop that waits for an answer there waits for ever, and cannot see that it is to end;
-            // its supervisor would kill it, if there still were one. Proven by
+            // RACE: a connection is half open: its other end is gone, and the message that said so
+            // was lost. A loop that waits for an answer on it waits for ever and cannot see that it
+            // is to end; its supervisor would kill it, if it still had one. Proven by
             // `orphans_end_although_their_database_says_nothing`.
             cause = time_is_up(mode, stopped) => {
                 if stopped {
@@ -540,7 +542,7 @@ struct Answers<'a> {
 }
 
 impl Answers<'_> {
-    /// When the process was asked to end: now, unless that was before.
+    /// The time when the process was asked to end: now, unless it was asked before.
     fn since(&mut self) -> Instant {
         *self.since.get_or_insert_with(Instant::now)
     }
@@ -568,14 +570,14 @@ impl Answers<'_> {
         let shared = self.shared;
         match event {
             Ok(Event::Stop { immediate, .. }) => self.stop(immediate),
-            // A process that is told to end does not wait for more words.
+            // A process that is told to end takes no further orders.
             Ok(Event::Quiet) if matches!(shared.mode(), Mode::Drain { .. }) => {}
             // It claims nothing anyway.
             Ok(Event::Quiet) if !shared.claims => {}
             Ok(Event::Quiet) => {
                 self.is_quiet = true;
                 shared.set_mode(Mode::Quiet);
-                // People who look must see it.
+                // People who look must see the new mode.
                 shared.check();
                 tracing::info!("quiet: claiming nothing, finishing what runs; CONT claims again");
             }
@@ -600,8 +602,7 @@ impl Answers<'_> {
     }
 }
 
-/// Returns when the steps of a drain are to be stopped, or, once they are, when its loops are to be
-/// given up.
+/// Returns when the steps of a drain are to be stopped or, once they are, when its loops are to be given up.
 async fn time_is_up(mode: Mode, stopped: bool) -> StopCause {
     let Mode::Drain { until, cause } = mode else {
         return std::future::pending().await;
@@ -621,11 +622,10 @@ async fn time_is_up(mode: Mode, stopped: bool) -> StopCause {
 
 /// Returns when the parent is gone, if there was one.
 ///
-/// RACE: a supervisor is killed. We get the signal for its death when the thread that forked us is
-/// gone; as long as another of its threads is not, we still have a parent, and the stop looks like
-/// one that it asked for. So whoever has been told to stop goes on looking. The order in which the
-/// kernel ends threads cannot be forced. Raced by
-/// `what_is_claimed_by_a_worker_that_is_to_end_is_never_started`.
+/// RACE: a supervisor is killed. We get the signal for its death when the thread that forked us is gone;
+/// while another of its threads still lives, we still have a parent, and the stop looks like one that the
+/// supervisor asked for. So a process that has been told to stop keeps looking. The order in which the kernel
+/// ends threads cannot be forced. Raced by `what_is_claimed_by_a_worker_that_is_to_end_is_never_started`.
 async fn orphaned(parent: Option<u32>) {
     let Some(parent) = parent else {
         return std::future::pending().await;
@@ -635,8 +635,8 @@ async fn orphaned(parent: Option<u32>) {
     }
 }
 
-/// Takes in what daemonising steps leave behind, so that it can be ended with their executions. A role of its own
-/// has no supervisor that would, and may be pid 1.
+/// Adopts the processes that daemonising steps leave behind, so that they can be ended with their executions. A
+/// role of its own has no supervisor to do so, and may be pid 1.
 fn adopt() {
     if let Err(error) = spawn::become_subreaper() {
         tracing::warn!(%error, "cannot adopt what steps leave behind");
@@ -652,8 +652,8 @@ fn adopt() {
     });
 }
 
-/// Processes that steps have left behind and that nobody could tell to be an execution's end with their worker, whether its
-/// supervisor is still there or not.
+/// Ends the processes that steps left behind and that nobody could attribute to an execution: they end with
+/// their worker, whether its supervisor is still there or not.
 async fn end_strays() {
     match orphan::sweep(&Living::default(), STRAYS_BOUND).await {
         Ok(sweep) if sweep.killed > 0 => {

@@ -22,14 +22,14 @@ use super::proof;
 use super::signal::Signals;
 use super::wakeup::Wakeup;
 
-/// Between two signs of progress.
+/// The time between two signs of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// A child's port may be its predecessor's for so long, which drains, before anybody is told. One that waits for a
-/// request has it for longer: then nobody is answered meanwhile.
+/// How long a child's port may belong to its draining predecessor before anybody is told. A predecessor that
+/// waits for a request keeps it for longer: then nobody is answered meanwhile.
 const PREDECESSOR_WITHIN: Duration = Duration::from_secs(1);
 
-/// Between two attempts to have an address that is somebody else's.
+/// The time between two attempts to get an address that somebody else has.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A console that listens, or that is about to.
@@ -40,8 +40,8 @@ pub enum Console {
     Opening(JoinHandle<Running>),
 }
 
-/// Listens where the configuration says. Alone it does so at once or not at all; a child, which would only be
-/// started again, goes on trying, and tells of that with its row.
+/// Listens where the configuration says. A console that runs alone does so at once or not at all; a child,
+/// which would only be started again, keeps trying and reports that in its row.
 ///
 /// # Errors
 /// The exit status, when it cannot listen and has said so, or when it was told to end meanwhile.
@@ -101,7 +101,7 @@ async fn listen(
     within: Duration,
 ) -> Result<Running, NotListening> {
     let settings = &config.console;
-    // Asked for by its verb, it listens somewhere.
+    // A console that was started by its verb listens somewhere.
     let usual = (!settings.is_wanted()).then_some(web::LISTEN);
     let places = Places {
         address: settings.listen.or(usual),
@@ -151,7 +151,7 @@ pub async fn run(mut console: Console, shared: Arc<Shared>) {
             return;
         }
         let moved_on = tokio::select! {
-            // Its sender is in what we hold.
+            // We hold the sender of these changes.
             _ = modes.changed() => continue,
             () = tokio::time::sleep(PROGRESS_EVERY) => continue,
             moved_on = console.moves_on() => moved_on,
@@ -164,7 +164,7 @@ pub async fn run(mut console: Console, shared: Arc<Shared>) {
 }
 
 impl Console {
-    /// Returns when it listens, or, if it did, when it has ended.
+    /// Returns when it starts to listen or, if it already listens, when it has ended.
     async fn moves_on(&mut self) -> Option<Running> {
         match self {
             Self::Open(running) => {

@@ -1,7 +1,7 @@
 //! Hooks: an operator's commands and a program's functions around start and stop.
 //!
-//! Owns: running them one after the other, with a bound, and logging what they say. Never:
-//! decides what a failure means; whoever called does.
+//! Owns: running them one after the other, with a bound, and logging their output. Never: decides
+//! what a failure means; the caller does.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use crate::config::{Config, Hooks};
 
 use super::spawn;
 
-/// How long a command may take unless somebody says otherwise.
+/// How long a command may take by default.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
-/// Between SIGTERM and SIGKILL for one that took too long.
+/// The time between SIGTERM and SIGKILL for a command that took too long.
 const KILL_GRACE: Duration = Duration::from_secs(2);
 /// The time for the last output of a command that has ended. Processes that it left behind may hold its
 /// output open for ever.
@@ -73,7 +73,7 @@ pub enum HookError {
     Function {
         /// Which hook.
         hook: String,
-        /// Its own word.
+        /// Its own error.
         source: Arc<dyn std::error::Error + Send + Sync>,
     },
     /// A function of the program panicked, or took too long; its thread is left to itself.
@@ -137,7 +137,7 @@ type Function = Arc<dyn Fn() -> Ran + Send + Sync>;
 pub struct Functions(Vec<(Moment, Function)>);
 
 impl Functions {
-    /// Adds one.
+    /// Adds a function.
     pub fn add(&mut self, moment: Moment, function: impl Fn() -> Ran + Send + Sync + 'static) {
         self.0.push((moment, Arc::new(function)));
     }
@@ -155,7 +155,7 @@ pub struct Hook {
     pub name: String,
     /// Each a program with its arguments; no shell.
     pub commands: Vec<Vec<String>>,
-    /// Where they run.
+    /// The directory in which they run.
     pub directory: PathBuf,
     /// The longest that each may take.
     pub timeout: Duration,
@@ -186,8 +186,8 @@ impl Hook {
         Ok(())
     }
 
-    /// On a thread of its own, so that one that blocks holds up nothing, the end of the process
-    /// included.
+    /// Runs on a thread of its own, so that a function that blocks delays nothing, not even the end
+    /// of the process.
     async fn call(&self, function: Function) -> Result<(), HookError> {
         let hook = || self.name.clone();
         let (said, says) = oneshot::channel();
@@ -222,7 +222,7 @@ impl Hook {
                 command: program.clone(),
                 source,
             })?;
-        // Dropped before the child is, hence while its number still means its group.
+        // Dropped before the child, hence while the pid still means its group.
         let mut group = Group::of(&child);
         let logs = [
             child
@@ -248,7 +248,7 @@ impl Hook {
                 source,
             }),
             Err(_elapsed) => {
-                // It has been killed, and is reaped here or by whoever reaps the rest.
+                // It has been killed, and is reaped here or with the rest.
                 let _reaped = tokio::time::timeout(KILL_GRACE, child.wait()).await;
                 Err(HookError::TimedOut {
                     hook: hook(),
@@ -319,7 +319,7 @@ impl Drop for Group {
     }
 }
 
-/// Logs line by line, until the end or until nobody waits for it any more.
+/// Logs the output line by line, until it ends or until nobody waits for it any more.
 async fn log(hook: String, output: impl AsyncRead + Unpin) {
     let mut lines = BufReader::new(output);
     let mut line = Vec::new();
@@ -335,7 +335,7 @@ async fn log(hook: String, output: impl AsyncRead + Unpin) {
     }
 }
 
-/// One line, or its first part when it is a very long one: memory has a bound, too.
+/// Reads one line, or the first part of a very long one: memory has a bound, too.
 async fn read_line(
     from: &mut BufReader<impl AsyncRead + Unpin>,
     line: &mut Vec<u8>,
@@ -408,7 +408,7 @@ mod tests {
         );
         // With RUST_BACKTRACE it may take seconds until a panic has been printed.
         let panics = of(Moment::WorkerStop, &functions);
-        // Nothing but the function that never ends has to be quicker than this.
+        // Only the function that never ends is held to this limit.
         let endless = Hook {
             commands: Vec::new(),
             timeout: Duration::from_millis(300),

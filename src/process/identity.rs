@@ -21,7 +21,7 @@ pub struct Identity {
     pub boot_id: String,
     /// The namespace in which the number means something, as `pid:[4026531836]`.
     pub pid_namespace: String,
-    /// The number.
+    /// The pid.
     pub pid: Pid,
     /// When the kernel started it, in clock ticks since boot.
     pub started_ticks: u64,
@@ -46,9 +46,9 @@ impl Identity {
         }
     }
 
-    /// True when this process can be certain that the other one is dead: the number would
-    /// mean the other one here (same boot, same pid namespace), and means nobody, a
-    /// corpse, or somebody who was started at another time.
+    /// True when this process can be certain that the other one is dead: here the pid would mean the
+    /// other one (same boot, same pid namespace), but it means no process, a corpse, or a process
+    /// that was started at another time.
     ///
     /// Two containers with the same machine id and host name, both pid 1, are in different
     /// pid namespaces and prove nothing about each other (H12).
@@ -76,14 +76,14 @@ impl Identity {
 }
 
 fn is_gone(pid: Pid, started_ticks: u64) -> bool {
-    // Asked by signal and not by /proc, which may hide the processes of others from us.
+    // We ask by signal and not by /proc, which may hide the processes of others from us.
     match nix::sys::signal::kill(NixPid::from_raw(pid), None) {
         Err(Errno::ESRCH) => true,
         _ => stat(pid).is_some_and(|stat| stat.started_ticks != started_ticks || stat.is_corpse()),
     }
 }
 
-/// True when it is dead, but for somebody to wait for it.
+/// True when it is dead and only waits to be reaped.
 pub(super) fn is_corpse(pid: Pid) -> bool {
     stat(pid).is_none_or(|stat| stat.is_corpse())
 }

@@ -1,4 +1,4 @@
-//! A stamp of life, for probes that must ask nobody: a database that is away makes no process unfit.
+//! Stamps of life, for probes that must ask nobody: a process is not unfit because its database is away.
 //!
 //! Owns: a file for each supervisor and each process of a role of its own, in the directory of the
 //! wakeups, and how it is read. Never: judges what the process does; heartbeats are for that.
@@ -32,7 +32,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// This process's, in `directory`.
+    /// The stamp of this process, in `directory`.
     pub fn new(directory: &Path) -> io::Result<Self> {
         let me = Identity::current();
         let path = directory.join(format!("{PREFIX}{}", me.pid));
@@ -50,7 +50,7 @@ impl Stamp {
         options.open(path)
     }
 
-    /// The loop has turned.
+    /// Records that the loop has turned.
     pub fn touch(&mut self) {
         let Some(now) = now() else { return };
         if self.last.is_some_and(|last| now < last + EVERY) {
@@ -64,7 +64,7 @@ impl Stamp {
                 Err(error) => return tracing::debug!(%error, "no stamp of life"),
             }
         }
-        // One write, and always as long: who reads meanwhile reads the one or the other.
+        // One write, always of the same length: a concurrent reader reads either the old or the new line.
         let line = format!("{} {:020}\n", self.me, now.as_millis());
         if let Err(error) = self.file.write_all_at(line.as_bytes(), 0) {
             tracing::debug!(%error, "no stamp of life");
@@ -74,12 +74,12 @@ impl Stamp {
 
 impl Drop for Stamp {
     fn drop(&mut self) {
-        // One that stays is passed over: its process is dead.
+        // A stamp that stays is ignored: its process is dead.
         let _left_behind = std::fs::remove_file(&self.path);
     }
 }
 
-/// Since the host has started; the same for all its processes, and set by nobody.
+/// The time since the host started; the same for all its processes, and nobody sets it.
 fn now() -> Option<Duration> {
     clock_gettime(ClockId::CLOCK_MONOTONIC)
         .ok()
@@ -124,7 +124,7 @@ pub fn living(directory: &Path) -> io::Result<Vec<Living>> {
         let Some(pid) = pid.and_then(|pid| pid.parse::<Pid>().ok()) else {
             continue;
         };
-        // It may have gone meanwhile.
+        // It may be gone by now.
         let Ok(text) = std::fs::read_to_string(entry.path()) else {
             continue;
         };

@@ -5,7 +5,7 @@
 //!
 //! - [`roster`] decides (pure); [`spawn`], [`signal`], [`orphan`] carry out.
 //! - [`identity`] says who a process is, beyond its number.
-//! - [`writer`] finds who has SQLite's lock.
+//! - [`writer`] finds the process that holds SQLite's lock.
 //! - [`live`] is for probes that must not ask the database.
 //! - [`wakeup`] and [`systemd`] are hints to others: nothing depends on them.
 //! - [`dump`] tells a person what every thread is doing.

@@ -1,15 +1,14 @@
 //! The processes that dead children leave behind.
 //!
-//! Owns: finding, ending and reaping the steps of a killed worker, which the kernel hands to
-//! the nearest subreaper, the supervisor; and, where that was killed as well, to somebody who knows
-//! nothing of them. Never: touches a child of the roster, what a living worker's step started, or, as
-//! pid 1, what never was ours.
+//! Owns: finding, ending and reaping the steps of a killed worker, which the kernel hands to the
+//! nearest subreaper, the supervisor, or, where that was killed as well, to a process that knows
+//! nothing of them. Never: touches a child of the roster, a process that a living worker's step
+//! started, or, as pid 1, a process that never was ours.
 //!
 //! Only an orphan's environment tells from which child it descends: it may have left its group and its
-//! session and may have lost its parents one after the other. So every child gets an environment
-//! variable of its own ([`TAG`]), which steps inherit. A supervisor knows those of its own children.
-//! For the children of others only the database knows them, so each step also has the key of its
-//! worker's row ([`PROCESS`]).
+//! session and may have lost its parents one after the other. So every child gets an environment variable
+//! of its own ([`TAG`]), which steps inherit. A supervisor knows the tags of its own children. Only the
+//! database knows the children of others, so each step also has the key of its worker's row ([`PROCESS`]).
 
 use std::collections::HashSet;
 use std::io;
@@ -29,10 +28,10 @@ use super::spawn::{self, Spawned};
 /// The variable that says which child a process descends from. Steps must inherit it.
 pub const TAG: &str = "DUCTWORK_CHILD";
 
-/// Between two looks; a killed process needs about that long to die.
+/// The time between two looks; a killed process needs about that long to die.
 const ROUND: Duration = Duration::from_millis(5);
 
-/// The processes that are no orphans.
+/// The processes that are not orphans.
 #[derive(Clone, Debug, Default)]
 pub struct Living {
     /// The children of the roster.
@@ -44,16 +43,16 @@ pub struct Living {
 /// The result of one look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sweep {
-    /// Sent SIGKILL (again, if it was still there at the next look).
+    /// Processes that were sent SIGKILL (again, if they were still there at the next look).
     pub killed: usize,
-    /// Zombies taken away.
+    /// Zombies that were reaped.
     pub reaped: usize,
-    /// Still there, and to be looked for again.
+    /// Processes that are still there, and must be looked for again.
     pub left: usize,
 }
 
-/// One look at the children of this process that nobody answers for: zombies are reaped, the
-/// orphans of dead children are killed. Never blocks.
+/// Looks once at the children of this process that nobody answers for: reaps zombies, and kills the
+/// orphans of dead children. Never blocks.
 pub fn sweep_once(living: &Living) -> io::Result<Sweep> {
     let is_init = std::process::id() == 1;
     let mut sweep = Sweep::default();
@@ -71,9 +70,8 @@ pub fn sweep_once(living: &Living) -> io::Result<Sweep> {
         if !is_orphan(tag_of(pid).as_deref(), living, is_init) {
             continue;
         }
-        // Neither number can have come to mean somebody else: it is our child and not
-        // reaped. Its group is ended with it only where it leads it, so that no group of a
-        // living worker's step is ever hit.
+        // Neither number can have come to mean another process: it is our child and not reaped. We kill
+        // its group only if it leads the group, so that we never hit the group of a living worker's step.
         if stat.group == pid {
             let _gone = signal::killpg(NixPid::from_raw(pid), Signal::SIGKILL);
         }
@@ -84,8 +82,8 @@ pub fn sweep_once(living: &Living) -> io::Result<Sweep> {
     Ok(sweep)
 }
 
-/// Looks again and again, since who dies leaves its own children to us, until nobody is left
-/// or the time is over. Says how many were killed and reaped, and how many are left.
+/// Looks again and again, since a dying process leaves its own children to us, until nobody is left
+/// or the time is over. Returns how many were killed and reaped, and how many are left.
 pub async fn sweep(living: &Living, bound: Duration) -> io::Result<Sweep> {
     let started = Instant::now();
     let mut total = Sweep::default();
@@ -101,12 +99,12 @@ pub async fn sweep(living: &Living, bound: Duration) -> io::Result<Sweep> {
     }
 }
 
-/// True when no dead child of this process can have left a descendant behind: each child of this process
-/// is one of the living, descends from one of them, is spared, or is dead. To be asked in the thread that
-/// reaps, so that the kernel's list cannot shrink while it is read. False says that there may be one.
+/// True when no dead child of this process can have left a descendant behind: each child of this process is
+/// one of the living, descends from one of them, is spared, or is dead. Must be called in the thread that
+/// reaps, so that the kernel's list cannot shrink while it is read. False means that there may be one.
 ///
 /// RACE: an orphan dies between the list and the look at it, and its own children, which the list lacks,
-/// come to us. A corpse has none any more, so the list is read once more after the look. Raced by
+/// come to us. A corpse has no children any more, so we read the list once more after the look. Raced by
 /// `a_process_that_hides_from_the_hunt_is_gone_before_its_step_runs_again`.
 pub fn left_nothing(living: &Living) -> io::Result<bool> {
     if !nix::sys::prctl::get_child_subreaper()? {
@@ -128,10 +126,10 @@ pub fn left_nothing(living: &Living) -> io::Result<bool> {
     )
 }
 
-/// Ends the processes that a dead worker's steps have left behind on this host. Returns how many were
-/// killed, and how many were found too late to be. Blocks, for about as long as the killed take to die.
-/// One that does not even die is not left: it does nothing of its own any more, and may sit in the kernel
-/// for as long as a disk is gone.
+/// Ends the processes that a dead worker's steps have left behind on this host. Returns how many it
+/// killed, and how many it found too late to kill. Blocks for about as long as the killed processes take
+/// to die. A process that does not even die does not count as left: it does nothing of its own any more,
+/// and may sit in the kernel for as long as a disk is gone.
 ///
 /// It kills every process that was born with the key of that worker, and every process that shares a
 /// process group with one of them: a step has a group and a session of its own, which nobody can join
@@ -140,7 +138,7 @@ pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
     let mark = format!("{PROCESS}={process}").into_bytes();
     let started = Instant::now();
     let mut total = Sweep::default();
-    // Somebody whom such a step started: a daemon, say. It is no judge of that.
+    // Such a step started this very process: a daemon, say. It is no judge of that.
     if std::env::var_os(PROCESS).is_some_and(|own| own == *process.to_string()) {
         return Ok(total);
     }
@@ -162,9 +160,8 @@ pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
         };
         let late = left.iter().filter(|pid| !killed.contains(*pid)).count();
         for pid in &left {
-            // The number may have come to mean another process since it was looked at. So the handle
-            // is taken first, and then it is looked at again: if that is another by then, the handle
-            // is of one that is gone.
+            // The pid may have come to mean another process since the look at it. So we take the handle first,
+            // and then look again: if the pid means yet another process by then, the handle's process is gone.
             if let Ok(handle) = Spawned::stranger(*pid)
                 && is_left(*pid)
             {
@@ -181,10 +178,10 @@ pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
     }
 }
 
-/// Stops these children and all that descends from them, known by their tags. Returns those that it stopped.
+/// Stops these children and all their descendants, known by their tags. Returns the processes that it stopped.
 ///
-/// RACE: a process executes another program at the moment of the look, and has no environment for that long. With
-/// its parents stopped nothing new comes, so a few looks that find nobody are enough. Raced by
+/// RACE: a process executes another program at the moment of the look, and has no environment for that long.
+/// Once its parents are stopped, nothing new appears, so a few looks that find nobody are enough. Raced by
 /// `a_run_on_a_terminal_is_suspended_and_goes_on_like_any_program`.
 pub fn stop_family<'a>(
     children: impl Iterator<Item = &'a Pid>,
@@ -216,14 +213,14 @@ pub fn stop_family<'a>(
     stopped
 }
 
-/// Lets those that were stopped go on.
+/// Continues the processes that were stopped.
 pub fn go_on(stopped: HashSet<Pid>) {
     for pid in stopped {
         let _gone = signal::kill(NixPid::from_raw(pid), Signal::SIGCONT);
     }
 }
 
-/// Every process that there is, as far as it can be seen from here.
+/// Every process that can be seen from here.
 fn pids() -> io::Result<impl Iterator<Item = Pid>> {
     let entries = std::fs::read_dir("/proc")?.flatten();
     Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
@@ -247,17 +244,17 @@ fn tag_of(pid: Pid) -> Option<String> {
     })
 }
 
-/// Takes away zombies in a process that waits for its own steps by their numbers.
+/// Reaps zombies in a process that waits for its own steps by their numbers.
 ///
-/// A step's status belongs to whoever runs it, who takes it within moments of its end. So a
-/// zombie that is still there at the next look was adopted, and nobody waits for it.
+/// A step's status belongs to the code that runs the step, which takes it within moments of its end.
+/// So a zombie that is still there at the next look was adopted, and nobody waits for it.
 #[derive(Debug, Default)]
 pub struct Gleaner {
     seen: HashSet<Pid>,
 }
 
 impl Gleaner {
-    /// One look; how many were taken away. To be called seconds apart.
+    /// Looks once, and returns how many it reaped. Must be called seconds apart.
     pub fn glean(&mut self) -> io::Result<usize> {
         let mut dead = HashSet::new();
         let mut gleaned = 0;
@@ -282,7 +279,7 @@ pub(super) fn children_of_self() -> io::Result<Vec<Pid>> {
         let task = task?;
         let list = match std::fs::read_to_string(task.path().join("children")) {
             Ok(list) => list,
-            // The first thread is there as long as we are, and has what comes to us.
+            // The first thread lives as long as we do, and has the processes that come to us.
             Err(error) if task.file_name().to_str() == Some(&first) => return Err(error),
             // A thread that ended meanwhile has handed its children to another one.
             Err(_) => continue,
@@ -331,7 +328,8 @@ mod tests {
         }
     }
 
-    /// A worker with a step that daemonises and starts more: written by pid into the place.
+    /// Plays a worker with a step that daemonises and starts more processes; their pids are written
+    /// into the place.
     fn play_worker(name: &str) -> ! {
         let script = r#"
             put() { echo "$2" > "$0/.$1" && mv "$0/.$1" "$0/$1"; }
@@ -488,7 +486,7 @@ mod tests {
         let shell_pid = shell.id() as Pid;
         let living = Living {
             pids: HashSet::from([shell_pid]),
-            // Not those of the dead: nobody is killed here, they end by themselves.
+            // Without the tags of the dead: nobody is killed here, the processes end by themselves.
             tags: HashSet::new(),
         };
         let mut reaped = 0;

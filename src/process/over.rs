@@ -1,8 +1,8 @@
-//! The ends of a daemon that nobody asked for.
+//! The reasons for which a daemon ends although nobody asked it to.
 //!
 //! Owns: the watch for them: the database's file has moved, the schema has outgrown this program, or
-//! no work is left, where that is to end it. Never: ends anything; the supervisor and the children
-//! that run alone do.
+//! no work is left, where that is to end the daemon. Never: ends anything; the supervisor and the
+//! children that run alone do.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use crate::store::{self, Location};
 pub struct Over {
     /// Its exit code.
     pub code: u8,
-    /// The children are not given the time to finish: the less is written the better.
+    /// The children get no time to finish: the less they write, the better.
     pub at_once: bool,
 }
 
 impl Over {
-    /// With this code, when the children have finished.
+    /// Ends with this code, when the children have finished.
     pub fn with(code: u8) -> Self {
         let at_once = false;
         Self { code, at_once }
@@ -33,17 +33,17 @@ impl Over {
 /// The exit status of a daemon that ends because the schema has outgrown it.
 const OUTGROWN: u8 = 1;
 
-/// That of one that ends because its file is not where it was. systemd does not start it again, as the
-/// unit says: it would begin with the file that is there now.
+/// The exit status of a daemon that ends because its file is not where it was. As the unit says,
+/// systemd does not start it again: it would begin with the file that is there now.
 const MISPLACED: u8 = 2;
 
-/// How often a daemon looks whether the schema has outgrown it.
+/// How often a daemon checks whether the schema has outgrown it.
 const SCHEMA_EVERY: Duration = Duration::from_secs(10);
 
-/// The same of a console alone, which claims nothing: one that is left to itself asks seldom.
+/// The same for a console that runs alone and claims nothing: one that is left to itself asks seldom.
 const CONSOLE_SCHEMA_EVERY: Duration = Duration::from_secs(60);
 
-/// How often a daemon looks whether its file is where it was: until then, commits go along with it.
+/// How often a daemon checks whether its file is where it was: until then, commits go along with the file.
 const FILE_EVERY: Duration = Duration::from_secs(1);
 
 /// Returns when this daemon cannot go on with its database, with the exit status that says so.
@@ -62,8 +62,8 @@ pub async fn unfit(
     }
 }
 
-/// Returns when SQLite's file is not where it was, or a file that belongs to it is gone; true when what is
-/// written from now on is in vain, or needs the one that is gone.
+/// Returns when SQLite's file is not where it was, or a file that belongs to it is gone. Returns true when
+/// further writes are in vain, or need the file that is gone.
 async fn misplaced(location: &Location) -> bool {
     let mut displaced = None;
     loop {
@@ -72,8 +72,8 @@ async fn misplaced(location: &Location) -> bool {
             // A step that went on would do its work for a result that nobody will see.
             return location.is_deleted();
         }
-        // A connection that is closed as the last of all deletes both itself. Seen twice, it was
-        // somebody else.
+        // The last of all connections deletes both files itself when it closes. If one is missing
+        // twice, somebody else deleted it.
         let before = std::mem::replace(&mut displaced, location.displaced());
         if let Some(side) = displaced.filter(|_| before.is_some()) {
             tracing::error!(error = side.meaning(), "stopping");
@@ -84,7 +84,7 @@ async fn misplaced(location: &Location) -> bool {
 }
 
 /// Returns when a newer program has changed the schema so that this one cannot work with it any more.
-/// One that it can work with is reported once.
+/// Reports once a newer schema that it can work with.
 async fn outgrown(requests: &mpsc::UnboundedSender<Request>, every: Duration) {
     let mut reported = None;
     loop {

@@ -1,8 +1,7 @@
 //! Proofs of death for rows of the database, from what the kernel knows.
 //!
-//! Owns: telling that a row's process cannot exist any more, nor anything that its steps left behind:
-//! that is ended first. Never: guesses; a row of another boot or pid namespace proves nothing,
-//! whatever its pid (H12).
+//! Owns: the proof that a row's process cannot exist any more, nor anything that its steps left behind: that is
+//! ended first. Never: guesses; a row of another boot or pid namespace proves nothing, whatever its pid (H12).
 
 use std::time::Duration;
 
@@ -36,9 +35,9 @@ pub fn is_dead(me: &Identity, row: &ProcessRow) -> bool {
 /// True when it can be proven from here that a row's process is dead, and when nothing is left of what
 /// its steps started: only then may they run again.
 ///
-/// RACE: a worker was killed, and its supervisor with it, who would have hunted what the worker's steps
-/// left behind. So whoever proves the death hunts it, before it says so; where there was more than could
-/// be found in time, the next look tries again. Proven by
+/// RACE: a worker was killed together with its supervisor, which would have hunted what the worker's
+/// steps left behind. So the process that proves the death hunts it before it reports the death; where
+/// there was more than it could find in time, the next look tries again. Proven by
 /// `what_the_steps_of_the_dead_left_behind_is_gone_before_they_run_again`.
 pub fn is_gone(me: &Identity, row: &ProcessRow) -> bool {
     is_dead(me, row) && (row.role != Role::Worker || left_nothing(row))
@@ -63,7 +62,7 @@ fn left_nothing(row: &ProcessRow) -> bool {
     }
 }
 
-/// The proof that a process without children has: predecessors on this host that are gone.
+/// The proof that a process without children can give: predecessors on this host that are gone.
 pub fn of_strangers() -> Box<Proof> {
     let me = Identity::current();
     Box::new(move |row| {

@@ -63,14 +63,14 @@ pub enum Error {
 pub struct Found {
     /// A description.
     pub definition: Definition,
-    /// The file; none for one that was brought along.
+    /// The file; none for a pipeline that the program brought along.
     pub file: Option<PathBuf>,
     /// Where its steps are described.
     pub steps_at: HashMap<String, Position>,
 }
 
-/// All pipelines that there are, those of the configured directory and those brought along; and
-/// everything that is wrong with others.
+/// All pipelines of the configured directory and all that the program brought along; and everything
+/// that is wrong with others.
 pub fn look(config: &Config, embedded: &Embedded) -> (Vec<Found>, Vec<Problem>) {
     let brought = |definition: &Definition| Found {
         definition: definition.clone(),
@@ -78,7 +78,7 @@ pub fn look(config: &Config, embedded: &Embedded) -> (Vec<Found>, Vec<Problem>) 
         steps_at: HashMap::new(),
     };
     let mut all: Vec<Found> = embedded.pipelines.iter().map(brought).collect();
-    // A program that brings its pipelines needs no directory of them; the daemon that needs one says
+    // A program that brings its pipelines needs no directory of them; a daemon that needs one reports
     // that there are none in it.
     if !config.pipelines_path.is_dir() {
         return (all, Vec::new());
@@ -96,7 +96,7 @@ pub fn look(config: &Config, embedded: &Embedded) -> (Vec<Found>, Vec<Problem>) 
                 file: Some(file),
                 ..problem.help("this program defines it in Rust as well; remove one")
             });
-            // Nobody knows which is meant.
+            // Nobody knows which one is meant.
             all.retain(|other| !same(other));
             continue;
         }
@@ -109,7 +109,7 @@ pub fn look(config: &Config, embedded: &Embedded) -> (Vec<Found>, Vec<Problem>) 
     (all, problems)
 }
 
-/// The pipelines that this configuration runs and in which nothing is wrong, and everything that is wrong with others.
+/// The valid pipelines that this configuration runs, and everything that is wrong with others.
 pub fn usable(config: &Config, embedded: &Embedded) -> (Vec<Definition>, Vec<Problem>) {
     let (all, problems) = look(config, embedded);
     let all = all.into_iter().map(|found| found.definition);
@@ -143,8 +143,8 @@ impl Served {
     }
 }
 
-/// The runtime of every process: one thread, because what waits needs no more, and because
-/// commands die with the thread that started them.
+/// The runtime of every process: one thread, because waiting needs no more, and because commands die
+/// with the thread that started them.
 pub fn run_local<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -155,8 +155,8 @@ pub fn run_local<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, E
         })?;
     let local = tokio::task::LocalSet::new();
     let done = local.block_on(&runtime, work);
-    // A wait for a database that does not answer is given up with its connection, which has to
-    // spawn a task to be let go.
+    // This gives up a wait for a database that does not answer together with its connection, and has
+    // to spawn a task to let the connection go.
     let _within = runtime.enter();
     drop(local);
     done
@@ -164,13 +164,13 @@ pub fn run_local<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, E
 
 /// How the daemon runs.
 pub struct Options {
-    /// The file that `-c` named, for whenever it is read anew.
+    /// The file that `-c` named, to be read again later.
     pub file: Option<PathBuf>,
     /// The environment that was chosen.
     pub env: Option<String>,
-    /// End when no work is left.
+    /// It ends when no work is left.
     pub until_idle: bool,
-    /// It is a job of a terminal: TSTP suspends it, and it has no console. At TSTP a daemon claims nothing more.
+    /// It is a job of a terminal: TSTP suspends it, and it has no console. At TSTP a daemon only stops claiming.
     pub suspends: bool,
     /// Changes to the environment of the children (`None` removes).
     pub environment: Vec<(OsString, Option<OsString>)>,
@@ -242,12 +242,12 @@ pub fn start_until(
     })
 }
 
-/// Creates or upgrades the schema, if what steps may return can be written there. Returns the most that they may, where
-/// the server sets a limit.
+/// Creates or upgrades the schema, if the database takes the largest value that steps may return. Returns the
+/// largest value that the server takes, where it sets a limit.
 ///
-/// A connection may go silent while it is asked for these few facts, and a migration may take as long as it takes. So
-/// the facts are waited for no longer than an answer of the engine's, and what waits longer is a start that failed, to
-/// be made again. Proven by `a_start_whose_connection_goes_silent_ends_and_says_so`.
+/// A connection may go silent while it is asked for these few facts, whereas a migration may take any time. So
+/// this waits for the facts no longer than the engine waits for an answer; a start that waits longer has failed,
+/// and is to be made again. Proven by `a_start_whose_connection_goes_silent_ends_and_says_so`.
 async fn prepare(location: &Location, config: &Config) -> Result<Option<u64>, store::Error> {
     store::writable::allowed(location)?;
     let look = async {
@@ -286,7 +286,7 @@ fn signals(installed: std::io::Result<Signals>) -> Result<Signals, Error> {
     })
 }
 
-/// The message where nothing can run.
+/// The message when nothing can run.
 pub fn no_pipelines(config: &Config) -> Problem {
     let path = config.pipelines_path.display();
     let problem = Problem::new(format!("there are no pipelines in {path}"));
@@ -295,7 +295,7 @@ pub fn no_pipelines(config: &Config) -> Problem {
     }))
 }
 
-/// The remedy where there is no configuration here and one in a directory above.
+/// The remedy when there is no configuration here, but one in a directory above.
 pub fn use_above(config: &Config) -> Option<String> {
     let above = config.above()?;
     let (file, parent) = (above.display(), above.parent()?.display());
@@ -333,7 +333,8 @@ fn child_argv(options: &Options) -> ChildArgv {
     })
 }
 
-/// The pipelines of which these start runs: a console does. Mistakes in others are told by those who need them.
+/// The pipelines of which these start runs: a console does. Those who need the others report the mistakes in
+/// them.
 fn triggered_by(kinds: &[ChildKind], config: &Config, embedded: &Embedded) -> Vec<Arc<Definition>> {
     match kinds.contains(&ChildKind::Console) {
         true => usable(config, embedded)
@@ -348,7 +349,7 @@ fn triggered_by(kinds: &[ChildKind], config: &Config, embedded: &Embedded) -> Ve
 fn reloader(options: &Options, embedded: Embedded, largest_payload: Option<u64>) -> Reload {
     let (file, env) = (options.file.clone(), options.env.clone());
     Box::new(move |before| {
-        // One that was found is looked for no more.
+        // A file that was found is not looked for again.
         let file = file.clone().or_else(|| before.file.clone());
         let config = Config::load_here(file, env.clone()).map_err(|p| p.to_string())?;
         config.complete().map_err(|p| p.to_string())?;
@@ -406,7 +407,7 @@ fn single(
     })
 }
 
-/// To `ps` and `top` a child is what its supervisor is, and not the link by which it was started.
+/// Gives a child in `ps` and `top` its supervisor's name, and not that of the link by which it was started.
 fn name_as_started() {
     let name = std::env::args_os().next().map(PathBuf::from);
     let name = name.as_deref().and_then(std::path::Path::file_name);

@@ -1,10 +1,9 @@
 //! The supervisor's loop: events in, the roster's orders out.
 //!
-//! Owns: the children, their proofs of death, the daemon's start and stop as the service
-//! manager sees them. Rules: a database failure never kills a child; an exit seen by `wait` is
-//! acted on at once; nothing in the loop waits for the database (its one connection belongs to
-//! the lifeline, another task), nor for anything else without a bound. It runs no user code and
-//! opens no listening socket, which the console does.
+//! Owns: the children, their proofs of death, the daemon's start and stop as the service manager sees them.
+//! Rules: a database failure never kills a child; an exit seen by `wait` is acted on at once; nothing in the
+//! loop waits for the database (its one connection belongs to the lifeline, another task), nor for anything
+//! else without a bound. It runs no user code and opens no listening socket; the console does that.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -45,20 +44,20 @@ use super::systemd::Notify;
 use super::wakeup::Wakeup;
 use super::writer;
 
-/// How long the last sweep of a stopping supervisor may take: what it does not give back now,
-/// the next start does at once, with the same proof.
+/// How long the last sweep of a stopping supervisor may take: the next start gives back at once, with
+/// the same proof, what this sweep does not.
 const LAST_SWEEP: Duration = Duration::from_secs(5);
 
 /// How long the recovery of a dead child waits for the processes that its steps left behind.
 const DOUBTED: Duration = Duration::from_millis(500);
 
-/// How long the orphans of one dead child are hunted before the next event is looked at.
+/// How long the orphans of one dead child are hunted before the loop looks at the next event.
 const ORPHANS_BOUND: Duration = Duration::from_millis(250);
 
 /// How a child of this kind is started: its arguments.
 pub type ChildArgv = Box<dyn Fn(&Config, &ChildKind, ProcessId) -> Vec<OsString>>;
 
-/// Reads the configuration and the pipelines again, instead of this one; what is wrong is shown as it is.
+/// Reads the configuration and the pipelines again, to replace this one; a failure is shown as it is.
 pub type Reload = Box<dyn Fn(&Config) -> Result<(Arc<Config>, Served), String>>;
 
 /// The pipelines of a configuration.
@@ -66,7 +65,7 @@ pub type Reload = Box<dyn Fn(&Config) -> Result<(Arc<Config>, Served), String>>;
 pub struct Served {
     /// Those that get a worker.
     pub names: Vec<String>,
-    /// The digests of the definitions that this host has: another one is another definition.
+    /// The digests of the definitions on this host: a different digest is a different definition.
     pub digests: Vec<String>,
 }
 
@@ -78,7 +77,7 @@ pub struct Setup {
     pub pipelines: Served,
     /// How a child of this kind is started: its arguments.
     pub argv: ChildArgv,
-    /// TSTP suspends it with all that it has started, and it has no console: it is a job of a terminal.
+    /// It is a job of a terminal: TSTP suspends it with all that it has started, and it has no console.
     pub suspends: bool,
     /// Changes to the children's environment.
     pub environment: Vec<(OsString, Option<OsString>)>,
@@ -107,7 +106,7 @@ struct Child {
     tag: String,
 }
 
-/// A child that has not registered after that has something in its way.
+/// If a child has not registered after this time, something is in its way.
 const REGISTERS_WITHIN: Duration = Duration::from_secs(10);
 
 struct Supervisor {
@@ -121,7 +120,7 @@ struct Supervisor {
     requests: mpsc::UnboundedSender<Request>,
     /// The database takes no writes: nobody can beat, so nobody is judged.
     stalled: bool,
-    /// SQLite's file, and who had its lock when this was last looked at because nobody could write.
+    /// SQLite's file, and the process that held its lock at the last look, taken because nobody could write.
     file: Option<PathBuf>,
     writer: Option<(Pid, u32)>,
     pids: Arc<Mutex<Pids>>,
@@ -139,19 +138,19 @@ struct Supervisor {
 /// A stop that was asked for.
 struct Stopping {
     since: Instant,
-    /// None: nobody sent one.
+    /// None if nobody sent one.
     signal: Option<nix::sys::signal::Signal>,
-    /// It is in the log already.
+    /// The log already reports it.
     told: bool,
-    /// Nothing is waited for.
+    /// It waits for nothing.
     at_once: bool,
 }
 
-/// A stop that takes no longer is one line of the log, when it is over.
+/// A stop that takes no longer than this is one line of the log, written when it is over.
 const AT_ONCE: Duration = Duration::from_millis(200);
 
-/// Supervises until a signal asks to stop or `until` is over, whose code is then the exit code.
-/// `until` is given a handle and runs beside the loop.
+/// Supervises until a signal asks for a stop or `until` is over; in the latter case its code is the
+/// exit code. `until` is given a handle and runs beside the loop.
 pub async fn supervise<F: Future<Output = Over>>(
     setup: Setup,
     mut signals: Signals,
@@ -220,7 +219,7 @@ impl Supervisor {
         let id = ProcessId::new();
         let me = Shared::new(id);
         let policy = Policy::new(Arc::clone(&config));
-        // Checked by whoever made the set-up.
+        // Checked when the set-up was made.
         let location = config
             .location()
             .unwrap_or_else(|_| Location::sqlite("ductwork.db"));
@@ -228,7 +227,7 @@ impl Supervisor {
         let (requests, answers) = mpsc::unbounded_channel();
         let wakeup = Wakeup::new(&location, requests.clone());
         let pids: Arc<Mutex<Pids>> = Arc::default();
-        // A child that has registered is ready now, not at the next look.
+        // A child that registers is ready at once, not at the next look.
         let asked = requests.clone();
         wakeup.listen(Role::Supervisor, None, id, move || {
             let (done, _) = oneshot::channel();
@@ -294,7 +293,7 @@ impl Supervisor {
         (supervisor, lifeline, rows)
     }
 
-    /// Now, as the roster counts.
+    /// The current time, as the roster counts it.
     fn at(&self) -> Duration {
         self.began.elapsed()
     }
@@ -359,7 +358,7 @@ impl Supervisor {
                 over = &mut until, if done.is_none() => {
                     done = Some(over.code);
                     self.stop(over.at_once);
-                    // That says why itself, or there is nothing to say.
+                    // It reports the reason itself, or there is nothing to report.
                     self.stopping.as_mut().expect("it stops").told = true;
                 }
                 () = tokio::time::sleep(wait) => {}
@@ -367,9 +366,9 @@ impl Supervisor {
         }
     }
 
-    /// A database that answers but takes no writes (a lock, a full disk) looks reachable, and
-    /// every heartbeat in it grows old. Ours is one of them: while it cannot be written, those
-    /// of the children say nothing about them.
+    /// A database that answers but takes no writes (a lock, a full disk) looks reachable, and every
+    /// heartbeat in it grows old. Ours is one of them: while it cannot be written, the children's
+    /// heartbeats say nothing about the children.
     fn watch_own_beat(&mut self) {
         let stalled = self.me.since_beat() > self.setup.config.supervisor.reaper_timeout / 2;
         if std::mem::replace(&mut self.stalled, stalled) == stalled {
@@ -382,9 +381,9 @@ impl Supervisor {
         });
     }
 
-    /// Names the process that has SQLite's lock for longer than a lease, and ends it if it is a process
-    /// of ours that stands still, also under another supervisor: that one may stand still as well, and
-    /// nobody can work or be recovered until the lock is free.
+    /// Names the process that has held SQLite's lock for longer than a lease, and ends it if it is a
+    /// process of ours that stands still, even under another supervisor: that one may stand still as
+    /// well, and nobody can work or be recovered until the lock is free.
     fn watch_the_writer(&mut self, rows: &[ProcessRow]) {
         let lease = self.setup.config.supervisor.reaper_timeout;
         let kept_out = self.me.since_beat() > lease;
@@ -395,7 +394,7 @@ impl Supervisor {
         let Some(found) = writer::of(file) else {
             return;
         };
-        // Seen twice: many may have it one after the other, and it is no fault of the last one.
+        // Seen twice: many may hold the lock one after the other, and the last one is not at fault.
         let looks = before.filter(|(pid, _)| *pid == found.pid);
         let looks = looks.map_or(1, |(_, looks)| looks + 1);
         self.writer = Some((found.pid, looks));
@@ -439,7 +438,7 @@ impl Supervisor {
         counts.count(|counts| counting::stopped(counts, Role::Supervisor, outcome, took));
     }
 
-    /// Says that it stops, where that takes longer than a moment.
+    /// Reports the stop, if it takes longer than a moment.
     fn tell_of_the_stop(&mut self) {
         let children = self.children.len();
         if let Some(stopping) = &mut self.stopping
@@ -452,12 +451,12 @@ impl Supervisor {
         }
     }
 
-    /// Stands still with the children and their steps until somebody sends CONT, as a job of a terminal does. Everybody
-    /// judges others by what it has seen since it woke up, so nobody is taken for dead afterwards.
+    /// Stands still with the children and their steps until somebody sends CONT, as a job of a terminal does.
+    /// Each process judges others by what it has seen since it woke up, so none is taken for dead afterwards.
     fn suspend(&self) {
         let tags = self.children.values().map(|it| it.tag.clone()).collect();
         let stopped = orphan::stop_family(self.children.keys(), &tags);
-        // It takes effect at once: the whole process stands still in this call.
+        // The signal takes effect at once: the whole process stands still in this call.
         if let Err(error) = nix::sys::signal::raise(Signal::SIGSTOP) {
             tracing::error!(%error, "it cannot be suspended");
         }
@@ -529,7 +528,8 @@ impl Supervisor {
                 tracing::info!(pipelines = pipelines.names.len(), "configuration reloaded");
                 self.not_reloaded = None;
                 self.me.over(Trouble::Reloading, "");
-                // Their steps drain, and a step that outlasts that is killed: not for nothing.
+                // A replacement drains the children's steps and kills those that outlast the drain:
+                // not for nothing.
                 let before = &self.setup.pipelines;
                 let same = config == self.setup.config && pipelines.names == before.names;
                 let defined = pipelines.digests == before.digests;
@@ -539,7 +539,7 @@ impl Supervisor {
                 if !same {
                     self.replace_all();
                 } else if !defined && wanted(&self.setup).contains(&ChildKind::Console) {
-                    // Runs carry their own, so nobody else has them from files.
+                    // Runs carry their own definitions, so no other child has them from files.
                     tracing::info!("definitions have changed: replacing the console");
                     let at = self.at();
                     self.handle(roster::Event::Redefined { at });
@@ -552,7 +552,7 @@ impl Supervisor {
                 );
                 let first = problems.lines().next().unwrap_or_default();
                 let first = first.strip_prefix("error: ").unwrap_or(first);
-                // Another mistake is another trouble.
+                // A different mistake is a different trouble.
                 self.me.over(Trouble::Reloading, "");
                 self.not_reloaded = Some(format!("{NOT_RELOADED}: {first}"));
             }
@@ -560,7 +560,7 @@ impl Supervisor {
         self.notify.ready();
     }
 
-    /// New children instead of all that there are.
+    /// Replaces all children with new ones.
     fn replace_all(&mut self) {
         if self.roster.is_draining() {
             tracing::info!("those before them still drain: replacing them when these have ended");
@@ -569,8 +569,7 @@ impl Supervisor {
         self.handle(roster::Event::Replace { wanted, at });
     }
 
-    /// Tells the roster which of its children stand still: they beat no more, and what they
-    /// hold they keep.
+    /// Tells the roster which of its children stand still: they no longer beat, and they keep what they hold.
     fn look(&mut self) {
         let at = self.at();
         let children = self.children.iter();
@@ -610,7 +609,7 @@ impl Supervisor {
         self.watch_who_registers();
     }
 
-    /// A child that cannot register is in nobody's table: we tell of it.
+    /// Reports a child that cannot register, because nobody's table shows it.
     fn watch_who_registers(&mut self) {
         let now = self.at();
         for child in self.roster.children() {
@@ -647,7 +646,7 @@ impl Supervisor {
         }
     }
 
-    /// Does what the roster says; its answer, where it wants one.
+    /// Carries out an order of the roster; returns the answer, if the roster wants one.
     fn carry_out(&mut self, order: Order) -> Option<roster::Event> {
         match order {
             Order::Spawn { slot, kind } => return Some(self.spawn(slot, &kind)),
@@ -737,7 +736,7 @@ impl Supervisor {
                 let counts = &self.me.counts;
                 counts.count(|counts| counting::started(counts, kind.role(), again));
                 tracing::debug!(child_pid = pid, child = %kind, "child started");
-                // A number that comes again is another process: it owes nothing to the old one.
+                // A pid that comes again is another process: it owes nothing to the old one.
                 let mut pids = lock(&self.pids);
                 pids.stopped.remove(&pid);
                 pids.living.pids.insert(pid);
@@ -753,12 +752,12 @@ impl Supervisor {
         }
     }
 
-    /// Takes away the dead, and what they left behind.
+    /// Reaps dead children, and ends what they left behind.
     ///
     /// RACE: the steps of a dead worker left processes behind, and the lifeline, which shares our thread,
-    /// proves the worker's death while we wait. So nothing is awaited before these processes are sent
-    /// SIGKILL. Then the lifeline may ask the database, which takes its time while the successors are
-    /// started. Raced by `a_process_that_hides_from_the_hunt_is_gone_before_its_step_runs_again`.
+    /// proves the worker's death while we wait. So we await nothing before these processes are sent
+    /// SIGKILL. Then the lifeline may ask the database; the successors are started while that takes its
+    /// time. Raced by `a_process_that_hides_from_the_hunt_is_gone_before_its_step_runs_again`.
     async fn reap(&mut self) {
         let mut orders = Vec::new();
         let mut died = false;
@@ -805,8 +804,8 @@ impl Supervisor {
         self.carry_out_all(recover);
         tokio::task::yield_now().await;
         self.carry_out_all(others);
-        // Most leave nothing. Where there was something, it takes its time to die, and the proof has
-        // waited for that.
+        // Most children leave nothing behind. Anything that was left takes its time to die, and the
+        // proof has waited for that.
         if !matches!(looked, Ok(sweep) if sweep == orphan::Sweep::default()) {
             self.end_orphans(looked.map_or(0, |sweep| sweep.killed))
                 .await;
@@ -818,7 +817,7 @@ impl Supervisor {
         lock(&self.pids).living.clone()
     }
 
-    /// `killed`: those that were sent SIGKILL already.
+    /// `killed`: how many were sent SIGKILL already.
     async fn end_orphans(&self, killed: usize) {
         match orphan::sweep(&self.living(), ORPHANS_BOUND).await {
             Ok(sweep) if killed.max(sweep.killed) > 0 => {
@@ -832,7 +831,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells the service manager and whoever holds a handle.
+    /// Tells the service manager and the holders of a handle.
     fn report_status(&mut self) {
         let ready = self.roster.is_ready();
         if ready && !*self.ready.borrow() {
@@ -884,7 +883,7 @@ impl Supervisor {
         std::iter::once(head).chain(children).collect()
     }
 
-    /// The claims of the children that were ended are given back before we go.
+    /// Gives back the claims of the children that were ended, before we go.
     async fn last_sweep(&mut self) {
         let (done, swept) = oneshot::channel();
         if self.requests.send(Request::Sweep(done)).is_ok() {
@@ -893,7 +892,7 @@ impl Supervisor {
     }
 }
 
-/// Some of these names, and how many more there are.
+/// Some of these names, and the number of the others.
 fn named(pipelines: &[String]) -> String {
     const NAMED: usize = 10;
     let some = &pipelines[..pipelines.len().min(NAMED)];
@@ -918,14 +917,14 @@ fn wanted(setup: &Setup) -> Vec<ChildKind> {
         .collect()
 }
 
-/// Numbers of children, for the proof.
+/// The pids of children, for the proof.
 #[derive(Debug, Default)]
 struct Pids {
-    /// Those that nobody has waited for yet.
+    /// Children that nobody has waited for yet.
     living: Living,
-    /// Those that died because the daemon stops: what they held is released.
+    /// Children that died because the daemon stops: what they held is released.
     stopped: HashSet<Pid>,
-    /// Rows of dead ones that may have left somebody behind, and since when that is known.
+    /// The rows of dead children that may have left processes behind, and since when that is known.
     doubted: HashMap<ProcessId, Instant>,
 }
 
@@ -933,25 +932,25 @@ fn lock(pids: &Mutex<Pids>) -> MutexGuard<'_, Pids> {
     pids.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A supervisor's proof: a row of this host whose process does not exist. Those of its own children are
-/// told apart into the crashed and the stopped.
+/// A supervisor's proof: the row is of this host, and its process does not exist. Of its own children,
+/// the proof tells the crashed from the stopped.
 fn proof_of(
     me: Identity,
     own: Arc<Shared>,
     pids: Arc<Mutex<Pids>>,
 ) -> Box<crate::engine::reaper::Proof> {
     Box::new(move |row| {
-        // RACE: a child of ours has died, and nobody has waited for it yet. Why it died is known
-        // only to the roster, which hears of it then: what was stopped is no crash. Nobody waits for it
-        // between these two looks, because this thread does. Raced by
-        // `rolling_restarts_spend_no_crash`.
+        // RACE: a child of ours has died, and nobody has waited for it yet. Only the roster knows why
+        // it died, and learns of the death when somebody waits for it: a child that was stopped has not
+        // crashed. Nobody waits for it between these two looks, because this thread does the waiting.
+        // Raced by `rolling_restarts_spend_no_crash`.
         if !proof::is_dead(&me, row) || proof::identity(row).is_unreaped_child() {
             return None;
         }
         let mut pids = lock(&pids);
-        // The processes that our own child's steps left behind have come to us, and are being ended. One
-        // that does not die is not waited for any longer than `DOUBTED`. Then, as for somebody else's
-        // child, the host is searched.
+        // The processes that our own child's steps left behind have come to us, and we are ending them.
+        // We wait for one that does not die no longer than `DOUBTED`. Then we search the host, as for
+        // another supervisor's child.
         let is_ours = row.supervisor == Some(own.process());
         let is_clean = is_ours && orphan::left_nothing(&pids.living).unwrap_or(false);
         if is_ours && !is_clean {

@@ -1,7 +1,7 @@
-//! Word to the service manager (`sd_notify`).
+//! Messages to the service manager (`sd_notify`).
 //!
-//! Owns: when it is told what, in which form. Never: blocks or fails anything; a manager
-//! that does not listen is not waited for, and one that is not there is not missed.
+//! Owns: when which message is sent, and in which form. Never: blocks or fails anything; it does not
+//! wait for a manager that does not listen, and does not miss one that is not there.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,14 +11,14 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use sd_notify::NotifyState;
 
-/// The line to the service manager, if there is one.
+/// The connection to the service manager, if there is one.
 #[derive(Debug, Default)]
 pub struct Notify {
     line: Option<(UnixDatagram, SocketAddr)>,
 }
 
 impl Notify {
-    /// As `NOTIFY_SOCKET` says; silent without it.
+    /// Connects as `NOTIFY_SOCKET` says; silent without it.
     pub fn from_environment() -> Self {
         let Some(address) = std::env::var_os("NOTIFY_SOCKET") else {
             return Self::default();
@@ -32,23 +32,23 @@ impl Notify {
         }
     }
 
-    /// Every child is up.
+    /// Says that every child is up.
     pub fn ready(&self) {
         self.send(&[NotifyState::Ready]);
     }
 
-    /// One line for `systemctl status`.
+    /// Sets the line for `systemctl status`.
     pub fn status(&self, status: &str) {
         self.send(&[NotifyState::Status(&one_line(status))]);
     }
 
-    /// The stop has begun.
+    /// Says that the stop has begun.
     pub fn stopping(&self) {
         self.send(&[NotifyState::Stopping]);
     }
 
-    /// The configuration is being read again; [`ready`](Self::ready) ends it. Without the
-    /// time a `systemctl reload` would wait until it fails.
+    /// Says that the configuration is being read again; [`ready`](Self::ready) ends the reload.
+    /// Without the time, a `systemctl reload` would wait until it fails.
     pub fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => self.send(&[NotifyState::Reloading, now]),
@@ -56,8 +56,7 @@ impl Notify {
         }
     }
 
-    /// The loop goes round. Only to be called from there, and never after a wait for the
-    /// database.
+    /// Says that the loop goes round. Must be called only from there, and never after a wait for the database.
     pub fn watchdog(&self) {
         self.send(&[NotifyState::Watchdog]);
     }
@@ -73,8 +72,8 @@ impl Notify {
     }
 }
 
-/// The crate's own `notify` waits while the manager's queue is full, and knows no abstract
-/// addresses, so only its vocabulary is used.
+/// The crate's own `notify` waits while the manager's queue is full, and does not know abstract
+/// addresses, so we use only its vocabulary.
 fn connect(address: &OsString) -> io::Result<(UnixDatagram, SocketAddr)> {
     let to = match address.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,
@@ -228,7 +227,7 @@ mod tests {
         let notify = Notify {
             line: Some(connect(&path.into_os_string()).unwrap()),
         };
-        // Deaf: its queue is full long before.
+        // The manager is deaf: its queue is full long before.
         for _ in 0..10_000 {
             notify.watchdog();
         }

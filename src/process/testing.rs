@@ -75,7 +75,7 @@ impl Half {
         status
     }
 
-    /// Waits for its end, which must be a good one.
+    /// Waits for its end, which must be a success.
     pub fn succeeded(&mut self) {
         let status = self.ended();
         assert!(status.success(), "the other half failed: {status}");
@@ -105,7 +105,7 @@ pub fn argv(test: &str) -> Vec<OsString> {
     .collect()
 }
 
-/// Waits until there is an answer.
+/// Waits until `ask` has an answer.
 pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {

@@ -1,8 +1,8 @@
 //! How one process wakes another: by a socket on the same host, by the database on others.
 //!
-//! Owns: the choice between the two. On the same host a datagram wakes the other process
-//! within microseconds; other hosts hear the database's notification, sent outside of any hot
-//! transaction and at most so often. Where the database has none, they look often (`engine::shared`).
+//! Owns: the choice between the two. On the same host a datagram wakes the other process within
+//! microseconds; other hosts hear the database's notification, sent outside of any hot transaction and
+//! at a bounded rate. Where the database has no notifications, they look often (`engine::shared`).
 
 mod socket;
 
@@ -22,8 +22,8 @@ use super::live::Stamp;
 use socket::{Recipient, Sender, WakeupSocket};
 pub use socket::{directories, directory};
 
-/// The shortest time between two notifications: a NOTIFY serialises commits with others, and
-/// whoever was woken looks until nothing is left.
+/// The shortest time between two notifications: a NOTIFY serialises commits with others, and a
+/// process that was woken looks until nothing is left.
 const NOTIFY_EVERY: Duration = Duration::from_millis(50);
 
 /// The wakeups that one process sends and hears.
@@ -33,7 +33,7 @@ pub struct Wakeup {
 }
 
 impl Wakeup {
-    /// Among the processes that use the database at `location`.
+    /// The wakeups among the processes that use the database at `location`.
     pub fn new(location: &Location, requests: mpsc::UnboundedSender<Request>) -> Self {
         let dir = socket::directory(&location.identity())
             .map_err(
@@ -59,12 +59,13 @@ impl Wakeup {
         let boot = super::identity::Identity::current().boot_id;
         match metadata {
             Some(metadata) => format!("{boot}:{}:{}:", metadata.dev(), metadata.ino()),
-            // Without a directory nobody hears us but through the database.
+            // Without a directory, others hear us only through the database.
             None => format!("{}:", uuid::Uuid::new_v4()),
         }
     }
 
-    /// Wakes all who work on this pipeline, at once: for one who does one thing and may end.
+    /// Wakes all processes that work on this pipeline, at once: for a caller that does one thing and
+    /// may then end.
     pub async fn announce(&self, conn: &mut Conn, pipeline: &str) {
         let waker = self.waker();
         waker.job_available(pipeline);
@@ -108,13 +109,13 @@ impl Wakeup {
             (Role::Worker, pipeline) => Recipient::Worker(pipeline.unwrap_or_default()),
             (Role::Advancer, _) => Recipient::Advancer,
             (Role::Supervisor, _) => Recipient::Supervisor,
-            // Nothing that it does waits for anybody.
+            // Nothing that the console does waits for others.
             (Role::Console, _) => return,
         };
         self.hear(&name, process, woken);
     }
 
-    /// Hears that claims may have been taken away, likewise.
+    /// Likewise hears that claims may have been taken away.
     pub fn listen_for_claims(&self, process: ProcessId, woken: impl Fn() + Send + 'static) {
         self.hear(&Recipient::Claims, process, woken);
     }
@@ -153,7 +154,7 @@ impl ProcessWaker {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_none_or(|last| last.elapsed() >= NOTIFY_EVERY) {
             *last = Some(Instant::now());
-            // The lifeline may have ended: then so has this process.
+            // If the lifeline has ended, so has this process.
             let _ = requests.send(Request::Notify(format!("{}{payload}", self.origin)));
         }
     }

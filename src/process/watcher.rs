@@ -3,9 +3,9 @@
 //! Owns: ending what the steps of such a worker started, once the worker is dead. Never: looks at a living worker's
 //! steps, opens the database, or decides that a worker is dead: the kernel closes the worker's end of a pipe.
 //!
-//! The kernel ends the commands of a killed worker themselves, but not what they started. A supervisor hunts that;
-//! without one it would go on beside the next attempt, on another host perhaps, until somebody starts a daemon here.
-//! See ADR 29.
+//! The kernel ends the commands of a killed worker, but not the processes that they started. A supervisor hunts
+//! those; without one they would go on beside the next attempt, on another host perhaps, until somebody starts a
+//! daemon here. See ADR 29.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -26,19 +26,19 @@ use super::spawn::{self, Spawned};
 /// The hidden verb of its command line.
 pub const VERB: &str = "watcher";
 
-/// The word by which a worker that ends in order says that nothing is left.
+/// The word with which a worker that ends in order says that nothing is left.
 const DONE: &str = "done";
 
 /// How long the watcher hunts at most. A process that is not dead by then sits in the kernel.
 const HUNT_BOUND: Duration = Duration::from_secs(10);
 
-/// Between two attempts to start one.
+/// The time between two attempts to start a watcher.
 const RESTART_EVERY: Duration = Duration::from_secs(1);
 
 /// How long a worker that ends waits for its watcher.
 const END_MAX: Duration = Duration::from_secs(1);
 
-/// A line is the key of a process's row.
+/// The bound on a line, which is the key of a process's row.
 const LINE_MAX: u64 = 64;
 
 /// The worker's side: keeps a watcher alive, and tells it what to look for.
@@ -86,7 +86,7 @@ impl Watched {
             format,
         };
         let told = Arc::new(Mutex::new(told));
-        // Before the first step is.
+        // Started before the first step.
         let first = start(&told);
         let keeper = tokio::task::spawn_local(keep(first, Arc::clone(&told)));
         Some(Self { told, keeper })
@@ -103,7 +103,7 @@ impl Watched {
         }
     }
 
-    /// Ends the watcher of a worker whose steps have left nothing.
+    /// Ends the watcher of a worker whose steps have left nothing behind.
     pub async fn end(self) {
         {
             let mut told = lock(&self.told);
@@ -120,23 +120,23 @@ impl Watched {
 /// A watcher that runs.
 type Watcher = (Spawned, spawn::Spared);
 
-/// Starts one that knows all that there is to know.
+/// Starts a watcher that knows all keys that there are.
 fn start(told: &Mutex<Told>) -> io::Result<Watcher> {
     let mut told = lock(told);
     let name = std::env::args_os().next();
     let name = name.unwrap_or_else(|| "ductworkd".into());
     let argv = [name, VERB.into(), told.format.as_str().into()];
     let (theirs, ours) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
-    // Only our end: theirs waits.
+    // Only our end does not block: theirs waits.
     nix::fcntl::fcntl(&ours, nix::fcntl::F_SETFL(OFlag::O_NONBLOCK))?;
     told.pipe = Some(ours);
-    // RACE: this worker is killed as soon as there is a watcher, which then knows no keys. So they are in the
-    // pipe before it is there. Raced by
+    // RACE: this worker is killed as soon as the watcher exists, which then knows no keys. So we write them
+    // into the pipe before the watcher exists. Raced by
     // `what_the_steps_of_a_lone_worker_left_is_gone_as_soon_as_the_worker_is_killed`.
     for process in &told.processes {
         told.write(&process.to_string());
     }
-    // It would be a step of its own otherwise, of whoever started us as one.
+    // Otherwise it would itself be a step of the worker that started us as one.
     let nobody: (OsString, Option<OsString>) = (crate::step::PROCESS.into(), None);
     let watcher = spawn::spawn_reading(&argv, &[nobody], theirs.as_fd());
     if watcher.is_err() {

@@ -1,11 +1,11 @@
 //! The process that may write to a SQLite database at the moment, as the kernel knows it.
 //!
-//! Owns: finding the process that has the lock, and the rule by which one that stands still with it
-//! is ended. Never: ends a program that is not registered as a process of ours.
+//! Owns: finding the process that holds the lock, and the rule by which a process that stands still
+//! with it is ended. Never: ends a program that is not registered as a process of ours.
 //!
-//! SQLite has one lock for all who write. A process that keeps it keeps every heartbeat from being
-//! written, so no heartbeat tells which process it is. The lock is on a byte of the file beside the database,
-//! and the kernel lists all locks.
+//! SQLite has one lock for all writers. A process that keeps it keeps every heartbeat from being written, so
+//! no heartbeat tells which process it is. The lock is on a byte of the file beside the database, and the
+//! kernel lists all locks.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -22,12 +22,12 @@ use super::roster::Pid;
 /// The byte that a writer locks.
 const WRITE_LOCK: &str = "120";
 
-/// A process that has the lock.
+/// A process that holds the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
-    /// Its number.
+    /// Its pid.
     pub pid: Pid,
-    /// How the kernel calls it; empty where it hides it.
+    /// The kernel's name for it; empty where the kernel hides it.
     pub name: String,
     /// It stands still: stopped by a signal, or by a debugger.
     pub stopped: bool,
@@ -48,7 +48,7 @@ impl std::fmt::Display for Writer {
     }
 }
 
-/// The process that has the lock of this database; none: nobody, or nobody whom we can see.
+/// The process that holds the lock of this database; none if nobody holds it, or nobody whom we can see.
 pub fn of(database: &Path) -> Option<Writer> {
     let mut shared = database.as_os_str().to_owned();
     shared.push("-shm");
@@ -65,13 +65,13 @@ pub fn of(database: &Path) -> Option<Writer> {
     })
 }
 
-/// The process that has the lock on a file, by its device and its number there.
+/// The process that holds the lock on a file, which is given by its device and its number there.
 fn find(locks: &str, (major, minor, inode): (u64, u64, u64)) -> Option<Pid> {
     let file = format!("{major:02x}:{minor:02x}:{inode}");
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
-            // One that waits has an arrow before its kind.
+            // A process that waits has an arrow before the kind.
             [_, "POSIX", _, "WRITE", pid, on, WRITE_LOCK, WRITE_LOCK] if on == file => {
                 pid.parse().ok().filter(|pid| *pid > 0)
             }
@@ -80,7 +80,7 @@ fn find(locks: &str, (major, minor, inode): (u64, u64, u64)) -> Option<Pid> {
     })
 }
 
-/// Whether it is to be ended: it stands still, it is registered as a process of ours that this one
+/// True when it is to be ended: it stands still, it is registered as a process of ours that this one
 /// would know, and its lease is over.
 pub fn is_to_be_ended(
     writer: &Writer,
@@ -95,17 +95,17 @@ pub fn is_to_be_ended(
             && identity.started_ticks == writer.started_ticks
     };
     let over = |row: &ProcessRow| {
-        // Not its age as a witness knows it: while nobody can write, nobody is watched.
+        // This is not the age that a witness knows: while nobody can write, nobody is watched.
         let silent = row.seen_at.saturating_sub(row.last_heartbeat_at);
         u128::try_from(silent).is_ok_and(|silent| silent >= lease.as_micros())
     };
     writer.stopped && writer.pid != me.pid && rows.iter().find(is_it).is_some_and(over)
 }
 
-/// Ends it, if it still is the one that was found.
+/// Ends it, if it is still the process that was found.
 ///
 /// # Errors
-/// The kernel's, but not that it is gone.
+/// The kernel's error, but none when the process is gone.
 pub fn end(writer: &Writer) -> std::io::Result<()> {
     super::spawn::kill_if(writer.pid, || {
         let stat = identity::stat(writer.pid);
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(find(locks, (8, 1, 77)), Some(14));
         assert_eq!(find(locks, (8, 1, 78)), Some(12));
         assert_eq!(find(locks, (8, 2, 77)), None);
-        // Of another pid namespace.
+        // A process of another pid namespace.
         let hidden = "1: POSIX  ADVISORY  WRITE 0 08:01:77 120 120\n";
         assert_eq!(find(hidden, (8, 1, 77)), None);
     }

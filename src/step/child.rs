@@ -1,8 +1,8 @@
 //! A started command until nothing is left of it.
 //!
-//! Owns: waiting for its end, signalling its group, and collecting it. Never: signals a
-//! group whose number could belong to somebody else: the dead leader is kept uncollected
-//! until the group has been killed, and as long as it is, its number is taken.
+//! Owns: waiting for its end, signalling its group, and collecting it. Never: signals a group whose
+//! number could belong to somebody else: the dead leader stays uncollected until the group has been
+//! killed, and until then its number is taken.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use super::spawn::{self, Process};
 /// How often a child is looked at where the kernel cannot say when it ends.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Longest that dropping waits for a killed child, in steps of a millisecond.
+/// The longest time that dropping waits for a killed child, in steps of a millisecond.
 const COLLECT_MS_MAX: u32 = 50;
 
 /// A child process and its group.
@@ -28,7 +28,7 @@ const COLLECT_MS_MAX: u32 = 50;
 pub struct Child {
     process: Option<Process>,
     pid: Pid,
-    /// `None`: an old kernel, or no descriptor to be had; then it is polled.
+    /// `None` on an old kernel, or if there is no descriptor to be had; then the child is polled.
     ended: Option<AsyncFd<OwnedFd>>,
 }
 
@@ -44,7 +44,7 @@ impl Child {
         }
     }
 
-    /// The child's number.
+    /// The child's pid.
     pub fn id(&self) -> u32 {
         self.pid.as_raw().unsigned_abs()
     }
@@ -53,21 +53,21 @@ impl Child {
     pub async fn ended(&self) {
         while !self.has_ended() {
             match &self.ended {
-                // Not cleared: should it be early, what follows is polling, and no endless wait.
+                // Readiness is not cleared: should it come early, we poll and do not wait without end.
                 Some(fd) if fd.readable().await.is_ok() && self.has_ended() => return,
                 _ => tokio::time::sleep(POLL).await,
             }
         }
     }
 
-    /// True when the child has ended, asked of the kernel.
+    /// True when the child has ended, as the kernel says.
     pub fn has_ended(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
         match waitid(Id::Pid(self.pid), flags) {
-            // One that has itself traced is shown whenever it stops, though nobody asked.
+            // A child that has itself traced shows up whenever it stops, though nobody asked for that.
             Ok(status) => matches!(status, WaitStatus::Exited(..) | WaitStatus::Signaled(..)),
-            // An end as well: somebody else collected it, or it died of a real-time signal, for
-            // which there is no word.
+            // This is an end as well: somebody else collected the child, or it died of a real-time
+            // signal, for which there is no name.
             Err(_) => true,
         }
     }
@@ -81,7 +81,7 @@ impl Child {
         }
     }
 
-    /// Kills what is left of the group and says how the child ended. Only after [`Self::ended`].
+    /// Kills what is left of the group and returns how the child ended. Call it only after [`Self::ended`].
     pub fn collect(mut self) -> io::Result<ExitStatus> {
         self.signal(Signal::SIGKILL);
         match self.process.take() {
@@ -104,8 +104,8 @@ impl Drop for Child {
                 Ok(Some(_)) | Err(_) => return,
             }
         }
-        // It is stuck in the kernel, and dies when that lets go of it. If there is not even a
-        // thread to be had, the zombie goes with the daemon.
+        // The child is stuck in the kernel, and dies when the kernel lets go of it. If there is not
+        // even a thread to be had, the zombie goes with the daemon.
         let _ = std::thread::Builder::new()
             .name("step-collector".into())
             .spawn(move || process.wait());

@@ -46,15 +46,15 @@ use super::{
 };
 use crate::failpoint::failpoint;
 
-/// How long what a program started may go on writing after the program itself has ended:
+/// How long processes that a program started may go on writing after the program itself has ended:
 /// long enough for the last filter of a pipeline, short enough to be nobody's problem.
 const EXIT_GRACE: Duration = Duration::from_millis(250);
 
-/// How long a killed program is waited for; then it is stuck in the kernel, and left to it.
+/// How long we wait for a killed program; then it is stuck in the kernel, and left to it.
 const DEATH_MAX: Duration = Duration::from_secs(5);
 
-/// Waits while a program is still open for writing, which passes in no time when it is being
-/// installed, or when another thread forked while it was.
+/// The waits while a program is still open for writing. That passes in no time when the program is
+/// being installed, or when another thread forked while it was.
 const BUSY_RETRIES: [Duration; 4] = [
     Duration::from_millis(10),
     Duration::from_millis(30),
@@ -62,7 +62,7 @@ const BUSY_RETRIES: [Duration; 4] = [
     Duration::from_millis(100),
 ];
 
-/// How much is kept of a log that explains no error, in bytes: every attempt may have one.
+/// How many bytes are kept of a log that explains no error: every attempt may have one.
 const LOG_MAX: usize = 16 * 1024;
 
 /// Larger outputs are not read on the thread that beats.
@@ -71,13 +71,13 @@ const LARGE: u64 = 256 * 1024;
 /// The name of the thread that reads them.
 const ASIDE: &str = "large-output";
 
-/// Read at a time; then everybody else has a turn.
+/// How many bytes are read at a time; then everybody else has a turn.
 const CHUNK: usize = 16 * 1024;
 
 /// The same for the log, where a chunk may be thousands of events.
 const LOG_CHUNK: usize = 4 * 1024;
 
-/// The variable that tells a step its execution. Each process that it starts inherits that.
+/// The variable that tells a step its execution. Each process that the step starts inherits it.
 const EXECUTION: &str = "DUCTWORK_EXECUTION_ID";
 
 /// The variable that names an environment of the configuration.
@@ -91,7 +91,7 @@ pub struct CommandRunner {
     environment: Environment,
     scratch: Scratch,
     limits: Limits,
-    /// The environment of the configuration, where nothing else says it.
+    /// The environment of the configuration, where nothing else names it.
     config_section: Option<String>,
     contexts: Option<Service>,
     commands: Commands,
@@ -118,7 +118,7 @@ enum Left {
     Stuck,
 }
 
-/// Input that the pipe did not take at once, and how much it did.
+/// Input that the pipe did not take whole at once, and how much it took.
 struct Rest {
     pipe: pipe::Sender,
     taken: usize,
@@ -133,8 +133,8 @@ struct Running<'a> {
 }
 
 impl CommandRunner {
-    /// A runner for the programs of one configuration. Commands run in `base_dir`; what is in
-    /// `hidden_variables` (the names the daemon's secrets came from) is not passed on.
+    /// A runner for the programs of one configuration. Commands run in `base_dir`; the variables in
+    /// `hidden_variables` (the names the daemon's secrets came from) are not passed on.
     pub fn new(
         base_dir: PathBuf,
         config_path: Option<PathBuf>,
@@ -153,13 +153,13 @@ impl CommandRunner {
         }
     }
 
-    /// The same, where programs inherit these variables alone.
+    /// The same runner, whose programs inherit only these variables.
     pub fn inheriting(mut self, listed: &Inherit, hidden_variables: &[String]) -> Self {
         self.environment = Environment::inherit(std::env::vars_os(), hidden_variables, listed);
         self
     }
 
-    /// The same, where this environment of the configuration was chosen: programs that read the
+    /// The same runner, for this environment of the configuration: programs that read the
     /// configuration choose it as well.
     pub fn in_section(mut self, chosen: &str, default: &str) -> Self {
         let without = self.environment.get(SECTION).unwrap_or(default.as_ref());
@@ -167,15 +167,15 @@ impl CommandRunner {
         self
     }
 
-    /// The same, where programs reach the context of their run without the database.
+    /// The same runner, whose programs reach the context of their run without the database.
     pub fn with_contexts(mut self, contexts: Arc<dyn ContextStore>) -> Self {
         self.contexts = Some(Service::new(contexts, self.limits.max_payload));
         self
     }
 
-    /// Performs `assignment` with the program `argv`. To be called on a thread that lives as
-    /// long as the daemon: the kernel kills the program when the thread that started it ends.
-    /// `on_started` is told the program's number. Dropping the future ends the program.
+    /// Performs `assignment` with the program `argv`. Must be called on a thread that lives as long
+    /// as the daemon: the kernel kills the program when the thread that started it ends. `on_started`
+    /// is told the program's pid. Dropping the future ends the program.
     pub async fn run(
         &self,
         assignment: &Assignment,
@@ -200,7 +200,7 @@ impl CommandRunner {
                 return Outcome::NotStarted { message }.into();
             }
         };
-        // Good until the program has ended.
+        // Valid until the program has ended.
         let pass = self
             .contexts
             .as_ref()
@@ -319,7 +319,7 @@ impl CommandRunner {
         }
         // A value that a person wrote wins over everything.
         added.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
-        // But not over the mark by which it is found.
+        // But not over the mark by which the step is found.
         added.insert(PROCESS.into(), assignment.process.to_string().into());
         added
     }
@@ -366,9 +366,9 @@ impl CommandRunner {
             };
             let cut = match cut {
                 None => None,
-                // RACE: it ended by itself, and the word of that is still on its way when we
-                // are told to end it: after the daemon has stood still, both have happened
-                // long ago. A program that ended on its own is judged by that. Proven by
+                // RACE: the program ended by itself, and the news of that is still on its way when we
+                // are told to end it: after the daemon has stood still, both have happened long ago.
+                // A program that ended on its own is judged by that end. Proven by
                 // `a_step_that_ended_before_it_was_told_to_is_judged_by_its_exit_status`.
                 Some(_) if child.has_ended() => None,
                 Some(cut) => {
@@ -379,7 +379,7 @@ impl CommandRunner {
                     Some((cut, end(&child, &mut pumps, grace).await))
                 }
             };
-            // Input that the program has not read it never will read.
+            // The program will never read the input that it has not read by now.
             pumps.feed = None;
             if !matches!(cut, Some((_, Left::Stuck))) {
                 let _ = timeout(EXIT_GRACE, pumps.finish()).await;
@@ -406,7 +406,7 @@ impl CommandRunner {
             let finished = matches!(cut, Cut::Stop(StopCause::Shutdown))
                 && status.as_ref().is_ok_and(std::process::ExitStatus::success);
             let outcome = self.cut_off(cut, left, log);
-            // The work is done: done twice it would not be better.
+            // The work is done: doing it twice would not make it better.
             if !finished {
                 return outcome;
             }
@@ -426,7 +426,7 @@ impl CommandRunner {
     }
 
     /// The outcome of a program that ended by itself. A large output is read on a thread of its own: the
-    /// one we are on beats for the process, and a check of 64 MiB would be seconds without a beat on
+    /// current thread beats for the process, and a check of 64 MiB would mean seconds without a beat on
     /// a busy machine. Proven by `a_large_output_is_read_on_a_thread_of_its_own`.
     async fn judge(
         &self,
@@ -482,7 +482,7 @@ impl CommandRunner {
     }
 }
 
-/// The same, without secrets.
+/// The same outcome, without secrets.
 fn covered(outcome: Outcome, mask: Option<&Mask>) -> Outcome {
     match mask {
         Some(mask) => outcome.covered_by(mask),
@@ -490,7 +490,7 @@ fn covered(outcome: Outcome, mask: Option<&Mask>) -> Outcome {
     }
 }
 
-/// The end of a log that the outcome does not tell.
+/// The end of a log, unless the outcome tells it.
 fn unsaid(outcome: &Outcome, log: &Log<'_>) -> Option<String> {
     let told = match outcome {
         Outcome::Error(error) => error.backtrace.as_deref(),
@@ -504,7 +504,8 @@ fn unsaid(outcome: &Outcome, log: &Log<'_>) -> Option<String> {
     (!tells).then_some(log)
 }
 
-/// Does this on a thread of its own; on this one where the system has none to give. `None`: it panicked.
+/// Does this work on a thread of its own, or on the current one where the system has none to give.
+/// `None` if it panicked.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (give, done) = oneshot::channel();
     let work = Arc::new(Mutex::new(Some(work)));
@@ -516,7 +517,7 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     let started = std::thread::Builder::new()
         .name(ASIDE.to_owned())
         .spawn(move || {
-            // Nobody may wait any more.
+            // Perhaps nobody waits any more.
             let _ = take().map(|work| give.send(work()));
         });
     match started {
@@ -536,8 +537,8 @@ fn judged(
 ) -> Outcome {
     let file = match output.read(room(max_payload)) {
         Ok(file) => file,
-        // An output that cannot be read is none; a failed step has failed anyway. The step is
-        // to blame for what it left in the file's place, and not for what we are short of.
+        // An output that cannot be read is no output; a failed step has failed anyway. The step is to
+        // blame for what it left in the file's place, and not for the resources that we lack.
         Err(error) if status.success() => {
             let message = format!("the file $DUCTWORK_OUTPUT cannot be read: {error}");
             return match error.raw_os_error() {
@@ -559,8 +560,8 @@ fn judged(
     judge(status, said, max_payload)
 }
 
-/// Asks the program's group to end, then makes it; its output is read all the while, because
-/// it may not get to its end otherwise.
+/// Asks the program's group to end, then forces it to; reads its output all the while, because
+/// otherwise it may not get to its end.
 async fn end<F, R>(child: &Child, pumps: &mut Pumps<'_, F, R>, grace: Duration) -> Left
 where
     F: Future<Output = ()>,
@@ -577,7 +578,7 @@ where
         }
         child.signal(signal);
         if signal == Signal::SIGTERM {
-            // One that is stopped would hear of it only when it goes on.
+            // A stopped program would hear of it only when it goes on.
             child.signal(Signal::SIGCONT);
         }
         tokio::select! {
@@ -611,8 +612,8 @@ fn image(
     })
 }
 
-/// All ends, registered with the runtime before there is a program, so that nothing that can
-/// fail is left when there is one.
+/// All ends, registered with the runtime before the program exists, so that nothing can fail any more
+/// once it does.
 fn pipes(input: &[u8]) -> io::Result<(Ends, Option<Rest>, pipe::Receiver, pipe::Receiver)> {
     let (stdin, to_stdin) = io::pipe()?;
     let (from_stdout, stdout) = io::pipe()?;
@@ -632,12 +633,12 @@ fn pipes(input: &[u8]) -> io::Result<(Ends, Option<Rest>, pipe::Receiver, pipe::
 
 /// Writes as much of the input as the pipe holds, which is nearly always all of it.
 ///
-/// RACE: when this process dies, its end of the pipe is closed a moment before the kernel kills
-/// the program, which would take what it has read for all there is, be it nothing. Input
-/// that was written before the program started is all there, whichever process dies. Proven by
+/// RACE: when this process dies, its end of the pipe is closed a moment before the kernel kills the
+/// program, which would take what it has read so far, be it nothing, for the whole input. Input that
+/// was written before the program started is all there, whichever process dies. Proven by
 /// `a_program_has_its_input_before_it_starts`.
 fn fill(to_stdin: OwnedFd, input: &[u8]) -> io::Result<Option<Rest>> {
-    // Not waiting: nobody reads yet.
+    // It does not wait: nobody reads yet.
     let pipe = pipe::Sender::from_owned_fd(to_stdin)?;
     let parts = [io::IoSlice::new(input), io::IoSlice::new(b"\n")];
     let taken = nix::sys::uio::writev(&pipe, &parts)?;
@@ -655,7 +656,7 @@ async fn feed(rest: Option<Rest>, input: &[u8]) {
     }
 }
 
-/// Hands on what is read, until there is no more.
+/// Hands on all that it reads, until there is no more.
 async fn pump(from: &mut pipe::Receiver, chunk: usize, mut take: impl FnMut(&[u8])) {
     let mut chunk = vec![0; chunk];
     while let Ok(length @ 1..) = from.read(&mut chunk).await {
@@ -665,11 +666,11 @@ async fn pump(from: &mut pipe::Receiver, chunk: usize, mut take: impl FnMut(&[u8
     }
 }
 
-/// Takes what is in the pipe right now. All that the program itself wrote is there when it
-/// has ended, so however late we are, nothing of it is lost.
+/// Takes the bytes that are in the pipe right now. When the program has ended, all that it wrote
+/// itself is there, so nothing of that is lost, however late we are.
 fn leftovers(from: &pipe::Receiver, mut take: impl FnMut(&[u8])) {
-    // The longest pipe there is, unless root made a longer one: what holds the other end open
-    // must not keep us here.
+    // The longest pipe that there is, unless root made a longer one: a process that holds the other
+    // end open must not keep us here.
     const LONGEST_PIPE: usize = 1024 * 1024;
     let mut chunk = [0; CHUNK];
     let mut room = LONGEST_PIPE;
@@ -712,7 +713,7 @@ impl Printed {
     }
 }
 
-/// Everything that moves bytes, driven beside whatever is waited for.
+/// Everything that moves bytes, driven beside the event that we wait for.
 struct Pumps<'a, F, R> {
     feed: Option<Pin<&'a mut F>>,
     read: Option<Pin<&'a mut R>>,

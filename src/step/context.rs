@@ -46,7 +46,7 @@ pub trait ContextStore: Send + Sync + 'static {
     fn list(&self, run: RunId, after: String) -> BoxFuture<'_, Result<Tuples, ContextError>>;
 }
 
-/// The attempt that writes, which must still be its process's.
+/// The attempt that writes, which must still belong to its process.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt {
     /// Its run.
@@ -70,19 +70,19 @@ impl From<&Assignment> for Attempt {
 /// Why the run's context could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
-    /// A value that is not of the type asked for, or that is no JSON.
+    /// A value that is not of the type asked for, or that is not JSON.
     #[error("the context's value of `{key}` does not fit")]
     Value {
-        /// Whose value.
+        /// The key of the value.
         key: String,
         /// The value that did not fit.
         #[source]
         source: serde_json::Error,
     },
-    /// The database is away, or somebody holds what it takes: later it may be reached.
+    /// The database is away, or somebody holds what the call needs: a later call may reach it.
     #[error("the run's context cannot be reached now")]
     Away(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The store said no.
+    /// The store refused.
     #[error("the run's context cannot be reached")]
     Store(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -121,12 +121,12 @@ impl StepContext {
         self.shared.cancel.notify_waiters();
     }
 
-    /// The same for every attempt: what a side effect is to be keyed by.
+    /// The key for a side effect: the same for every attempt.
     pub fn idempotency_key(&self) -> StepId {
         self.assignment().step_id
     }
 
-    /// Rises with every attempt: what a side effect is to be guarded by.
+    /// The guard for a side effect: rises with every attempt.
     pub fn fencing_token(&self) -> u64 {
         u64::from(self.attempt())
     }
@@ -151,8 +151,8 @@ impl StepContext {
         &self.assignment().step
     }
 
-    /// True when the step should come to its end: its time is up, its run was cancelled, or
-    /// the daemon stops. A blocking step that takes long has to look.
+    /// True when the step should come to its end: its time is up, its run was cancelled, or the
+    /// daemon stops. A blocking step that takes long has to check this.
     pub fn is_cancelled(&self) -> bool {
         self.shared.cancelled.load(Ordering::Acquire)
     }
@@ -160,7 +160,7 @@ impl StepContext {
     /// Resolves when the step should come to its end.
     pub async fn cancelled(&self) {
         let mut cancel = pin!(self.shared.cancel.notified());
-        // Listening before looking, so that no call falls between.
+        // We listen before we look, so that no call falls in between.
         cancel.as_mut().enable();
         if !self.is_cancelled() {
             cancel.await;

@@ -14,10 +14,10 @@ use crate::definition::StepSpec;
 use crate::definition::variables::{self, Unexpanded};
 use crate::file;
 
-/// Never inherited: where the database is and how to get in, what the service manager
-/// said to the daemon alone (a step that says `READY=1`, or that takes over a socket,
-/// speaks for the daemon), and the context of another run, of which the daemon may be a step: the values that it
-/// shares, and the rest of its trace's.
+/// Never inherited: the database's address and credentials, the variables of the service manager for the daemon
+/// alone (a step that says `READY=1`, or that takes over a socket, speaks for the daemon), and the context of
+/// another run, of which the daemon may be a step: the values that it shares, and the rest of its trace's
+/// context.
 const WITHHELD: [&str; 16] = [
     VARIABLE,
     "DUCTWORK_DATABASE_URL",
@@ -43,15 +43,15 @@ pub const TRACESTATE: &str = "TRACESTATE";
 /// The baggage that an application hands on to a step.
 pub const BAGGAGE: &str = "BAGGAGE";
 
-/// A secret is larger than this only by mistake, in bytes.
+/// In bytes. A secret is larger than this only by mistake.
 const MAX_SECRET: u64 = 16 * 1024;
 
 /// The variables that steps inherit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inherit {
-    /// Every one that is not withheld.
+    /// Every variable that is not withheld.
     All,
-    /// Of these, those that are named; `LC_*` is every one that begins with `LC_`.
+    /// Of these, only those that are named; `LC_*` names every one that begins with `LC_`.
     Only(Vec<String>),
 }
 
@@ -68,7 +68,7 @@ impl Inherit {
     }
 }
 
-/// True for a variable that no step inherits, whoever lists it.
+/// True for a variable that no step inherits, even if somebody lists it.
 pub fn is_withheld(name: &str) -> bool {
     WITHHELD.contains(&name)
 }
@@ -77,13 +77,13 @@ pub fn is_withheld(name: &str) -> bool {
 #[derive(Debug)]
 pub struct Environment {
     inherited: BTreeMap<OsString, CString>,
-    /// Not on the list; a step may still ask for one.
+    /// Variables that are not on the list; a step may still ask for one.
     unlisted: BTreeMap<OsString, OsString>,
-    /// The same, and not for a log.
+    /// The same, but not to be shown in a log.
     secret: BTreeMap<OsString, OsString>,
 }
 
-/// The variables that a step asks for beside those that it inherits, by what is written in its definition.
+/// The variables that a step's definition asks for, beside those that the step inherits.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     env: &'a BTreeMap<String, String>,
@@ -111,19 +111,19 @@ impl<'a> From<&'a BTreeMap<String, String>> for Asked<'a> {
 pub struct Given {
     /// By the variable's name.
     pub values: BTreeMap<String, String>,
-    /// Covers those of them that are not for a log.
+    /// Covers those values that are not to be shown in a log.
     pub mask: Option<Mask>,
 }
 
 /// The variables that one execution adds, by name; they win over inherited ones.
 pub type Added = BTreeMap<OsString, OsString>;
 
-/// A variable that no program could be handed: its name.
+/// The name of a variable that no program can be handed.
 #[derive(Debug)]
 pub struct Unusable(pub String);
 
 impl Environment {
-    /// Of `variables` those that `listed` names, but not those that are withheld or `hidden`.
+    /// Of `variables`, keeps those that `listed` names, but not those that are withheld or `hidden`.
     pub fn inherit(
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         hidden: &[String],
@@ -153,7 +153,7 @@ impl Environment {
         environment
     }
 
-    /// The values of what a step asks for: its `env` expanded, its secrets looked up.
+    /// The values that a step asks for: its `env` expanded, its secrets looked up.
     pub fn give<'a>(&self, asked: impl Into<Asked<'a>>) -> Result<Given, StepError> {
         let Asked { env, secrets } = asked.into();
         let mut values = BTreeMap::new();
@@ -191,8 +191,8 @@ impl Environment {
         Some(value.to_string_lossy().into_owned())
     }
 
-    /// The secret of this name: a variable of this process, or the file that the variable with `_FILE` at
-    /// its end names. The file is read for each attempt, so that a new secret needs no new worker.
+    /// The secret of this name: a variable of this process, or the file that is named by the variable with
+    /// `_FILE` at its end. The file is read for each attempt, so that a new secret needs no new worker.
     fn secret(&self, name: &str) -> Result<String, StepError> {
         let given = |name: &str| self.variable(name).filter(|value| !value.is_empty());
         if let Some(value) = given(name) {
@@ -361,7 +361,7 @@ mod tests {
         );
         let mask = given.mask.as_mut().unwrap();
         assert_eq!(mask.cover(b"from-a-variable from-a-file\n"), b"*** ***\n");
-        // The next attempt has the new one.
+        // The next attempt gets the new value.
         std::fs::write(&file, "another\n").unwrap();
         assert_eq!(environment.give(&asked).unwrap().values["TWO"], "another");
         for (bytes, why) in [

@@ -1,4 +1,4 @@
-//! Making a [`StepError`], and keeping what it says fit to be stored.
+//! Making a [`StepError`], and keeping its texts fit to be stored.
 //!
 //! Owns: the constructors that native steps use, and the bounds of an error's texts. Never:
 //! decides whether a step is tried again.
@@ -10,13 +10,13 @@ use std::time::Duration;
 use super::StepError;
 use super::mask::Mask;
 
-/// Longest error class: a word for machines, not a text.
+/// The longest error class: a word for machines, not a text.
 const CLASS_MAX: usize = 256;
 
-/// Longest message: it is shown in one line of a list; the backtrace has the rest.
+/// The longest message: it is shown in one line of a list; the backtrace has the rest.
 const MESSAGE_MAX: usize = 8 * 1024;
 
-/// Longest backtrace, as much as is kept of a log.
+/// The longest backtrace, as much as is kept of a log.
 const BACKTRACE_MAX: usize = 64 * 1024;
 
 impl StepError {
@@ -31,8 +31,8 @@ impl StepError {
         }
     }
 
-    /// Anything that can be made an error (`anyhow::Error`, `Box<dyn Error>`, a text), under
-    /// a class of one's choice; its sources become the backtrace.
+    /// An error from anything that can be made one (`anyhow::Error`, `Box<dyn Error>`, a text), under
+    /// a class of the caller's choice; its sources become the backtrace.
     pub fn caused_by(
         class: impl Into<String>,
         error: impl Into<Box<dyn Error + Send + Sync>>,
@@ -41,19 +41,19 @@ impl StepError {
         Self::new(class, error.to_string()).with_sources(&*error)
     }
 
-    /// Trying again is useless, whatever budget is left.
+    /// Says that trying again is useless, whatever budget is left.
     pub fn no_retry(mut self) -> Self {
         self.retryable = false;
         self
     }
 
-    /// Try again no sooner and no later than this; overrides the backoff.
+    /// Says to try again no sooner and no later than this; overrides the backoff.
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
     }
 
-    /// Adds where it happened, or the end of a log.
+    /// Adds the place where it happened, or the end of a log.
     pub fn backtrace(mut self, backtrace: impl Into<String>) -> Self {
         self.backtrace = Some(storable(backtrace.into(), BACKTRACE_MAX));
         self
@@ -91,8 +91,8 @@ pub(super) fn storable(mut text: String, max_bytes: usize) -> String {
     text
 }
 
-/// The first bytes of something that is no JSON, in quotes and on one line. Covered before it is cut: half of a secret
-/// is not found any more, and tells enough.
+/// The first bytes of something that is not JSON, in quotes and on one line. It is covered before it is cut:
+/// half of a secret would not be found any more, and tells enough.
 pub(super) fn excerpt(bytes: &[u8], mask: Option<&Mask>) -> String {
     const SHOWN: usize = 200;
     let bytes: Cow<'_, [u8]> = match mask {

@@ -8,32 +8,32 @@ use std::sync::Arc;
 
 use super::quoted;
 
-/// Written in a secret's place.
+/// Written in place of a secret.
 const COVER: &[u8] = b"***";
 
-/// Shorter values are in every text, and are not covered.
+/// Shorter values occur in every text, and are not covered.
 const SHORTEST: usize = 4;
 
-/// Longer ones are looked for in pieces of this many bytes, so that little is held back and a text that
-/// almost is one costs little.
+/// Longer secrets are looked for in pieces of this many bytes, so that little is held back and a text
+/// that is almost a secret costs little.
 const PIECE: usize = 64;
 
-/// More pieces than this cost too much at every byte; other forms of the same do not count.
+/// More pieces than this cost too much at every byte; other forms of the same secret do not count.
 const MOST: usize = 1024;
 
 /// The secrets of one step, and the end of its log that may be the beginning of one.
 #[derive(Clone, Debug)]
 pub struct Mask {
-    /// By their first bytes; of those with one first byte longer ones first.
+    /// By their first bytes; of those with the same first byte, longer ones come first.
     pieces: Arc<HashMap<u8, Vec<Vec<u8>>>>,
     held: Vec<u8>,
-    /// Of the bytes that come next so many belong to a secret that has begun.
+    /// How many of the next bytes belong to a secret that has begun.
     ahead: usize,
-    /// The byte before belonged to one.
+    /// The previous byte belonged to a secret.
     covering: bool,
 }
 
-/// There is more to be covered than can be.
+/// There is more to cover than can be covered.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooMuch;
 
@@ -66,7 +66,7 @@ impl Mask {
         Ok((!mask.pieces.is_empty()).then_some(mask))
     }
 
-    /// The same, at the beginning of a text.
+    /// The same mask, at the beginning of a text.
     fn afresh(&self) -> Self {
         Self {
             pieces: Arc::clone(&self.pieces),
@@ -118,7 +118,7 @@ impl Mask {
                     self.held = rest.to_owned();
                     break;
                 }
-                // One may begin inside of another.
+                // A secret may begin inside another.
                 if let Some(piece) = pieces.iter().find(|piece| rest.starts_with(piece)) {
                     self.ahead = self.ahead.max(piece.len());
                 }
@@ -190,7 +190,7 @@ mod tests {
             let text = format!("<{secret}>");
             assert_eq!(covered(&[&secret], &[&text]), "<***>", "{length}");
         }
-        // One that begins another is not mistaken for it.
+        // A secret that begins another is not mistaken for it.
         assert_eq!(
             covered(&["abcd", "abcdefgh"], &["abcd", "efgh abcd"]),
             "*** ***"

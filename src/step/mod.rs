@@ -33,8 +33,8 @@ use serde_json::value::RawValue;
 
 use crate::model::{ExecutionId, ProcessId, RunId, StepId, TraceParent};
 
-/// The variable of a step that says which process runs it, by the key of that process's row. Each process that a
-/// step starts inherits it, and can be told by it when nobody is left who knows of it.
+/// The variable that tells a step which process runs it, by the key of that process's row. Each process that a
+/// step starts inherits it, and can be recognised by it when nobody is left who knows of the process.
 pub const PROCESS: &str = "DUCTWORK_PROCESS";
 
 /// One execution to perform.
@@ -56,7 +56,7 @@ pub struct Assignment {
     pub attempt: u32,
     /// One JSON value.
     pub input: Box<RawValue>,
-    /// Longest it may take.
+    /// The longest that it may take.
     pub timeout: Option<Duration>,
     /// Its span, in the trace of its run.
     pub span: TraceParent,
@@ -97,7 +97,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The same, where no text about a failure has a secret. A value is the step's own.
+    /// The same outcome, without secrets in any text about a failure. A value is the step's own.
     fn covered_by(mut self, mask: &mask::Mask) -> Self {
         let cover = |text: &mut String| *text = mask.text(text);
         match &mut self {
@@ -132,14 +132,14 @@ impl From<Outcome> for Performed {
     }
 }
 
-/// A step's own word about its failure.
+/// A step's own report of its failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepError {
-    /// For machines: `ExitStatus(1)`, `output_invalid`, or what the step called it.
+    /// For machines: `ExitStatus(1)`, `output_invalid`, or the step's own name for it.
     pub class: String,
     /// For people.
     pub message: String,
-    /// The end of its log, or what the step gave.
+    /// The end of its log, or the text that the step gave.
     pub backtrace: Option<String>,
     /// False: trying again is useless, whatever budget is left.
     pub retryable: bool,
@@ -150,11 +150,11 @@ pub struct StepError {
 /// The limits of every step.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Longest output, in bytes.
+    /// The longest output, in bytes.
     pub max_payload: usize,
     /// How much of a command's log is kept with its execution, in bytes.
     pub stderr_tail: usize,
-    /// Between being asked to end and being killed.
+    /// The time between being asked to end and being killed.
     pub kill_grace: Duration,
 }
 
@@ -182,7 +182,7 @@ pub enum StopCause {
 /// Tells a running step to end: `None` until it is to stop.
 pub type StopSignal = tokio::sync::watch::Receiver<Option<StopCause>>;
 
-/// Resolves when the step is to end; never, when nobody can say so any more.
+/// Resolves when the step is to end; never, if nobody can say so any more.
 async fn stopped(stop: &mut StopSignal) -> StopCause {
     let cause = match stop.wait_for(Option::is_some).await {
         Ok(cause) => *cause,
@@ -203,7 +203,7 @@ impl From<StopCause> for Outcome {
     }
 }
 
-/// Resolves when `limit` has passed; never, without one.
+/// Resolves when `limit` has passed; never, without a limit.
 async fn elapsed(limit: Option<Duration>) -> Duration {
     match limit {
         Some(limit) => {

@@ -23,7 +23,7 @@ use super::registry::{Answer, Body, Registry};
 use super::verdict::too_large;
 use super::{Assignment, Limits, Outcome, StepError, StopCause, StopSignal, elapsed, stopped};
 
-/// Enough for steps that wait; those that compute or block belong into `blocking_step`.
+/// Enough for steps that wait; steps that compute or block belong in `blocking_step`.
 const THREADS: usize = 2;
 
 /// Runs native steps.
@@ -34,7 +34,7 @@ pub struct NativeRunner {
     runtime: OnceLock<Runtime>,
 }
 
-/// A step under way; told to end, and dropped, when nobody waits for it any more.
+/// A running step; it is told to end, and dropped, when nobody waits for it any more.
 struct Task {
     context: StepContext,
     handle: JoinHandle<Answer>,
@@ -91,7 +91,7 @@ impl NativeRunner {
         };
         task.context.cancel();
         if timed_out.is_err() {
-            // Ends an async step where it waits, and a blocking one that has not begun.
+            // Ends an async step where it waits, and a blocking step that has not begun.
             task.handle.abort();
         }
         let ended = timeout(self.limits.kill_grace, &mut task.handle).await;
@@ -107,7 +107,7 @@ impl NativeRunner {
                     backtrace: None,
                 }
             }
-            // The work is done: done twice it would not be better.
+            // The work is done: doing it twice would not make it better.
             (Ok(StopCause::Shutdown), Ok(done)) => match self.judge(done) {
                 success @ Outcome::Success(_) => success,
                 _ => Outcome::Released,
@@ -135,7 +135,7 @@ impl NativeRunner {
     fn judge(&self, done: Result<Answer, JoinError>) -> Outcome {
         let answer = match done {
             Ok(answer) => answer,
-            // A panic is caught where it happens; this drops the value that had panicked.
+            // A panic is caught where it happens; this one came from dropping the value that had panicked.
             Err(error) if error.is_panic() => Err(panicked(&*error.into_panic())),
             Err(_) => {
                 return Outcome::Crashed {
@@ -202,8 +202,8 @@ struct Place {
     backtrace: std::backtrace::Backtrace,
 }
 
-/// A panic's place is known to the panic hook alone. The hook is shared by the whole program,
-/// so whatever is not a step's is handed on to the one before.
+/// Only the panic hook knows the place of a panic. The whole program shares the hook, so a panic that
+/// is not a step's is handed on to the previous hook.
 fn note_where_steps_panic() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

@@ -1,8 +1,8 @@
-//! The one strict reader of payloads: what a step returns, and what a run is triggered with.
+//! The one strict reader of payloads: of the values that steps return, and of those that trigger runs.
 //!
-//! Owns: what counts as one JSON value. Never: changes it. A value that is accepted is kept
-//! to the letter (numbers of any size, escapes, duplicate keys), because whoever wrote it may
-//! mean it; so nothing here decodes a number or a string.
+//! Owns: what counts as one JSON value. Never: changes it. An accepted value is kept to the letter
+//! (numbers of any size, escapes, duplicate keys), because its author may mean it; so nothing here
+//! decodes a number or a string.
 
 use serde_json::value::RawValue;
 
@@ -23,7 +23,7 @@ pub enum JsonProblem {
         /// The limit in bytes.
         max: usize,
     },
-    /// Bytes that are no UTF-8.
+    /// Bytes that are not UTF-8.
     #[error("it is not UTF-8 at byte {offset} (line {line})")]
     NotUtf8 {
         /// Bytes before the first bad one.
@@ -51,14 +51,14 @@ pub enum JsonProblem {
     },
 }
 
-/// How many bytes to read for a value of at most `max`: an end of the line may follow it, because a
-/// step's `print` ends a line, and so do we behind each input. More is too much, whatever it is.
+/// How many bytes to read for a value of at most `max`: a line ending may follow it, because a step's
+/// `print` ends a line, and so do we after each input. Anything beyond that is too much, whatever it is.
 pub const fn room(max: usize) -> usize {
     max.saturating_add(2)
 }
 
-/// Reads exactly one JSON value of at most `max` bytes, from all that there is or from more than
-/// [`room`] of it.
+/// Reads exactly one JSON value of at most `max` bytes, from all bytes that there are or from more
+/// than [`room`] of them.
 pub fn parse_json(bytes: &[u8], max: usize) -> Result<Box<RawValue>, JsonProblem> {
     if bytes.len() > room(max) || bytes.trim_ascii().len() > max {
         return Err(JsonProblem::TooLarge { max });
@@ -81,8 +81,8 @@ pub fn parse_json(bytes: &[u8], max: usize) -> Result<Box<RawValue>, JsonProblem
     RawValue::from_string(text.to_owned()).map_err(|error| syntax(text, &error))
 }
 
-/// Refuses what nests too deeply. Not left to the parser: it does not count when it skips
-/// over a value, and whoever reads the payload later may count by recursion.
+/// Refuses values that nest too deeply. This is not left to the parser: it does not count when it
+/// skips over a value, and later readers of the payload may count by recursion.
 pub(super) fn check_depth(text: &str) -> Result<(), JsonProblem> {
     let mut depth = 0_usize;
     let mut in_string = false;

@@ -1,11 +1,12 @@
 //! The ways in which programs write a text between quotation marks.
 //!
-//! Owns: the escapes of JSON, as different programs write it, and of Python, in which errors are told. Never: reads them.
+//! Owns: the escapes of JSON, as different programs write it, and of Python, in which errors are reported.
+//! Never: reads them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Forms in which this text may stand in a log, without the quotation marks.
+/// The forms in which this text may appear in a log, without the quotation marks.
 pub fn forms(text: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::new();
     for upper in [false, true] {

@@ -19,7 +19,7 @@ use crate::problem::Problem;
 /// The answer of a native step.
 pub(super) type Answer = Result<Box<RawValue>, StepError>;
 
-/// A native step, its types forgotten.
+/// A native step with its types erased.
 pub(super) enum Body {
     Async(Box<dyn Fn(StepContext) -> BoxFuture<'static, Answer> + Send + Sync>),
     Blocking(Arc<dyn Fn(StepContext) -> Answer + Send + Sync>),
@@ -33,7 +33,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// No steps.
+    /// A registry without steps.
     pub fn new() -> Self {
         Self::default()
     }
@@ -62,9 +62,9 @@ impl Registry {
     }
 
     /// Adds a step that blocks its thread. It cannot be ended from outside: at its timeout
-    /// [`StepContext::is_cancelled`] becomes true, and if it then does not return in time, it
-    /// has timed out, but its thread goes on. It may run beside its own next attempt: guard
-    /// what it does with the fencing token.
+    /// [`StepContext::is_cancelled`] becomes true, and if the step then does not return in time, it
+    /// has timed out, but its thread goes on. It may run beside its own next attempt: guard its side
+    /// effects with the fencing token.
     pub fn blocking_step<F, I, O, E>(self, name: impl Into<String>, function: F) -> Self
     where
         F: Fn(StepContext, I) -> Result<O, E> + Send + Sync + 'static,

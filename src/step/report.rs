@@ -1,7 +1,7 @@
 //! The error object that a failed step may print instead of a value.
 //!
-//! Owns: reading `{"error":{"type","message","backtrace","retryable","retry_after"}}`. Never:
-//! fails. A failed step has failed; a field that is not what it should be is as if absent.
+//! Owns: reading `{"error":{"type","message","backtrace","retryable","retry_after"}}`. Never: fails.
+//! A failed step has failed; a field of the wrong form counts as absent.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use serde_json::value::RawValue;
 use super::mask::Mask;
 use super::{StepError, output};
 
-/// Each field is read by itself, so that one which makes no sense takes no other with it.
+/// Each field is read by itself, so that one that makes no sense does not take others with it.
 #[derive(Deserialize)]
 struct Envelope {
     error: HashMap<String, Box<RawValue>>,
 }
 
-/// A string, with what is no letter in it replaced: half of a surrogate pair can be written, and be
-/// what a step was given.
+/// A string in which invalid characters are replaced: half of a surrogate pair can be written, and
+/// can be the value that a step was given.
 struct Text(String);
 
 impl<'de> Deserialize<'de> for Text {
@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for Text {
             }
         }
 
-        // As bytes serde_json takes every escape.
+        // As bytes, serde_json takes every escape.
         from.deserialize_bytes(Bytes)
     }
 }
@@ -54,8 +54,8 @@ fn text(raw: &RawValue) -> Option<String> {
     read::<Text>(raw).filter(|_| is_string).map(|text| text.0)
 }
 
-/// Lets what the step said about its failure replace the fields of `error`. Its texts are covered before they are cut to
-/// what is kept of them: a part of a secret would not be found any more.
+/// Lets the step's report of its failure replace the fields of `error`. Its texts are covered before they are
+/// cut to the length that is kept: a part of a secret would not be found any more.
 pub fn fill(error: StepError, said: &[u8], max: usize, mask: Option<&Mask>) -> StepError {
     let envelope = output::parse_json(said, max)
         .ok()
@@ -72,7 +72,7 @@ pub fn fill(error: StepError, said: &[u8], max: usize, mask: Option<&Mask>) -> S
         let said = field(name).and_then(text);
         said.filter(|text| !text.trim().is_empty()).map(covered)
     };
-    // Made anew, so that the same bounds hold for what the step says.
+    // Made anew, so that the same bounds hold for the step's texts.
     let mut filled = StepError::new(
         said("type").unwrap_or(error.class),
         said("message").unwrap_or(error.message),

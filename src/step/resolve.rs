@@ -1,4 +1,4 @@
-//! Which file a command is, and why it could not be executed.
+//! The file that a command names, and the reason why it could not be executed.
 //!
 //! Owns: the words for every way in which a program does not start. Never: starts one, and
 //! never lets a shell guess.
@@ -13,7 +13,7 @@ use nix::errno::Errno;
 
 use super::{Outcome, StepError};
 
-/// Where programs are looked for when nobody says so.
+/// Where programs are looked for when nobody says where.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The file to execute, as seen from `cwd`. A name with a slash is taken as written; a bare
@@ -40,7 +40,7 @@ pub fn resolve(program: &str, cwd: &Path, path: Option<&OsStr>) -> Result<PathBu
             Err(_) => {}
         }
     }
-    // Not fit to be executed, but there: executing it gives the better error.
+    // The file is there, but not fit to be executed: executing it gives the better error.
     not_executable.ok_or_else(|| {
         let message = format!(
             "`{program}` was not found in PATH ({}); for a file of your own, write its path, e.g. \
@@ -51,7 +51,7 @@ pub fn resolve(program: &str, cwd: &Path, path: Option<&OsStr>) -> Result<PathBu
     })
 }
 
-/// The first directories of a PATH, and how many more there are: the whole of it drowns a message.
+/// The first directories of a PATH, and how many more there are: a whole PATH drowns a message.
 fn first_of(path: &OsStr) -> String {
     const SHOWN: usize = 3;
     let all: Vec<PathBuf> = std::env::split_paths(path)
@@ -66,7 +66,7 @@ fn first_of(path: &OsStr) -> String {
     }
 }
 
-/// Why `file` did not start in `cwd`: looked up after the fact, for a person.
+/// Why `file` did not start in `cwd`: looked up afterwards, for a person.
 pub fn explain(error: &io::Error, file: &Path, cwd: &Path) -> Outcome {
     let shown = file.display();
     let absolute = cwd.join(file);

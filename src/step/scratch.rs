@@ -26,7 +26,8 @@ pub struct Scratch {
 #[derive(Debug)]
 struct Directory {
     path: PathBuf,
-    /// Held as long as the process lives: who can take it knows that the directory is nobody's.
+    /// Held as long as the process lives: a process that can take the lock knows that the directory
+    /// is nobody's.
     _owned: Flock<File>,
 }
 
@@ -66,9 +67,9 @@ impl Directory {
         loop {
             let path = parent.join(format!("{PREFIX}{}", uuid::Uuid::new_v4().simple()));
             DirBuilder::new().mode(0o700).create(&path)?;
-            // RACE: until it is locked, another process that tidies up takes it for an orphan,
-            // and may even have removed what we then lock. Stopped by looking again with the
-            // lock held; proven by `directories_made_at_once_are_not_taken_for_orphans`.
+            // RACE: until the directory is locked, another process that tidies up takes it for an
+            // orphan, and may even have removed what we then lock. Looking again with the lock held
+            // stops this; proven by `directories_made_at_once_are_not_taken_for_orphans`.
             match own(&path) {
                 Ok(owned) if is_at(&owned, &path) => {
                     return Ok(Self {
@@ -100,7 +101,7 @@ impl Drop for Directory {
     }
 }
 
-/// Removes what a process that was killed left behind.
+/// Removes what killed processes left behind.
 fn remove_orphans(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else {
         return;
@@ -152,7 +153,7 @@ impl OutputFile {
         self.path.parent().unwrap_or(&self.path)
     }
 
-    /// How much there is to read: in the file that the step was given, or in the one that it put there.
+    /// How much there is to read: in the file that the step was given, or in the one that it put in its place.
     pub fn length(&self) -> u64 {
         let length = |file: io::Result<std::fs::Metadata>| file.map_or(0, |file| file.len());
         length(self.file.metadata()).max(length(std::fs::symlink_metadata(&self.path)))

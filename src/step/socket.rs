@@ -1,10 +1,10 @@
 //! The socket through which a command reaches the context of its own run, without the database.
 //!
-//! Owns: where the socket is, and what is said on it. Never: knows where a context is kept.
+//! Owns: the place of the socket, and the exchange on it. Never: knows where a context is kept.
 //!
 //! One connection is one exchange. A line of JSON asks, followed by the value where one is set; a
-//! line of JSON answers, followed by the value where there is one. To list is to be answered many
-//! values, and then `done`. Both ends are this program, so what is said may change with its version.
+//! line of JSON answers, followed by the value where there is one. The answer to a list is many
+//! values, and then `done`. Both ends are this program, so the exchange may change with its version.
 
 pub mod ask;
 pub mod serve;
@@ -21,19 +21,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::RunId;
 
-/// The variable of a step that says where its worker answers.
+/// The variable that tells a step where its worker answers.
 pub const VARIABLE: &str = "DUCTWORK_CONTEXT";
 
 /// The longest line, in bytes: a key has up to 256 characters, each of which JSON may write with twelve.
 const LINE_MAX: usize = 4 * 1024;
 
-/// The longest path that a socket's address holds.
+/// The longest path that fits into a socket's address.
 const PATH_MAX: usize = 107;
 
 /// The question of a command.
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
-    /// Proves that it is asked by a step, and by which.
+    /// Proves that a step asks, and which one.
     token: String,
     ask: Ask,
 }
@@ -44,7 +44,7 @@ enum Ask {
     Get {
         key: String,
     },
-    /// So many bytes follow.
+    /// This many bytes follow.
     Set {
         key: String,
         length: usize,
@@ -55,15 +55,15 @@ enum Ask {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer {
-    /// So many bytes follow.
+    /// This many bytes follow.
     Value { key: String, length: usize },
     /// The key was never set.
     Unset,
-    /// It was set, or all was listed.
+    /// The key was set, or all were listed.
     Done,
     /// Too much is asked at once: ask again.
     Busy,
-    /// It cannot be had, and this is why.
+    /// The request is refused, for this reason.
     Refused { message: String },
 }
 
@@ -75,14 +75,14 @@ impl Answer {
     }
 }
 
-/// One line of what is said.
+/// One line of the exchange.
 fn line(said: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(said).unwrap_or_default();
     line.push(b'\n');
     line
 }
 
-/// Where a step's worker answers, and for which run.
+/// The address at which a step's worker answers, and the run for which it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The run whose context it is.
@@ -112,8 +112,8 @@ impl Address {
     }
 }
 
-/// The path itself, or, where it is too long for a socket's address, another to the same place, which holds as long
-/// as the directory is held.
+/// The path itself, or, if it is too long for a socket's address, another path to the same place, which holds as
+/// long as the directory is held.
 fn reachable(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidFilename.into());

@@ -1,11 +1,11 @@
-//! From a prepared program to a running one: what happens between clone and exec.
+//! From a prepared program to a running one: the code between clone and exec.
 //!
 //! Owns: all `unsafe` code of the steps. Never: allocates, locks or logs in the child, which
 //! lives in the memory of a process that has several threads.
 //!
-//! The child is made as `posix_spawn` makes its own: it shares the memory, and the thread that
-//! makes it waits until it has executed its program. A fork would copy the tables of all memory
-//! that the worker has, and have it pay for each page that it writes to afterwards.
+//! The child is made as `posix_spawn` makes its own: it shares the memory, and the thread that makes
+//! it waits until it has executed its program. A fork would copy the page tables of all the worker's
+//! memory, and make the worker pay for each page that it writes to afterwards.
 #![expect(
     unsafe_code,
     reason = "what happens between clone and exec has no safe form"
@@ -33,7 +33,7 @@ pub struct Image {
     pub argv: Vec<CString>,
     /// `NAME=value`.
     pub environment: Vec<CString>,
-    /// Where it runs.
+    /// The directory in which it runs.
     pub cwd: CString,
 }
 
@@ -50,12 +50,12 @@ pub struct Ends {
 pub struct Process(libc::pid_t);
 
 impl Process {
-    /// Its number.
+    /// Its pid.
     pub fn id(&self) -> Pid {
         Pid::from_raw(self.0)
     }
 
-    /// Waits for its end. Then its number may be somebody else's: to be called once.
+    /// Waits for its end. Afterwards its pid may be somebody else's: call this only once.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         loop {
             match self.collect(0) {
@@ -84,21 +84,20 @@ impl From<std::process::Child> for Process {
     }
 }
 
-/// Starts `image` in a session and process group of its own, tied to the calling *thread*:
-/// when that ends, the kernel kills the program. An error of the child before exec is
-/// returned as its error number.
+/// Starts `image` in a session and process group of its own, tied to the calling *thread*: when that thread
+/// ends, the kernel kills the program. An error of the child before exec is returned as its error number.
 pub fn spawn(image: &Image, ends: Ends) -> io::Result<Process> {
     failpoint!(io "exec.fork");
-    // Sixteen bytes each, as a stack is aligned. The child needs a few hundred of them.
+    // Elements of sixteen bytes, the alignment of a stack. The child needs a few hundred bytes.
     let mut stack = Vec::<MaybeUninit<u128>>::with_capacity(STACK / 16);
     let mut exec = Exec::new(image, &ends);
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     let all = u64::MAX;
     let mut mask = 0_u64;
-    // SAFETY: the child runs on a stack of its own, and only until it executes or ends; so long
-    // does this thread wait, so all that it is given outlives it. It makes nothing but
-    // async-signal-safe calls. No signal is delivered to it before its dispositions are the
-    // default ones: a handler of ours would run in our memory.
+    // SAFETY: the child runs on a stack of its own, and only until it executes or ends; this thread
+    // waits for that, so all that the child is given outlives it. The child makes only
+    // async-signal-safe calls. No signal is delivered to it before its dispositions are the default
+    // ones: a handler of ours would run in our memory.
     let pid = unsafe {
         let top = stack.as_mut_ptr().add(STACK / 16).cast::<c_void>();
         set_mask(&all, &mut mask);
@@ -126,9 +125,9 @@ pub fn spawn(image: &Image, ends: Ends) -> io::Result<Process> {
 /// The child's stack, in bytes.
 const STACK: usize = 32 * 1024;
 
-/// Where the child begins.
+/// The child begins here.
 extern "C" fn child(exec: *mut c_void) -> c_int {
-    // SAFETY: it is what `spawn` gave to `clone`, and nobody else touches it meanwhile.
+    // SAFETY: the pointer is the one that `spawn` gave to `clone`, and nobody else touches it meanwhile.
     unsafe {
         let exec = exec.cast::<Exec>();
         let error = (*exec).run();
@@ -137,14 +136,14 @@ extern "C" fn child(exec: *mut c_void) -> c_int {
     }
 }
 
-/// Sets the signals that this thread blocks, and tells which it blocked. Asked of the kernel,
-/// because the C library keeps two signals to itself.
+/// Sets the signals that this thread blocks, and returns those that it blocked before. It asks the
+/// kernel, because the C library keeps two signals to itself.
 ///
 /// # Safety
-/// What is blocked for good is never delivered.
+/// A signal that is blocked for good is never delivered.
 unsafe fn set_mask(mask: &u64, old: &mut u64) {
     let (set, size) = (libc::SIG_SETMASK, size_of::<u64>());
-    // SAFETY: two masks of the size that is named.
+    // SAFETY: both masks have the size that is given.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -182,14 +181,14 @@ impl Exec {
     }
 
     /// Runs in the child; returns only with an error number. Executes the file itself: the C
-    /// library's `execvp` hands what it cannot execute to a shell.
+    /// library's `execvp` hands a file that it cannot execute to a shell.
     ///
     /// # Safety
     /// Only for a child before exec.
     unsafe fn run(&self) -> c_int {
         // SAFETY: async-signal-safe calls with valid arguments.
         unsafe {
-            // Dies with the daemon. If that is dead already, nobody will ever be told.
+            // It dies with the daemon. If the daemon is dead already, nobody will ever be told.
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == -1 {
                 return errno();
             }
@@ -207,7 +206,7 @@ impl Exec {
             }
             exec::default_signals();
             set_mask(&0, &mut 0);
-            // It has nothing of ours but its three pipes.
+            // The program gets nothing of ours but its three pipes.
             exec::close_on_exec_from(3);
             libc::execve(self.file, self.argv.as_ptr(), self.environment.as_ptr());
         }
@@ -222,6 +221,6 @@ fn errno() -> c_int {
 /// A descriptor that becomes readable when the (unreaped) child `pid` ends.
 pub fn pidfd(pid: Pid) -> io::Result<AsyncFd<OwnedFd>> {
     let fd = exec::pidfd(pid)?;
-    // SAFETY: it is ours, and stays open as long as it is registered.
+    // SAFETY: the descriptor is ours, and stays open as long as it is registered.
     unsafe { Ok(AsyncFd::register_with_interest(fd, Interest::READABLE)?) }
 }

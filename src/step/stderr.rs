@@ -1,7 +1,7 @@
 //! The stderr of a command step: its log.
 //!
-//! Owns: cutting it into lines, logging them with the execution's fields, no more of them than a
-//! log can bear, and keeping the end. Never: makes anything of what the lines say.
+//! Owns: cutting it into lines, logging them with the execution's fields, no more of them than a log
+//! can bear, and keeping the end. Never: interprets the lines.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ pub struct Log<'a> {
 }
 
 impl<'a> Log<'a> {
-    /// Keeps the last `tail_max` bytes.
+    /// A log that keeps the last `tail_max` bytes.
     pub fn new(assignment: &'a Assignment, tail_max: usize) -> Self {
         Self {
             assignment,
@@ -48,18 +48,18 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// The same, without these secrets.
+    /// The same log, without these secrets.
     pub fn covered_by(mut self, mask: Option<Mask>) -> Self {
         self.mask = mask;
         self
     }
 
-    /// Covers the secrets that are not to be in it.
+    /// The mask that covers the secrets that are not to be in it.
     pub fn mask(&self) -> Option<&Mask> {
         self.mask.as_ref()
     }
 
-    /// Takes what was read.
+    /// Takes the bytes that were read.
     pub fn push(&mut self, bytes: &[u8]) {
         match self.mask.as_mut().map(|mask| mask.cover(bytes)) {
             Some(covered) => self.take(&covered),
@@ -88,7 +88,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Nothing more comes: logs the line that had no end, and how many were left out.
+    /// Ends the log: logs the line that had no end, and how many lines were left out.
     pub fn finish(&mut self) {
         if let Some(held) = self.mask.as_mut().map(Mask::finish) {
             self.take(&held);
@@ -118,7 +118,7 @@ impl<'a> Log<'a> {
         );
     }
 
-    /// Logs what is in the line.
+    /// Logs the current line.
     fn flush(&mut self) {
         let line = String::from_utf8_lossy(&self.line);
         let line = line.trim_end_matches(['\n', '\r']);
@@ -166,13 +166,13 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// The end of the log; `None` when nothing was said.
+    /// The end of the log; `None` when nothing was written.
     pub fn tail(&mut self) -> Option<String> {
         self.trim();
         self.last(self.tail_max)
     }
 
-    /// No more than so much of the end of the log.
+    /// At most `max` bytes of the end of the log.
     pub fn last(&self, max: usize) -> Option<String> {
         let excess = self.tail.len().saturating_sub(max);
         let cut = self.cut || excess > 0;
@@ -199,7 +199,7 @@ impl<'a> Log<'a> {
     }
 }
 
-/// How much is logged in each window.
+/// The amount that is logged in each window.
 #[derive(Debug)]
 struct Rate {
     since: Instant,
@@ -217,7 +217,7 @@ impl Rate {
         }
     }
 
-    /// Whether a line of so many bytes is logged, and how many lines the last window left out.
+    /// Whether a line of this many bytes is logged, and how many lines the last window left out.
     fn allows(&mut self, length: usize, now: Instant) -> (bool, u64) {
         let mut left_out = 0;
         if now.duration_since(self.since) >= WINDOW {
@@ -235,7 +235,7 @@ impl Rate {
     }
 }
 
-/// How many bytes at the end begin a character that goes on.
+/// How many bytes at the end begin a character that is not complete.
 fn half_a_character(bytes: &[u8]) -> usize {
     let continues = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
     let after = bytes
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(rate.allows(10, began + WINDOW), (true, 7));
         assert_eq!(rate.allows(10, began + WINDOW), (true, 0));
 
-        // Of long ones there are fewer.
+        // Fewer long lines are allowed.
         let mut rate = Rate::since(began);
         let long = (0..lines).filter(|_| rate.allows(LINE_MAX, began).0);
         assert_eq!(long.count() as u32, LINES_MAX.div_ceil(9));

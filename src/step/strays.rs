@@ -3,11 +3,11 @@
 //! Owns: finding them when the command has ended, and ending them. Never: touches a process that another
 //! execution or a native step has started.
 //!
-//! A process that has left the command's group comes to the nearest subreaper when its parents end, which is the
-//! worker itself. So to learn that a command has left nobody, which is the rule, the worker reads one list, that of
-//! its own children. One that it does not know is the execution's when it is in the command's session, or was born
-//! with the execution's id in its environment. Nobody can tell whose a process is that has thrown away both; it
-//! ends with the worker.
+//! When its parents end, a process that has left the command's group comes to the nearest subreaper, which is
+//! the worker itself. So to learn that a command has left nobody behind, which is the rule, the worker reads one
+//! list, that of its own children. A child that it does not know is the execution's when it is in the command's
+//! session, or was born with the execution's id in its environment. Nobody can tell to whom a process belongs
+//! that has thrown away both; it ends with the worker.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,17 +20,17 @@ use crate::exec;
 use crate::proc;
 use crate::proc::Pid;
 
-/// Between two looks; a killed process needs about that long to die.
+/// The time between two looks; a killed process needs about that long to die.
 const ROUND: Duration = Duration::from_millis(1);
 
-/// How long they are hunted. One that is not dead by then sits in the kernel.
+/// How long strays are hunted. A process that is not dead by then sits in the kernel.
 const BOUND: Duration = Duration::from_secs(1);
 
-/// The commands that run, which have left nothing yet.
+/// The running commands, which have left nothing behind yet.
 #[derive(Debug, Default)]
 pub struct Commands(Mutex<HashSet<Pid>>);
 
-/// One of them, for as long as it is there.
+/// One of these commands, for as long as it is there.
 #[derive(Debug)]
 pub struct Known<'a> {
     all: &'a Commands,
@@ -56,8 +56,8 @@ impl Drop for Known<'_> {
 }
 
 impl Known<'_> {
-    /// Ends all that the command has left, once it was collected itself; `mark` is in the environment of all that
-    /// it started. Returns how many they were.
+    /// Ends all processes that the command has left behind, once it was collected itself; `mark` is in the
+    /// environment of all that it started. Returns how many there were.
     pub async fn end_strays(self, mark: &str) -> usize {
         let (commands, leader) = (self.all, self.leader);
         drop(self);
@@ -73,8 +73,8 @@ impl Known<'_> {
             };
             let look = look(&unknown, leader, mark.as_bytes(), &mut killed);
             ended += look.killed;
-            // RACE: one dies between the list and the look at it, and its own children, which the list lacks, come
-            // to us. A corpse has none any more, so the list is read once more. Raced by
+            // RACE: a process dies between the list and the look at it, and its own children, which the list
+            // lacks, come to us. A corpse has no children any more, so we read the list once more. Raced by
             // `what_an_execution_left_behind_is_gone_when_its_attempt_has_ended`.
             let is_whole = || proc::children_of_first_thread().is_ok_and(|now| now == children);
             if !look.left && (!look.died || is_whole()) {
@@ -95,15 +95,15 @@ impl Known<'_> {
 /// The result of one look.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
-    /// So many were killed for the first time.
+    /// How many were killed for the first time.
     killed: usize,
-    /// Somebody is to be looked for again.
+    /// A process is to be looked for again.
     left: bool,
-    /// Somebody is dead.
+    /// A process is dead.
     died: bool,
 }
 
-/// Kills those of our children that the command has left, and takes away those of them that are dead.
+/// Kills those of our children that the command has left behind, and reaps those of them that are dead.
 fn look(children: &[Pid], leader: Pid, mark: &[u8], killed: &mut HashSet<Pid>) -> Look {
     let mut look = Look::default();
     for pid in children {
@@ -116,11 +116,11 @@ fn look(children: &[Pid], leader: Pid, mark: &[u8], killed: &mut HashSet<Pid>) -
             look.died = true;
             if is_ours {
                 let _status = exec::wait(number, libc::WNOHANG);
-                // Its number may come to mean somebody else.
+                // Its pid may come to mean another process.
                 killed.remove(pid);
             }
         } else if is_ours || proc::has(*pid, mark) {
-            // Its number means nobody else: it is our child, and nobody but us takes it away.
+            // Its pid means no other process: it is our child, and only we reap it.
             if stat.group == *pid {
                 let _gone = killpg(number, Signal::SIGKILL);
             }

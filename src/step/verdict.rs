@@ -1,7 +1,7 @@
 //! The meaning of a command's end.
 //!
-//! Owns: exit statuses, signals and outputs turned into an outcome; pure. Never: knows why a
-//! command was ended by us; that is `command`'s.
+//! Owns: turning exit statuses, signals and outputs into an outcome; pure. Never: knows why we ended
+//! a command; `command` does.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -23,13 +23,13 @@ const DATA_ERROR: i32 = 65;
 pub struct Said<'a> {
     /// Its standard output.
     pub stdout: &'a [u8],
-    /// It printed more than fits.
+    /// It printed more than is allowed.
     pub overflowed: bool,
     /// The content of `$DUCTWORK_OUTPUT`; it wins over stdout when it is not empty.
     pub file: &'a [u8],
     /// The end of its log, covered.
     pub log: Option<String>,
-    /// Covers its secrets in what is told of a failure.
+    /// Covers its secrets in the report of a failure.
     pub mask: Option<&'a Mask>,
 }
 
@@ -101,7 +101,7 @@ fn with_log(error: StepError, log: Option<String>) -> StepError {
     }
 }
 
-/// The class of the error that an output is which is no JSON value.
+/// The error class of an output that is not a JSON value.
 pub const OUTPUT_INVALID: &str = "output_invalid";
 
 /// The beginnings of the advice with which the message of such an error ends.

@@ -1,7 +1,8 @@
-//! Interventions: who did what to a run or a pipeline, when, and by which way.
+//! Actions: who did what to a run or a pipeline, when, and through which channel.
 //!
-//! Owns: the record of each, which the transaction writes that does it, and reading them. Never: intervenes
-//! (`trigger`, `revive`, `cancel`, `resume`, `pause` do), or asks who somebody is.
+//! Owns: writing the record of each action, in the transaction that intervenes, and reading these
+//! records. Never: intervenes (`trigger`, `revive`, `cancel`, `resume`, `pause` do), or checks who somebody
+//! is.
 
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ use super::error::Error;
 use super::micros;
 use super::statement::{Rows, statements};
 
-/// As many are forgotten in one transaction.
+/// One transaction forgets at most this many.
 const FORGOTTEN_AT_ONCE: u64 = 500;
 
 statements! {
-    // A row that somebody has damaged may have texts of any length: so much of them is read.
+    // A damaged row may have texts of any length: this bounds how much of them is read.
     RECORD_ACTIONS = "
         INSERT INTO ductwork_actions (id, at, by_whom, channel, verb, pipeline, run_id, made_run, bulk_id)
         SELECT b.id, {now}, :by, :channel, :verb, r.pipeline, r.id, CAST(:made AS {id}), CAST(:bulk AS {id})
@@ -43,14 +44,14 @@ statements! {
                a.bulk_id
           FROM ductwork_actions a WHERE a.bulk_id = :bulk AND a.id < :before
          ORDER BY a.bulk_id DESC, a.id DESC LIMIT :n";
-    /// RACE: two consoles work on one bulk intervention, or it is stopped meanwhile. All write its row; the
-    /// transaction that finds it further on, or at its end, changes no run. Proven by
+    /// RACE: two consoles work on one bulk action, or it is stopped meanwhile. All of them write its
+    /// row; a transaction that finds it further on, or ended, changes no run. Proven by
     /// `of_two_who_work_on_one_bulk_action_each_run_is_counted_once` and
     /// `after_a_bulk_action_was_stopped_no_run_is_changed`.
     COUNT_IN_BULK = "
         UPDATE ductwork_bulks SET dealt = :run, done = done + 1
          WHERE id = :bulk AND ended_at IS NULL AND dealt < :run";
-    /// Their ids begin with the time: the first of them are the oldest, as far as clocks agree.
+    /// Ids begin with the time: the first are the oldest, as far as the clocks agree.
     OLD_ACTIONS = "
         SELECT x.id FROM (SELECT a.id, a.at FROM ductwork_actions a ORDER BY a.id LIMIT :n) x
          WHERE x.at <= {now} - :age";
@@ -62,26 +63,26 @@ statements! {
 pub struct Actor {
     /// The name, as people read it.
     pub name: String,
-    /// The way.
+    /// The channel of the action.
     pub channel: Channel,
-    /// The intervention in many runs of which this is a part.
+    /// The bulk action that this is a part of.
     pub bulk: Option<Uuid>,
-    /// The run was set aside by it before.
+    /// Set where the bulk action set the run aside before.
     pub again: Option<Again>,
 }
 
-/// An intervention in many runs comes back to one that it has set aside: its list of those that failed, with that
-/// run and without it.
+/// A bulk action comes back to a run that it set aside: its list of failed runs, with that run and without
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Again {
-    /// As it is written.
+    /// The list as it is stored.
     pub with: String,
-    /// As it will be.
+    /// The list as it will be stored.
     pub without: String,
 }
 
 impl Actor {
-    /// Somebody who intervenes in one run or pipeline.
+    /// Makes the actor of an action in one run or pipeline.
     pub fn new(name: impl Into<String>, channel: Channel) -> Self {
         Self {
             name: name.into(),
@@ -152,7 +153,7 @@ pub(super) async fn record_of_pipeline(
     Ok(())
 }
 
-/// An intervention.
+/// An action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     /// Its key.
@@ -161,17 +162,17 @@ pub struct Action {
     pub at: i64,
     /// The person or the program.
     pub by: String,
-    /// The way: a newer version may know further ones.
+    /// The channel: a newer version may know further ones.
     pub channel: String,
-    /// The deed; likewise.
+    /// The verb: a newer version may know further ones.
     pub verb: String,
     /// The pipeline.
     pub pipeline: String,
-    /// The run, unless it was the pipeline's.
+    /// The run; none where the action was in the pipeline.
     pub run: Option<RunId>,
     /// The run that a revival made.
     pub made: Option<RunId>,
-    /// The intervention in many runs of which it was a part.
+    /// The bulk action that this was a part of.
     pub bulk: Option<Uuid>,
 }
 
@@ -192,18 +193,18 @@ impl Action {
     }
 }
 
-/// The interventions to list.
+/// The actions to list.
 #[derive(Clone, Copy, Debug)]
 pub enum Of {
     /// All.
     All,
     /// Those in this run.
     Run(RunId),
-    /// Those of an intervention in many runs.
+    /// Those of a bulk action.
     Bulk(Uuid),
 }
 
-/// Interventions, newest first: at most `n` that are older than `before`.
+/// Actions, newest first: at most `n` that are older than `before`.
 pub async fn latest(
     conn: &mut Conn,
     of: Of,
@@ -226,7 +227,7 @@ pub async fn latest(
     rows.iter().map(Action::read).collect()
 }
 
-/// Forgets interventions of so long ago; true where there may be more of them.
+/// Forgets actions older than `age`; true where more of them may be left.
 pub(super) async fn forget(conn: &mut Conn, age: Duration) -> Result<bool, Error> {
     let n = FORGOTTEN_AT_ONCE;
     let args = [("age", micros(age).into()), ("n", (n as i64).into())];

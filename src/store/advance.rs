@@ -1,7 +1,8 @@
-//! Claiming branches, and advancing those that are claimed: two phases, each a transaction.
+//! Claiming branches, and advancing claimed branches: two phases, each in its own transaction.
 //!
-//! Owns: the fence of a branch (its claim token), the records of transitions and of attempts
-//! at them. Never: decides where a branch goes; that is handed in as a function of views.
+//! Owns: the fence of a branch (its claim token), the records of transitions and of the attempts at
+//! them. Never: decides where a branch goes; the caller passes that decision in as a function of
+//! views.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ statements! {
          WHERE ready_at IS NOT NULL AND ready_at <= {now}
            AND (:all = 1 OR pipeline IN (SELECT b.name FROM {rows:b(name text)}))
          ORDER BY ready_at, id LIMIT :n {skip_locked}";
-    /// The same around what this process could not read.
+    /// The same, but skips branches that this process could not read.
     READY_READABLE = "
         SELECT id FROM ductwork_branches
          WHERE ready_at IS NOT NULL AND ready_at <= {now}
@@ -62,8 +63,8 @@ statements! {
           JOIN ductwork_branches br ON {key:br.id;b.branch_id} AND br.claim_token = b.token
           JOIN ductwork_transitions t ON {key:t.from_step_id;br.step_id} AND t.completed_at IS NULL";
     /// RACE: a zombie advancer comes back after its claim was given to another. Its token is no
-    /// longer the branch's, so it loads nothing and writes nothing (A1, H10). The lock holds
-    /// until the commit, so nobody takes the branch in between. Proven by
+    /// longer the branch's, so it loads nothing and writes nothing (A1, H10). The lock holds until
+    /// the commit, so nobody takes the branch in between. Proven by
     /// `a_zombie_advancer_advances_nothing`. (I9)
     LOAD_FENCED = "
         SELECT br.id, br.run_id, br.pipeline, br.fan_out_id, br.ordinal, br.step_id,
@@ -94,7 +95,7 @@ statements! {
           FROM {rows:b(id id)}
           JOIN ductwork_executions e ON {key:e.step_id;b.id}
                AND e.attempt = (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = b.id)";
-    /// An attempt that failed, or was given back: the branch may be claimed again.
+    /// Closes an attempt that failed or was given back: the branch may be claimed again.
     CLOSE_ADVANCEMENTS = "
         UPDATE {into:ductwork_advancements;b(branch_id id, token id)} {found:ductwork_advancements_open}
            SET completed_at = {now}, result = :result, error_class = :class, error_message = :message
@@ -105,8 +106,8 @@ statements! {
     COUNT_RETRIES = "
         UPDATE {into:ductwork_transitions;b(id id)} SET retry_count = retry_count + 1
          WHERE {of:ductwork_transitions.id;b(id id)} AND completed_at IS NULL";
-    /// The retries that a branch that could not be advanced has spent, and its pipeline. Asked when its attempt
-    /// is closed: then it stays ours until the transaction ends.
+    /// The pipeline of a branch that could not be advanced, and the retries that it has spent. Read when its
+    /// attempt is closed: from then on the branch stays ours until the transaction ends.
     FAILED_ADVANCES = "
         SELECT br.id, br.pipeline, t.id AS transition_id, t.retry_count
           FROM {rows:b(branch_id id, token id)}
@@ -138,13 +139,14 @@ pub struct ClaimedBranch {
 /// The result of a claim of branches.
 #[derive(Debug)]
 pub enum BranchClaim {
-    /// These branches are ours. Fewer than asked for: no more are ready.
+    /// These branches are ours. If they are fewer than requested, no more are ready.
     Taken(Vec<ClaimedBranch>),
     /// This process was declared dead: it must register anew before it claims.
     Dead,
 }
 
-/// Claims up to `n` ready branches, of the named pipelines or of all (`None`), but none that is left out.
+/// Claims up to `n` ready branches, of the named pipelines or of all (`None`), except those that are left
+/// out.
 pub async fn claim(
     conn: &mut Conn,
     claimant: Claimant,
@@ -185,7 +187,7 @@ pub async fn claim(
         let rows = Rows::new()
             .ids("id", claimed.iter().map(|branch| branch.id))
             .ids("token", claimed.iter().map(|branch| branch.token));
-        // I9: what is ready can be claimed.
+        // I9: a ready branch can be claimed.
         conn.write(&CLAIM_BRANCHES, &[("b", (&rows).into())], claimed.len())
             .await?;
         failpoint!(conn, "branches.claimed");
@@ -222,16 +224,16 @@ async fn open_records(
         ("process", process.0.into()),
         ("lease", micros(lease).into()),
     ];
-    // I10: each has an open transition.
+    // I10: each branch has an open transition.
     conn.write(&OPEN_ADVANCEMENTS, &args, claimed.len()).await
 }
 
-/// How much of outputs one transaction holds in memory, beyond the first.
+/// How many bytes of outputs one transaction holds in memory, beyond the first output.
 const OUTPUTS_MAX: i64 = 16 << 20;
 
-/// Branches that one transaction makes of expands, all together: what others wait for it, who share the
-/// advancer or, on SQLite, the database. Where faults are tried between two transactions, and where
-/// every order of them is, a small fan-out takes some.
+/// How many branches one transaction creates for all its expands together: this bounds the wait of
+/// others who share the advancer or, on SQLite, the database. Where tests inject faults between two
+/// transactions, and where they try every order of transactions, a small fan-out takes several.
 const SPREAD_AT_ONCE: usize = if cfg!(any(test, feature = "failpoints")) {
     2
 } else {
@@ -243,17 +245,17 @@ const SPREAD_AT_ONCE: usize = if cfg!(any(test, feature = "failpoints")) {
 pub struct Advanced {
     /// How many branches were moved.
     pub moved: usize,
-    /// The same, of each pipeline.
+    /// The same, per pipeline.
     pub moved_of: BTreeMap<String, u64>,
     /// Branches whose claim had been taken away.
     pub stale: Vec<BranchId>,
-    /// Branches for a transaction of their own: together, their outputs are too much to hold.
+    /// Branches for a transaction of their own: the outputs of all together are too much to hold.
     pub left: Vec<ClaimedBranch>,
-    /// Branches whose expand is wider than one transaction makes: they are to be advanced again, and
-    /// stay claimed.
+    /// Branches whose expand is wider than one transaction makes: they stay claimed, and have to be
+    /// advanced again.
     pub spreading: Vec<ClaimedBranch>,
-    /// Branches that this version cannot advance, because it cannot read what that rests on: still
-    /// claimed, to be given back.
+    /// Branches that this version cannot advance, because it cannot read the data that this depends
+    /// on: they are still claimed, and have to be given back.
     pub unreadable: Vec<(ClaimedBranch, Unreadable)>,
     /// The effects of the crossings.
     pub crossed: Crossed,
@@ -262,8 +264,8 @@ pub struct Advanced {
 /// The limits of advancing a branch of this pipeline.
 pub type Limits<'a> = &'a (dyn Fn(&str) -> AdvanceLimits + Sync);
 
-/// Advances a batch of claimed branches, in one transaction: load under the fence, decide,
-/// write, close. Those whose fence is gone drop out of it alone.
+/// Advances a batch of claimed branches, in one transaction: load under the fence, decide, write,
+/// close. Only the branches whose fence is gone drop out of the batch.
 pub async fn advance(
     conn: &mut Conn,
     claimed: &[ClaimedBranch],
@@ -272,7 +274,7 @@ pub async fn advance(
 ) -> Result<Advanced, Error> {
     failpoint!(conn, "advance.begin");
     let advanced = conn.transaction(async |conn| {
-        // First the locks, in one order; then what they protect, in a later snapshot.
+        // First the locks, in one order; then the rows that they protect, in a later snapshot.
         if conn.locks_rows() {
             let rows = Rows::new().ids("id", batch::in_order(claimed.iter().map(|it| it.id)));
             conn.fetch(&LOCK_FENCED, &[("b", (&rows).into())]).await?;
@@ -337,7 +339,7 @@ pub async fn advance(
             moved: crossings.len() - spreading.len(),
             moved_of,
             spreading,
-            // In the order of the claim, whatever the map's.
+            // In the order of the claim, not of the map.
             stale: claimed
                 .iter()
                 .map(|branch| branch.id)
@@ -393,13 +395,13 @@ struct Fenced {
     crashes: u32,
     transition: TransitionId,
     advancement: AdvancementId,
-    /// The barrier of the expand that it has begun, and how many branches that has.
+    /// The barrier of the expand that the branch has begun, and how many branches it has so far.
     begun: Option<(FanOutId, usize)>,
 }
 
 enum Ended {
-    /// With an output, of which so many bytes are still to be read; none where nothing depends on
-    /// it.
+    /// With an output. `to_read` is how many of its bytes are still to be read: none where nothing
+    /// depends on it.
     Succeeded {
         output: Box<RawValue>,
         to_read: i64,
@@ -414,7 +416,7 @@ struct LastExecution {
     error_class: Option<String>,
 }
 
-/// The last attempts of the steps that have no output: these failed.
+/// The last attempts of the steps that have no output: these steps failed.
 async fn last_executions(
     conn: &mut Conn,
     rows: &[super::Row],
@@ -519,7 +521,7 @@ async fn load(
 }
 
 impl Fenced {
-    /// How much of its output has to be read before it can be decided where it goes.
+    /// How many bytes of the branch's output have to be read to decide where the branch goes.
     fn to_read(&self) -> i64 {
         match self.step {
             Ended::Succeeded { to_read, .. } => to_read,
@@ -564,36 +566,37 @@ impl Fenced {
 pub enum GiveBack<'a> {
     /// The process lost its connection before it could advance them: spends nothing.
     Released,
-    /// The database could not carry the attempt out, so many times in a row: spends nothing.
+    /// The database could not carry out the attempt, `times` times in a row: spends nothing.
     Hindered {
-        /// For people.
+        /// The message for people.
         message: &'a str,
-        /// Attempts in a row.
+        /// How many attempts in a row.
         times: u32,
     },
-    /// This version cannot read what advancing them rests on: spends nothing.
+    /// This version cannot read the data that advancing depends on: spends nothing.
     Unreadable {
-        /// For people.
+        /// The message for people.
         message: &'a str,
-        /// Wait before anybody's next attempt.
+        /// The wait before anybody's next attempt.
         delay: Duration,
     },
-    /// The attempt was refused for what it was to write: spends one of the transition's retries.
+    /// The attempt was refused because of the data that it tried to write: spends one of the transition's
+    /// retries.
     Errored {
-        /// For people.
+        /// The message for people.
         message: &'a str,
     },
 }
 
 /// The longest wait of a branch that the database hindered. An obstacle such as a full disk goes away for
-/// all branches at once, and nothing tells us when.
+/// all branches at once, and no event signals when.
 const HINDERED_MAX: Duration = Duration::from_secs(10);
 
-/// The wait before a branch of this pipeline is tried again, after so many failures.
+/// The wait before a branch of this pipeline is tried again, after this many failures.
 pub type Backoff<'a> = &'a (dyn Fn(&str, u32) -> Duration + Sync);
 
-/// Gives claimed branches back, as far as they are still ours. Those of an attempt that failed wait
-/// for as long as `backoff` says.
+/// Gives back claimed branches that are still ours. Those of a failed attempt wait for as long as
+/// `backoff` says.
 pub async fn give_back(
     conn: &mut Conn,
     claimed: &[ClaimedBranch],
@@ -656,7 +659,7 @@ pub async fn give_back(
             }
         }
         if result == ExecutionResult::Error {
-            // I7: as many as errors that were written down above.
+            // I7: as many as the errors that were recorded above.
             let n = failed.len();
             let rows = Rows::new().ids("id", failed);
             conn.write(&COUNT_RETRIES, &[("b", (&rows).into())], n)
@@ -671,7 +674,7 @@ pub async fn give_back(
     .await
 }
 
-/// Every branch that `process` holds.
+/// All branches that `process` holds.
 pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<Vec<ClaimedBranch>, Error> {
     let args = [("process", process.0.into())];
     let rows = conn.fetch_latest(&HELD_BRANCHES, &args).await?;

@@ -1,17 +1,16 @@
 //! The invariants, as queries that return the rows that break them.
 //!
 //! Owns: the statements of each invariant, and running them all in one snapshot. Never: repairs
-//! anything; nor does the engine read its own correctness off these.
+//! anything. The engine never relies on these statements for its own correctness.
 //!
-//! Each statement returns `entity, id, detail` for every row that breaks it. Those that would
-//! have to look up every row of a long history are sent only when a single look at each table
-//! (`audit_prefilter`) does not clear them, so an audit of a healthy database costs a few scans. It also
-//! checks what a constraint of the schema upholds: constraints can be dropped.
+//! Each statement returns `entity, id, detail` for every row that breaks the invariant. A statement that
+//! would have to look up every row of a long history is sent only when a single scan of each table
+//! (`audit_prefilter`) does not clear it, so an audit of a healthy database costs a few scans. The audit
+//! also checks what a constraint of the schema upholds: constraints can be dropped.
 //!
-//! Not here: I8 (budgets kept), because budgets are configuration: they are not in the
-//! database, and may have been changed between two attempts; I29 (a child's input is its
-//! parent's output), because inputs are copied where they lie, in one statement, and no hash
-//! of them is stored.
+//! Not here: I8 (budgets kept), because budgets are configuration: they are not in the database, and may
+//! have been changed between two attempts; I29 (a child's input is its parent's output), because one
+//! statement copies inputs inside the database, and no hash of them is stored.
 
 use std::time::{Duration, Instant};
 
@@ -34,15 +33,15 @@ use super::statement::{Statement, statements};
 pub enum Kind {
     /// In every committed snapshot.
     Always,
-    /// Unless something is younger than the grace period.
+    /// Unless the breach is younger than the grace period.
     Eventually,
 }
 
-/// A property of the stored state that does not bend.
+/// A property of the stored state that always holds.
 pub struct Invariant {
     /// `I1`, …: what comments and tests call it.
     pub name: &'static str,
-    /// Its text.
+    /// The text of the invariant.
     pub title: &'static str,
     /// When it holds.
     #[cfg_attr(
@@ -55,7 +54,8 @@ pub struct Invariant {
 
 type Cleared = fn(&Prefilter) -> Result<bool, Error>;
 
-/// A statement that returns what breaks an invariant, and what makes it unnecessary.
+/// A statement that returns the rows that break an invariant, and the check that makes the
+/// statement unnecessary.
 struct Check {
     statement: &'static Statement,
     cleared: Option<Cleared>,
@@ -64,13 +64,13 @@ struct Check {
 /// A row that breaks an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The name of the invariant.
     pub invariant: &'static str,
-    /// Its text.
+    /// The text of the invariant.
     pub title: &'static str,
     /// The kind of row: `run`, `step`, ….
     pub entity: String,
-    /// Its key.
+    /// The key of the row.
     pub id: Uuid,
     /// The defect.
     pub detail: String,
@@ -79,13 +79,13 @@ pub struct Violation {
 /// A healthy grace: longer than a lease, a heartbeat and a poll together.
 pub const GRACE: Duration = Duration::from_secs(60);
 
-/// At most this many rows of each are reported; the first few tell the story.
+/// At most this many rows per invariant are reported; the first few are enough to see the cause.
 pub const ROWS_MAX: usize = 1_000;
 
-/// Clocks of a database and its replicas may differ by as much.
+/// The clocks of a database and its replicas may differ by this much.
 const CLOCK_SLACK: Duration = Duration::from_secs(2);
 
-/// The rows that break an invariant, at most `:rows` of them. They are looked for as if all were wanted:
+/// The rows that break an invariant, at most `:rows` of them. The server plans as if all were wanted:
 /// planned for the first few rows, a server with old statistics compares every row with every row.
 macro_rules! found {
     ($($part:tt)+) => {
@@ -108,8 +108,8 @@ statements! {
         UNION ALL
         SELECT 'advancement', id, 'has a result but no end, or an end without a result'
           FROM ductwork_advancements WHERE ", part_ended!());
-    /// A cancelled step may keep the output that it had. Copies and steps at which a person was
-    /// asked have an output without an execution of their own.
+    /// A cancelled step may keep the output that it had. Copies, and steps at which a person was
+    /// asked, have an output without an execution of their own.
     I4 = found!("
         SELECT 'step' AS entity, step_id AS id, 'has ' || count(*) || ' successes' AS detail
           FROM ductwork_executions WHERE result = 'success'
@@ -138,8 +138,8 @@ statements! {
                'has ' || count(*) || ' attempts, numbered ' || min(attempt) || ' to ' || max(attempt) AS detail
           FROM ductwork_executions
          GROUP BY step_id HAVING min(attempt) <> 1 OR max(attempt) <> count(*)");
-    /// The same by induction, where each step has one first attempt: few others have to be
-    /// looked at.
+    /// The same by induction, where each step has one first attempt: only a few other executions
+    /// have to be looked at.
     I6_LATER = found!("
         SELECT 'execution' AS entity, l.id, 'is attempt ' || l.attempt || ', but the one before is missing' AS detail
           FROM ductwork_executions l
@@ -149,8 +149,8 @@ statements! {
         SELECT 'step', step_id, 'has ' || count(*) || ' attempts of one number'
           FROM ductwork_executions WHERE attempt <> 1
          GROUP BY step_id, attempt HAVING count(*) > 1");
-    /// By induction over attempts: the first starts at nothing, each other at its predecessor's
-    /// counters plus what that one's end cost. A released attempt costs nothing.
+    /// By induction over attempts: the first starts at zero, each later one at its predecessor's
+    /// counters plus the cost of its predecessor's end. A released attempt costs nothing.
     I7 = found!("
         SELECT 'execution' AS entity, id, 'is the first attempt, but has errors or crashes before it' AS detail
           FROM ductwork_executions WHERE ", spent_at_first!());
@@ -202,9 +202,10 @@ statements! {
         SELECT 'step' AS entity, from_step_id AS id, 'was left ' || count(*) || ' times' AS detail
           FROM ductwork_transitions
          GROUP BY from_step_id HAVING count(*) > 1");
-    /// Hooks name the transition that halted their run, but are none of its steps. A wide expand takes
-    /// several transactions: until the last, its transition is open, and has produced the first step of
-    /// each branch that is there. Of a run that is being deleted some steps have gone.
+    /// Hooks name the transition that halted their run, but do not count among its steps. A wide expand
+    /// takes several transactions: until the last one, its transition is open, and has produced the
+    /// first step of each branch that exists so far. A run that is being deleted has already lost some
+    /// of its steps.
     I11 = found!("
         SELECT 'transition' AS entity, t.id,
                'says that it produced ' || coalesce(t.produced, 0) || ' steps, there are ' || coalesce(s.n, 0) AS detail
@@ -231,8 +232,8 @@ statements! {
           LEFT JOIN ductwork_transitions t ON t.id = s.transition_id AND t.run_id = s.run_id
          WHERE s.source_step_id IS NULL AND s.via NOT IN ('start', 'on_halt', 'on_complete', 'on_wait') AND t.id IS NULL
            AND (s.transition_id IS NOT NULL OR r.revived_from IS NULL) AND r.pruning_at IS NULL");
-    /// Cancelled branches do not arrive. Until an expand is whole its branch does not wait, and some of
-    /// its branches are still to come, which may have been cancelled.
+    /// Cancelled branches do not arrive. Until an expand is complete, its branch does not wait, and
+    /// some of the branches that it will create do not exist yet; these may have been cancelled.
     I13 = found!("
         SELECT 'fan_out' AS entity, f.id,
                'counts ' || f.arrived || ' of ' || f.width || ' arrived and ' || f.halted || ' halted; there are '
@@ -266,7 +267,7 @@ statements! {
           FROM ductwork_executions e
           JOIN ductwork_steps s ON s.id = e.step_id
          WHERE e.completed_at IS NULL AND s.status NOT IN ('in_progress', 'failed')");
-    /// The branches that have not simply completed, then the runs.
+    /// First the branches that did not simply complete, then the runs.
     I15 = found!("
         SELECT 'run' AS entity, r.id, 'is ' || r.status || ', but a branch of it is ' || b.status AS detail
           FROM ductwork_branches b
@@ -288,8 +289,8 @@ statements! {
     I16 = found!("
         SELECT 'run' AS entity, id, 'is ' || status || ', but its times or its output say otherwise' AS detail
           FROM ductwork_runs WHERE ", odd_times!());
-    /// A run that is over has no live work but its hooks. SQLite does not know how little is open, but
-    /// it looks up what is joined by CROSS JOIN in that order.
+    /// An ended run has no live work but its hooks. SQLite does not know how few rows are open, but it
+    /// looks up the tables of a CROSS JOIN in the order written.
     I17 = found!("
         SELECT 'execution' AS entity, e.id, 'is open, but its run is ' || r.status AS detail
           FROM ductwork_executions e
@@ -371,8 +372,9 @@ statements! {
           FROM ductwork_advancements a
           LEFT JOIN ductwork_processes p ON p.id = a.process_id
          WHERE a.completed_at IS NULL AND p.id IS NULL");
-    /// The definition is asked as the text that it is, whose first keys these are: PostgreSQL parses no
-    /// JSON with a NUL in it, and a prompt may hold one. (`_` stands for what has a meaning here.)
+    /// The definition is searched as plain text, whose first keys these are: PostgreSQL parses no JSON
+    /// with a NUL in it, and a prompt may contain one. (`_` replaces characters that have a meaning in
+    /// this pattern.)
     I23 = found!("
         SELECT 'run' AS entity, r.id, 'has halted without its hook' AS detail
           FROM ductwork_runs r
@@ -391,7 +393,7 @@ statements! {
         SELECT 'run', run_id, 'has ' || count(*) || ' hooks of its end'
           FROM ductwork_steps WHERE via IN ('on_halt', 'on_complete')
          GROUP BY run_id HAVING count(*) > 1");
-    /// The nodes stand behind the names of all hooks, and before the steps, whose variables may have any name.
+    /// The nodes come after the names of all hooks, and before the steps, whose variables may have any name.
     I23_COMPLETED = found!("
         SELECT 'run' AS entity, r.id, 'has completed without its hook' AS detail
           FROM ductwork_definitions d
@@ -401,7 +403,7 @@ statements! {
          WHERE d.body LIKE '_\"pipeline\"_\"' || d.pipeline || '\",%\"on_complete\"_\"%\",\"nodes\"_[%'
            AND r.definition = d.digest AND r.status = 'completed'
            AND b.run_id = r.id AND b.fan_out_id IS NULL AND s.id IS NULL");
-    /// Its place is that of the question, below zero.
+    /// The hook's place is the place of the question, below zero.
     I23_WAITING = found!("
         SELECT 'branch' AS entity, b.id, 'waits for a person without its hook' AS detail
           FROM ductwork_runs r
@@ -422,7 +424,8 @@ statements! {
         UNION ALL
         SELECT 'step', id, 'is a copy, but is ' || status || CASE WHEN output IS NULL THEN ' without' ELSE ' with' END || ' an output'
           FROM ductwork_steps WHERE ", odd_copy!());
-    /// The one look at payloads: those of copies and of their originals, which are few beside a long history.
+    /// The only check that reads payloads: those of copies and their originals, which are few in a long
+    /// history.
     I24_OUTPUTS = found!("
         SELECT 'step' AS entity, s.id, 'is a copy, but its output is not that of its original' AS detail
           FROM ductwork_steps s
@@ -447,8 +450,9 @@ statements! {
         SELECT 'run', id, 'is being deleted, but nobody has gone on with it for '
                || (({now} - pruning_at) / 1000000) || ' s'
           FROM ductwork_runs WHERE pruning_at < {now} - :grace");
-    /// A backlog is no violation while every process has something in hand; one that has
-    /// nothing, beside work that is long due, is, unless it has told why it does not take that.
+    /// A backlog is no violation while every process has something in hand. A process that has
+    /// nothing, while work is long due, is a violation, unless it has said why it does not take
+    /// that work.
     I26 = found!("
         SELECT 'process' AS entity, p.id,
                'has nothing to do, while work of ' || p.pipeline || ' is due for '
@@ -535,7 +539,7 @@ statements! {
           FROM ductwork_runs r
           LEFT JOIN ductwork_definitions d ON d.digest = r.definition
          WHERE d.digest IS NULL");
-    /// A cancellation closes what was being crossed, and the branch that crossed it.
+    /// A cancellation closes the transition that was being crossed, and the branch that crossed it.
     I34 = found!("
         SELECT 'advancement' AS entity, a.id, 'succeeded, but at no transition of its branch' AS detail
           FROM ductwork_advancements a
@@ -553,13 +557,13 @@ statements! {
           FROM ductwork_advancements a
           LEFT JOIN ductwork_transitions t ON t.id = a.transition_id AND t.branch_id = a.branch_id
          WHERE coalesce(a.result, '') <> 'success' AND t.id IS NULL");
-    /// First attempts; that each other follows one is I6.
+    /// First attempts only; I6 ensures that each other attempt follows one.
     I34_EXECUTIONS = found!("
         SELECT 'execution' AS entity, e.id, 'is an attempt at no step' AS detail
           FROM ductwork_executions e
           LEFT JOIN ductwork_steps s ON s.id = e.step_id
          WHERE e.attempt = 1 AND s.id IS NULL");
-    /// A process of a program that knows no pauses says neither.
+    /// A process of a program that knows no pauses stores neither value.
     I35 = found!("
         SELECT 'process' AS entity, p.id,
                CASE WHEN z.pipeline IS NULL THEN 'is paused, but its pipeline is not'
@@ -567,8 +571,8 @@ statements! {
           FROM ductwork_processes p
           LEFT JOIN ductwork_pauses z ON z.pipeline = p.pipeline
          WHERE p.paused <> CASE WHEN z.pipeline IS NULL THEN 0 ELSE 1 END");
-    /// The actions are forgotten with the history, those of a bulk action before it is: there may be fewer than it counts,
-    /// and never more.
+    /// Actions are forgotten with the history, the actions of a bulk action before the bulk action itself: there may
+    /// be fewer than it counts, and never more.
     I36 = found!("
         SELECT 'bulk action' AS entity, k.id, 'counts fewer runs than none' AS detail
           FROM ductwork_bulks k WHERE k.done < 0 OR k.skipped < 0 OR k.failed < 0
@@ -585,7 +589,8 @@ statements! {
         SELECT 'run', a.run_id, 'was changed ' || count(*) || ' times by one bulk action'
           FROM ductwork_actions a WHERE a.bulk_id IS NOT NULL
          GROUP BY a.bulk_id, a.run_id HAVING count(*) > 1");
-    /// A run may be deleted while somebody is about to write a message about it, which is deleted when it is to be sent.
+    /// A run may be deleted while a process is about to write a message about it; that message is deleted when it is
+    /// due.
     I37 = found!("
         SELECT 'delivery' AS entity, d.id, 'has a state that is none' AS detail
           FROM ductwork_deliveries d WHERE d.state NOT IN ('waiting', 'delivered', 'failed')
@@ -671,9 +676,10 @@ invariants! {
     I37 Always "a message to an endpoint waits or has ended, and tells of a run";
 }
 
-/// Statements that join all of a table with all of another. A server whose statistics are from when
-/// a table was empty compares every row of one with every row of the other, unless it is told to
-/// look them up by hash. The others look up the few rows that are open or odd, by their keys.
+/// Statements that join all of a table with all of another. A server whose statistics date from
+/// when a table was empty compares every row of one with every row of the other, unless it is told
+/// to join them by hash. The other statements look up the few rows that are open or odd, by their
+/// keys.
 const BY_HASH: &[&str] = &[
     "I4",
     "I7_CROSSINGS",
@@ -696,21 +702,21 @@ const BY_HASH: &[&str] = &[
 pub struct Audited {
     /// The rows that break an invariant.
     pub violations: Vec<Violation>,
-    /// Those of which more rows break them than are among these.
+    /// The invariants that more rows break than are listed here.
     pub more: Vec<&'static str>,
-    /// The look at all tables that clears most of them.
+    /// The time of the scan of all tables, which clears most invariants.
     pub prefilter: Duration,
-    /// Each invariant, in the order of their numbers.
+    /// The time of each invariant, in the order of their numbers.
     pub took: Vec<(&'static str, Duration)>,
 }
 
-/// Checks every invariant, in one read-only snapshot. `grace` is how old a breach of an
-/// [`Kind::Eventually`] may get before it is one.
+/// Checks every invariant, in one read-only snapshot. `grace` is the age from which a breach of a
+/// [`Kind::Eventually`] counts.
 pub async fn audit(conn: &mut Conn, grace: Duration) -> Result<Vec<Violation>, Error> {
     Ok(audited(conn, grace).await?.violations)
 }
 
-/// The same, with what it took.
+/// The same, with the time that it took.
 pub async fn audited(conn: &mut Conn, grace: Duration) -> Result<Audited, Error> {
     conn.snapshot(async |conn| {
         conn.set(Setting::AuditPlanner).await?;
@@ -726,7 +732,7 @@ pub async fn audited(conn: &mut Conn, grace: Duration) -> Result<Audited, Error>
     .await
 }
 
-/// How tables are joined.
+/// The setting for the way in which tables are joined.
 fn joins(by_hash: bool) -> Setting {
     match by_hash {
         true => Setting::HashJoins,
@@ -734,7 +740,7 @@ fn joins(by_hash: bool) -> Setting {
     }
 }
 
-/// The text that a statement of an audit is sent behind.
+/// The settings that are sent ahead of a statement of an audit.
 #[cfg(feature = "internals")]
 pub fn settings(dialect: Dialect, statement: &str) -> String {
     let settings = [Setting::AuditPlanner, joins(BY_HASH.contains(&statement))];
@@ -742,8 +748,8 @@ pub fn settings(dialect: Dialect, statement: &str) -> String {
     texts.join("; ")
 }
 
-/// The rows that break an invariant, as the transaction that `conn` is in sees them: of those that the
-/// prefilter does not clear.
+/// The rows that break the invariants that the prefilter does not clear, as the transaction that
+/// `conn` is in sees them.
 async fn check(
     conn: &mut Conn,
     grace: Duration,

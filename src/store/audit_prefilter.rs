@@ -1,15 +1,14 @@
-//! A look at every table, once: what clears an invariant without a row being looked up.
+//! One scan of every table, which clears invariants without looking up any row.
 //!
-//! Owns: one statement per large table, and what can be concluded from its answer. Never: says
-//! that something is broken; that is what the invariant's own statement is for, which is sent
-//! whenever the prefilter does not clear it.
+//! Owns: one statement per large table, and the conclusions from its answer. Never: reports that
+//! something is broken; only the invariant's own statement does that, and it is sent whenever the
+//! prefilter does not clear the invariant.
 //!
-//! Most invariants say that two columns of ids are the same, each id as often: the steps that
-//! have succeeded, say, and the executions that are successes. To join the tables would take a
-//! lookup for each row of a long history. The sum of a hash over either column is read off by a
-//! scan, and two sums of 64 bits agree by chance once in 2⁶⁴ times. That is less often than a
-//! disk gives back another bit than was written, and it takes two mistakes whose sums cancel
-//! each other.
+//! Most invariants say that two columns hold the same ids, each equally often: the steps that have
+//! succeeded, say, and the executions that are successes. Joining the tables would take a lookup
+//! for each row of a long history. One scan computes the sum of a hash over each column, and two
+//! sums of 64 bits agree by chance once in 2⁶⁴ times. That is less often than a disk returns a bit
+//! other than the one written, and it takes two mistakes whose sums cancel each other.
 
 use super::conn::{Conn, Row};
 use super::error::Error;
@@ -35,7 +34,8 @@ macro_rules! odd_output {
         "(status <> 'cancelled' AND (output IS NOT NULL) <> (status IN ('advancing', 'completed')))"
     };
 }
-/// Only what has succeeded is copied. One that is advanced again may be cancelled, and keeps its output.
+/// Only a step that has succeeded is copied. A copy that is advanced again may be cancelled, and keeps
+/// its output.
 macro_rules! odd_copy {
     () => {
         "(source_step_id IS NOT NULL AND (output IS NULL OR status NOT IN ('advancing', 'completed', 'cancelled')))"
@@ -66,7 +66,7 @@ statements! {
         SELECT {fingerprint:run_id;;;fan_out_id IS NULL} AS roots,
                {fingerprint:step_id;id;;status IN ('in_progress', 'advancing', 'dampened')} AS standing
           FROM ductwork_branches";
-    /// Steps of the run itself: no copies, and no dampens.
+    /// `done` counts the steps of the run itself: no copies, and no dampens.
     SKETCH_STEPS = concat!("
         SELECT count(CASE WHEN ", odd_output!(), " THEN 1 END) AS odd_output,
                count(CASE WHEN source_step_id IS NOT NULL THEN 1 END) AS copies,
@@ -105,7 +105,7 @@ statements! {
           FROM ductwork_advancements");
 }
 
-/// The findings of a look at each table.
+/// The findings of the scan of each table.
 pub(super) struct Prefilter {
     runs: Row,
     branches: Row,
@@ -116,7 +116,7 @@ pub(super) struct Prefilter {
 }
 
 impl Prefilter {
-    /// Looks, in the transaction that `conn` is in.
+    /// Scans the tables, in the transaction that `conn` is in.
     pub(super) async fn take(conn: &mut Conn) -> Result<Self, Error> {
         let mut rows = Vec::with_capacity(STATEMENTS.len());
         for statement in STATEMENTS {
@@ -146,12 +146,12 @@ impl Prefilter {
         Ok(none(&self.executions, "part_ended")? && none(&self.advancements, "part_ended")?)
     }
 
-    /// Each step that succeeded has one success, and there are no others.
+    /// Each step that succeeded has one success, and there are no other successes.
     pub(super) fn successes_are_those_of_steps(&self) -> Result<bool, Error> {
         Ok(none(&self.steps, "odd_output")? && same(&self.steps, &self.executions, "succeeded")?)
     }
 
-    /// Each step that is done in its run has one first attempt.
+    /// Each step that was done in its run has one first attempt.
     pub(super) fn each_step_has_a_first_attempt(&self) -> Result<bool, Error> {
         same(&self.steps, &self.executions, "done")
     }
@@ -172,12 +172,12 @@ impl Prefilter {
         none(&self.transitions, "under_way")
     }
 
-    /// A transition that was cancelled while it was under way does not show here.
+    /// This does not see a transition that was cancelled while it was under way.
     pub(super) fn each_ended_step_was_left_once(&self) -> Result<bool, Error> {
         Ok(self.no_transition_is_under_way()? && same(&self.steps, &self.transitions, "passed")?)
     }
 
-    /// Each transition produced as many steps as it says, all of its own run.
+    /// Each transition produced as many steps as it says, all in its own run.
     pub(super) fn products_are_those_of_transitions(&self) -> Result<bool, Error> {
         same(&self.steps, &self.transitions, "produced")
     }
@@ -190,7 +190,7 @@ impl Prefilter {
         Ok(none(&self.steps, "unproduced")? && self.products_are_those_of_transitions()?)
     }
 
-    /// Each step in progress has one open execution, and there are no others.
+    /// Each step in progress has one open execution, and there are no other open executions.
     pub(super) fn open_executions_are_those_of_steps(&self) -> Result<bool, Error> {
         same(&self.steps, &self.executions, "in_progress")
     }
@@ -199,7 +199,7 @@ impl Prefilter {
         none(&self.runs, "odd_times")
     }
 
-    /// Branches stand at the steps that are unfinished.
+    /// Branches are at the unfinished steps.
     pub(super) fn branches_stand_at_unfinished_steps(&self) -> Result<bool, Error> {
         same(&self.steps, &self.branches, "standing")
     }
@@ -212,13 +212,13 @@ impl Prefilter {
         none(&self.steps, "copies")
     }
 
-    /// Each run has one branch that is no other's.
+    /// Each run has one branch that belongs to no fan-out.
     pub(super) fn each_run_has_its_root(&self) -> Result<bool, Error> {
         let roots: String = self.branches.get("roots")?;
         Ok(roots == self.runs.get::<String>("runs")?)
     }
 
-    /// Each transition that was crossed has one attempt that did, on its branch.
+    /// Each crossed transition has one successful attempt, on its branch.
     pub(super) fn each_transition_was_crossed_once(&self) -> Result<bool, Error> {
         same(&self.transitions, &self.advancements, "crossed")
     }

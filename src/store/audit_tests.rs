@@ -23,7 +23,7 @@ use super::*;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A database of its own: a file, or a schema or a database that is dropped at the end.
+/// A database for one test: a file, or a schema or a database that is dropped at the end.
 struct Db {
     location: Location,
     _directory: Option<tempfile::TempDir>,
@@ -238,7 +238,7 @@ const ERROR: Ending = Ending::Error {
     retry_after: None,
 };
 
-/// One run in each state that there is, left in the middle of things.
+/// One run in every possible state, stopped midway.
 async fn busy(conn: Conn) -> Hands {
     let mut hands = Hands::new(conn).await;
     let spread = Pipeline::named("Spread")
@@ -270,7 +270,7 @@ async fn busy(conn: Conn) -> Hands {
         .build()
         .unwrap();
 
-    // Complete, inline and by an advancer; an empty expand among them.
+    // Completed runs, inline and by an advancer; among them one with an empty expand.
     hands.trigger(&spread, "null").await;
     hands.succeed("Spread", "[1,2]").await;
     hands.advance().await;
@@ -283,7 +283,8 @@ async fn busy(conn: Conn) -> Hands {
     hands.advance().await;
     hands.succeed("Spread", "0").await;
 
-    // A barrier with one of three arrived, one claimed after a released attempt, one waiting.
+    // A barrier with one of three branches arrived, one claimed after a released attempt, one
+    // waiting.
     hands.trigger(&spread, "null").await;
     hands.succeed("Spread", "[1,2,3]").await;
     hands.advance().await;
@@ -294,7 +295,7 @@ async fn busy(conn: Conn) -> Hands {
     hands.commit(claimed, Ending::Released { delay }, "").await;
     hands.claim("Spread", 1).await;
 
-    // Branches that are claimed by an advancer, and one that is ready for one.
+    // Branches that an advancer has claimed, and one that is ready for an advancer.
     hands.trigger(&split, "1").await;
     hands.succeed("Split", "2").await;
     hands.claim_branches().await;
@@ -348,7 +349,7 @@ async fn busy(conn: Conn) -> Hands {
     hands.commit(claimed, ERROR, "").await;
     hands.advance().await;
 
-    // Revived after its second step has failed: with a copy of the first.
+    // Revived after its second step failed: with a copy of the first.
     let halted = hands.trigger(&again, "1").await;
     hands.succeed("Again", "{\"n\": 2}").await;
     for _ in 0..2 {
@@ -359,7 +360,7 @@ async fn busy(conn: Conn) -> Hands {
     let revived = revive::revive(&mut hands.conn, halted).await.unwrap();
     assert!(matches!(revived, revive::Revive::Done(_)), "{revived:?}");
 
-    // Ready again after a failed attempt to advance; nobody has it.
+    // Ready again after a failed attempt to advance; nobody holds it.
     hands.trigger(&ask, "1").await;
     hands.succeed("Ask", "2").await;
     let ready = hands.claim_branches().await;
@@ -420,7 +421,7 @@ async fn a_healthy_busy_state_breaks_no_invariant() {
     }
 }
 
-/// Or an audit of a long history would be slow again, and nobody would know.
+/// Without this test, an audit of a long history could become slow again unnoticed.
 #[tokio::test]
 async fn a_history_without_incidents_is_cleared_by_a_look_at_each_table() {
     for db in databases().await {
@@ -447,7 +448,8 @@ async fn a_history_without_incidents_is_cleared_by_a_look_at_each_table() {
     }
 }
 
-/// The constraints that uphold an invariant are taken away first, or no corruption would get in.
+/// The constraints that uphold an invariant are removed first; otherwise they would refuse every
+/// corruption.
 const LOOSEN_SQLITE: &str = "
     PRAGMA ignore_check_constraints = ON;
     DROP INDEX ductwork_executions_open; DROP INDEX ductwork_executions_success;
@@ -490,7 +492,7 @@ const LOOSEN_MYSQL: &str = "
     ALTER TABLE ductwork_transitions DROP CONSTRAINT ductwork_transitions_completed;
     ALTER TABLE ductwork_advancements DROP CONSTRAINT ductwork_advancements_result";
 
-/// One way, at least, to break each.
+/// At least one way to break each invariant.
 const CORRUPTIONS: &[(&str, &str)] = &[
     ("I1", "UPDATE ductwork_executions SET completed_at = NULL, result = NULL WHERE result = 'released'"),
     ("I2", "UPDATE ductwork_executions SET lease_until = NULL WHERE completed_at IS NULL AND process_id IS NOT NULL"),

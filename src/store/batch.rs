@@ -1,13 +1,13 @@
-//! The batches of the hot operations: what one row of each has.
+//! The batches of the hot operations: the columns of each.
 //!
-//! Owns: the declaration of each batch, once: its columns as SQL calls them (`{rows:results}`), and the
-//! struct that a row is made from. Never: what is done with them.
+//! Owns: the only declaration of each batch: its columns as SQL names them (`{rows:results}`), and the struct that
+//! a row is made from. Never: the use of the batches.
 
 use uuid::Uuid;
 
 use super::statement::{Column, Rows};
 
-/// Keys in their order, for the rows of a batch: locks are taken in one order, and some databases take them in that of
+/// Sorted keys, for the rows of a batch: locks are taken in one order, and some databases take them in the order of
 /// the batch.
 pub(super) fn in_order<T: Ord>(keys: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut keys: Vec<T> = keys.into_iter().collect();
@@ -27,7 +27,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// As a fragment names it.
+    /// The name of the type in a fragment.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Id => "id",
@@ -36,7 +36,7 @@ impl Kind {
         }
     }
 
-    /// The type that a fragment names.
+    /// The type with this name in a fragment.
     pub(super) fn named(name: &str) -> Self {
         match name {
             "id" => Self::Id,
@@ -130,7 +130,7 @@ macro_rules! batch {
 }
 
 batch! {
-    /// A result, and all that follows from it. Ids of what is not to be written are absent.
+    /// A result, and everything that follows from it. Ids of rows that are not written are absent.
     struct ResultRow {
         execution_id: Uuid,
         result: &'a str,
@@ -166,7 +166,7 @@ batch! {
 }
 
 batch! {
-    /// A run: its key, its input, and the keys of what it begins with.
+    /// A run: its key, its input, and the keys of its first rows.
     struct NewRunRow {
         id: Uuid,
         input: &'a str,

@@ -1,18 +1,18 @@
-//! Interventions in many runs at once.
+//! Actions in many runs at once (bulk actions).
 //!
-//! Owns: their rows, finding the runs that one is for, and dealing with these one by one, from the oldest on.
-//! Never: intervenes by itself (`revive`, `cancel` and `resume` do), or decides who works on it.
+//! Owns: their rows, finding the runs of an action, and processing these one by one, from the oldest on. Never:
+//! intervenes by itself (`revive`, `cancel` and `resume` do), or decides who works on an action.
 //!
-//! The transaction that changes a run counts it in the intervention's row (`action::record`), and only if no
-//! later run has been dealt with and nobody has stopped it. So each run is counted once, whoever is killed; of
-//! two who work on one intervention by mistake one goes on; and after it was stopped no run is changed.
+//! The transaction that changes a run counts it in the action's row (`action::record`), and only if no later run
+//! has been processed and nobody has stopped the action. So each run is counted once, no matter who is killed;
+//! when two work on one action by mistake, one of them goes on; and after a stop no run is changed.
 //!
-//! A run whose rows somebody else has locked must hold up no others. The cursor goes past it, and it is written
-//! into the list of those that failed, and counted as one of them, with the time of the next attempt. The
-//! transaction that changes it then takes it out of that list, and only if the list is as it was read: so it, too,
-//! is counted once. Coming back by the cursor would need a second one in the row. Waiting for each run a little
-//! would hold up the others as long as the lock is there, and fail all that the same session has locked. A program that
-//! knows nothing of this finds a run that failed, which is true as long as nobody comes back to it.
+//! A run whose rows somebody else has locked must not hold up others. The cursor moves past it, and the run is added
+//! to the list of those that failed, and counted as one of them, with the time of the next attempt. The transaction
+//! that changes the run then takes it out of that list, and only if the list is as it was read: so this run, too, is
+//! counted once. Coming back by means of the cursor would need a second cursor in the row. Waiting a little for each
+//! run would hold up the others as long as the lock exists, and fail all runs that the same session has locked. A
+//! program that knows nothing of this finds a failed run, which is true as long as nobody comes back to it.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -33,16 +33,16 @@ use super::revive::{self, Revive, Wanted};
 use super::statement::{Rows, statements};
 use super::{halted, list, micros, query, writable};
 
-/// Runs of one look.
+/// How many runs one query finds.
 const LOOK: usize = 100;
 
-/// A run whose rows others have held for so long is set aside.
+/// A run is set aside after others have held its rows for this long.
 const CANCELS_FOR: Duration = Duration::from_millis(500);
 
-/// Nobody can write: the wait before the next attempt.
+/// The wait before the next attempt when nobody can write.
 const LATER: Duration = Duration::from_secs(2);
 
-/// As many are forgotten in one transaction.
+/// One transaction forgets at most this many.
 const FORGOTTEN_AT_ONCE: u64 = 500;
 
 macro_rules! columns {
@@ -66,14 +66,14 @@ statements! {
     OPEN_BULKS = concat!("
         SELECT ", columns!(), "
           FROM ductwork_bulks k WHERE k.ended_at IS NULL ORDER BY k.id LIMIT :n");
-    /// Runs that are dealt with and were not changed.
+    /// Runs that were processed and not changed.
     PASS_BULK = "
         UPDATE ductwork_bulks
            SET dealt = :run, skipped = skipped + :skipped, failed = failed + :failed, failures = :failures
          WHERE id = :id AND ended_at IS NULL AND dealt < :run AND failures = :before";
-    /// A run that was set aside, and so counted as one that failed, is dealt with, or put off.
+    /// Processes or puts off a run that was set aside, and so counted as failed.
     ///
-    /// RACE: two consoles come back to it at once. The transaction that finds another list changes no run. Proven by
+    /// RACE: two consoles come back to it at once. A transaction that finds another list changes no run. Proven by
     /// `a_run_that_was_set_aside_is_counted_once_whoever_comes_back_to_it`.
     SETTLE_BULK = "
         UPDATE ductwork_bulks
@@ -105,58 +105,58 @@ statements! {
                    AND r.id > :dealt AND r.id <= :newest AND r.triggered_at >= :since AND r.pruning_at IS NULL
                    AND NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE {key:n.revived_from;r.id})
                  ORDER BY r.status, r.id LIMIT :n) x";
-    /// Their ids begin with the time: the first of them are the oldest.
+    /// Ids begin with the time: the first are the oldest.
     OLD_BULKS = "
         SELECT x.id FROM (SELECT k.id, k.ended_at FROM ductwork_bulks k ORDER BY k.id LIMIT :n) x
          WHERE x.ended_at <= {now} - :age";
     FORGET_BULKS = "{delete:ductwork_bulks;b(id id)} WHERE {of:ductwork_bulks.id;b(id id)}";
 }
 
-/// An intervention to make.
+/// A new action.
 #[derive(Clone, Debug)]
 pub struct NewBulk<'a> {
-    /// The deed.
+    /// The verb of the action.
     pub verb: Verb,
     /// The runs.
     pub selection: &'a Selection,
-    /// The definition with which revived runs go on; `None`: each with its own.
+    /// The definition with which revived runs continue; `None`: each with its own.
     pub definition: Option<&'a Definition>,
-    /// No run with a greater id.
+    /// No run has a greater id than this.
     pub newest: RunId,
     /// The person or the program.
     pub by: &'a Actor,
 }
 
-/// An intervention in many runs.
+/// A bulk action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bulk {
     /// Its key.
     pub id: Uuid,
-    /// The deed.
+    /// The verb of the action.
     pub verb: Verb,
     /// The runs.
     pub selection: Selection,
-    /// The digest of the definition with which revived runs go on.
+    /// The digest of the definition with which revived runs continue.
     pub definition: Option<String>,
-    /// No run with a greater id is among them.
+    /// None of its runs has a greater id than this.
     pub newest: Uuid,
-    /// All runs up to this one have been dealt with.
+    /// All runs up to this one have been processed.
     pub dealt: Uuid,
     /// Runs that were changed.
     pub done: i64,
-    /// Runs in which there was nothing to do any more.
+    /// Runs that needed no change any more.
     pub skipped: i64,
-    /// Runs that were left as they are; those that are set aside, too.
+    /// Runs that were left unchanged, including those that are set aside.
     pub failed: i64,
-    /// Some of those that failed, and all that are set aside.
+    /// Some of the runs that failed, and all that are set aside.
     pub failures: Vec<Failure>,
-    /// The same, as it is written.
+    /// The failures as they are stored.
     written: String,
     /// µs since 1970.
     pub created_at: i64,
     /// The person or the program.
     pub by: String,
-    /// The way: a newer version may know further ones.
+    /// The channel: a newer version may know further ones.
     pub channel: String,
     /// µs since 1970.
     pub ended_at: Option<i64>,
@@ -195,7 +195,8 @@ impl Bulk {
         })
     }
 
-    /// Runs that are counted as failed, and are tried again; none when it has ended.
+    /// Runs that are counted as failed and will be tried again; zero when the action has
+    /// ended.
     pub fn aside(&self) -> i64 {
         let again = self.failures.iter().filter(|it| it.again.is_some());
         match self.ended_at {
@@ -204,11 +205,12 @@ impl Bulk {
         }
     }
 
-    /// The person or the program in whose name its runs are changed.
+    /// The person or the program on whose behalf the runs are changed.
     fn actor(&self) -> Actor {
         Actor {
             name: self.by.clone(),
-            // One of a newer version is worked on, and its way is told by its own row.
+            // An action of a newer version is worked on as well; its own row tells the
+            // channel.
             channel: self.channel.parse().unwrap_or(Channel::Api),
             bulk: Some(self.id),
             again: None,
@@ -216,7 +218,7 @@ impl Bulk {
     }
 }
 
-/// The newest run that there is: an intervention in all that match is for no later one.
+/// The newest run so far: an action in all matching runs includes no later one.
 pub async fn newest(conn: &mut Conn) -> Result<RunId, Error> {
     let row = conn.fetch_optional(&NEWEST_RUN, &[]).await?;
     Ok(RunId(match row {
@@ -225,7 +227,7 @@ pub async fn newest(conn: &mut Conn) -> Result<RunId, Error> {
     }))
 }
 
-/// Writes an intervention down, for those who will work on it.
+/// Stores an action for those who will work on it.
 pub async fn create(conn: &mut Conn, new: NewBulk<'_>) -> Result<Uuid, Error> {
     let definition = match new.definition {
         Some(definition) => Some(definition::save(conn, definition).await?),
@@ -248,7 +250,7 @@ pub async fn create(conn: &mut Conn, new: NewBulk<'_>) -> Result<Uuid, Error> {
     Ok(id)
 }
 
-/// No run of a selection has an id as small as this.
+/// Every run of a selection has a greater id than this.
 fn first(selection: &Selection) -> Uuid {
     match selection {
         Selection::Chosen(_) => Uuid::nil(),
@@ -258,7 +260,7 @@ fn first(selection: &Selection) -> Uuid {
     }
 }
 
-/// One intervention.
+/// One action.
 pub async fn find(conn: &mut Conn, id: Uuid) -> Result<Option<Bulk>, Error> {
     let row = conn
         .fetch_optional(&FIND_BULK, &[("id", id.into())])
@@ -266,12 +268,12 @@ pub async fn find(conn: &mut Conn, id: Uuid) -> Result<Option<Bulk>, Error> {
     row.as_ref().map(Bulk::read).transpose()
 }
 
-/// An intervention of a list.
+/// An action of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listed {
     /// One that can be read.
     Bulk(Box<Bulk>),
-    /// One whose row is damaged, or of a newer version.
+    /// One whose row is damaged, or written by a newer version.
     Unreadable(Uuid),
 }
 
@@ -285,7 +287,7 @@ impl Listed {
     }
 }
 
-/// True when there is one of this id, whether it can be read or not.
+/// True when an action has this id, whether it can be read or not.
 pub async fn is_there(conn: &mut Conn, id: Uuid) -> Result<bool, Error> {
     let row = conn
         .fetch_optional(&FIND_BULK, &[("id", id.into())])
@@ -293,7 +295,7 @@ pub async fn is_there(conn: &mut Conn, id: Uuid) -> Result<bool, Error> {
     Ok(row.is_some())
 }
 
-/// Interventions in many runs, newest first: at most `n` that are older than `before`.
+/// Bulk actions, newest first: at most `n` that are older than `before`.
 pub async fn latest(conn: &mut Conn, before: Option<Uuid>, n: usize) -> Result<Vec<Listed>, Error> {
     let args = [
         ("before", before.unwrap_or(Uuid::max()).into()),
@@ -307,26 +309,27 @@ pub async fn latest(conn: &mut Conn, before: Option<Uuid>, n: usize) -> Result<V
     rows.iter().map(listed).collect()
 }
 
-/// The interventions that go on, oldest first: at most `n`. One that this version cannot read is for another.
+/// The actions that have not ended, oldest first: at most `n`. Those that this version cannot read are
+/// left to others.
 pub async fn open(conn: &mut Conn, n: usize) -> Result<Vec<Bulk>, Error> {
     let rows = conn.fetch(&OPEN_BULKS, &[("n", n.into())]).await?;
     Ok(rows.iter().filter_map(|row| Bulk::read(row).ok()).collect())
 }
 
-/// Stops an intervention: when this has answered, no further run is changed by it. False when it had ended.
+/// Stops an action: after this returns, it changes no further run. False when it had ended.
 pub async fn stop(conn: &mut Conn, id: Uuid, by: &str) -> Result<bool, Error> {
     let args = [("id", id.into()), ("by", by.into())];
     Ok(conn.execute(&STOP_BULK, &args).await? == 1)
 }
 
-/// Forgets interventions that ended so long ago; true where there may be more of them.
+/// Forgets actions that ended at least `age` ago; true where more of them may be left.
 pub(super) async fn forget(conn: &mut Conn, age: Duration) -> Result<bool, Error> {
     let n = FORGOTTEN_AT_ONCE;
     let args = [("age", micros(age).into()), ("n", (n as i64).into())];
     Ok(super::forget(conn, &OLD_BULKS, &FORGET_BULKS, &args).await? == n)
 }
 
-/// How many runs match, as far as `most`. The kind of their ends is not looked at.
+/// How many runs match, counted up to `most`. The kind of their ends is ignored.
 pub async fn count(
     conn: &mut Conn,
     filter: &Filter,
@@ -353,7 +356,7 @@ pub async fn count(
     Ok(found)
 }
 
-/// A run that was chosen, as it is now.
+/// A chosen run in its current state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// The run.
@@ -362,18 +365,18 @@ pub struct Chosen {
     pub pipeline: String,
     /// Its state.
     pub status: RunStatus,
-    /// The run as which it was revived.
+    /// The run that its revival made.
     pub successor: Option<RunId>,
 }
 
 impl Chosen {
-    /// True when this deed changes it.
+    /// True when this verb changes it.
     pub fn is_for(&self, verb: Verb) -> bool {
         states(verb).contains(&self.status) && self.successor.is_none()
     }
 }
 
-/// Those of these runs that there are, oldest first.
+/// The existing ones of these runs, oldest first.
 pub async fn chosen(conn: &mut Conn, runs: &[RunId]) -> Result<Vec<Chosen>, Error> {
     let rows = Rows::new().ids("id", runs.iter().map(|run| run.0));
     let rows = conn.fetch(&CHOSEN_RUNS, &[("q", (&rows).into())]).await?;
@@ -388,7 +391,7 @@ pub async fn chosen(conn: &mut Conn, runs: &[RunId]) -> Result<Vec<Chosen>, Erro
     rows.iter().map(chosen).collect()
 }
 
-/// The states and the pipelines among whose runs those are that match.
+/// The pairs of state and pipeline whose runs may match.
 async fn sources(conn: &mut Conn, filter: &Filter) -> Result<Vec<(RunStatus, String)>, Error> {
     let mut sources = Vec::new();
     for status in filter.statuses.iter().copied() {
@@ -401,14 +404,14 @@ async fn sources(conn: &mut Conn, filter: &Filter) -> Result<Vec<(RunStatus, Str
     Ok(sources)
 }
 
-/// A run that an intervention may be for.
+/// A run that may belong to an action.
 struct Candidate {
     id: RunId,
-    /// It is one of those that are meant.
+    /// True where the run belongs to it.
     is_meant: bool,
 }
 
-/// The next runs, oldest first, and whether they are the last.
+/// The next runs, oldest first, and whether they are the last ones.
 async fn candidates(conn: &mut Conn, bulk: &Bulk) -> Result<(Vec<Candidate>, bool), Error> {
     let filter = match &bulk.selection {
         Selection::Chosen(runs) => {
@@ -452,41 +455,41 @@ async fn candidates(conn: &mut Conn, bulk: &Bulk) -> Result<(Vec<Candidate>, boo
     Ok((next, is_last))
 }
 
-/// The result of a look at some runs.
+/// The result of one turn of work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Worked {
-    /// There is more to do.
+    /// True where more work is left.
     pub more: bool,
-    /// Nothing before so long, where that is known.
+    /// The time before the next work is due, where it is known.
     pub later: Option<Duration>,
-    /// The pipelines of runs that were changed.
+    /// The pipelines of the changed runs.
     pub pipelines: BTreeSet<String>,
 }
 
-/// The bounds of some work on an intervention.
+/// The bounds of one turn of work on an action.
 #[derive(Clone, Copy, Debug)]
 pub struct Within<'a> {
     /// No run is begun after this moment.
     pub until: Instant,
-    /// A run that has taken too long again and again, and why that is.
+    /// A run that has taken too long again and again, and the reason.
     pub given_up: Option<(RunId, &'a str)>,
     /// The waits before each further attempt at a run that somebody else has locked.
     pub pauses: &'a [Duration],
 }
 
-/// The deed's result in one run.
+/// The result of the verb in one run.
 enum Outcome {
     Done,
     Skipped,
     Failed(String),
-    /// Somebody else has locked its rows.
+    /// Somebody else has locked the run's rows.
     Locked,
 }
 
-/// Deals with the next runs of an intervention, until there are none or its time is over. `at` is told each run
+/// Processes the next runs of an action, until none are left or its time is over. `at` receives each run
 /// before it is changed.
 ///
-/// A failure of the database leaves the intervention where it is: called again, it goes on from there.
+/// After a failure of the database, the action stays where it is: the next call continues from there.
 pub async fn work(
     conn: &mut Conn,
     bulk: Uuid,
@@ -513,20 +516,20 @@ pub async fn work(
     };
     match turn.work(conn).await {
         Ok(()) => {}
-        // No run is to blame when nobody can write, or the intervention's own row is locked.
+        // No run is to blame when nobody can write, or when the action's own row is locked.
         Err(Error::Retryable { .. }) => (worked.more, worked.later) = (true, Some(LATER)),
         Err(error) => return Err(error),
     }
     Ok(worked)
 }
 
-/// Some work on an intervention.
+/// One turn of work on an action.
 struct Turn<'a> {
     bulk: &'a Bulk,
     definition: Option<&'a Definition>,
     within: Within<'a>,
     account: Account,
-    /// The failures as they are written in the intervention's row.
+    /// The failures as they are stored in the action's row.
     written: String,
     at: &'a mut (dyn FnMut(RunId) + Send),
     worked: &'a mut Worked,
@@ -534,7 +537,7 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     async fn work(&mut self, conn: &mut Conn) -> Result<(), Error> {
-        // One at a time, so that those go on that nobody has locked.
+        // One at a time, so that runs that nobody has locked make progress.
         if let Some(run) = self.is_due(conn).await?.filter(|(wait, _)| wait.is_zero()) {
             self.come_back(conn, run.1).await?;
         }
@@ -553,7 +556,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The run that is set aside and comes next, and the wait until then.
+    /// The next run that was set aside, and the wait before its attempt.
     async fn is_due(&self, conn: &mut Conn) -> Result<Option<(Duration, RunId)>, Error> {
         if self.account.aside().next().is_none() {
             return Ok(None);
@@ -562,7 +565,7 @@ impl Turn<'_> {
         Ok(self.account.next(now, self.within.pauses))
     }
 
-    /// The runs behind the cursor; true where there are more of them and no room.
+    /// Processes the runs after the cursor; true where more of them are left and must wait.
     async fn go_on(&mut self, conn: &mut Conn) -> Result<bool, Error> {
         let (next, is_last) = candidates(conn, self.bulk).await?;
         for run in &next {
@@ -574,14 +577,14 @@ impl Turn<'_> {
                 self.account.fail(run.id, &why);
                 continue;
             }
-            // The run's transaction counts it as the last that was dealt with.
+            // The run's transaction counts it as the last processed run.
             self.write(conn).await?;
             if Instant::now() >= self.within.until {
                 self.worked.more = true;
                 return Ok(true);
             }
             match self.deal(conn, run.id, None).await? {
-                // It has counted itself, or is gone.
+                // The run has counted itself, or is gone.
                 Outcome::Done => {}
                 Outcome::Skipped => self.account.skip(run.id),
                 Outcome::Failed(why) => self.account.fail(run.id, &why),
@@ -603,7 +606,7 @@ impl Turn<'_> {
         Ok(false)
     }
 
-    /// A further attempt at a run that was set aside.
+    /// Makes a further attempt at a run that was set aside.
     async fn come_back(&mut self, conn: &mut Conn, run: RunId) -> Result<(), Error> {
         let mut without = Account::after(self.account.failures.clone());
         without.settle(run);
@@ -666,18 +669,18 @@ impl Turn<'_> {
                 self.worked.pipelines.insert(state.pipeline);
                 Ok(Outcome::Done)
             }
-            // Damage is the run's own.
+            // A damaged row belongs to the run itself.
             Err(error @ (Error::Corrupt(_) | Error::Damaged { .. })) => {
                 Ok(Outcome::Failed(error.to_string()))
             }
-            // Where somebody has locked the intervention's own row, or all of SQLite's file, this cannot be written
-            // either, and the run is not to blame.
+            // Where somebody has locked the action's own row, or SQLite's whole file, this result cannot be
+            // written either, and the run is not to blame.
             Err(Error::Retryable { .. }) => Ok(Outcome::Locked),
             done => done,
         }
     }
 
-    /// Writes down which runs were dealt with and not changed.
+    /// Stores which runs were processed and not changed.
     async fn write(&mut self, conn: &mut Conn) -> Result<(), Error> {
         let account = &mut self.account;
         let Some(run) = account.last else {
@@ -701,13 +704,14 @@ impl Turn<'_> {
     }
 }
 
-/// The failures of an account, as they are written.
+/// The failures of an account, in the form in which they are stored.
 fn text(account: &Account) -> Result<String, Error> {
     let unwritten = |error| Error::Corrupt(format!("failures cannot be written: {error}"));
     serde_json::to_string(&account.failures).map_err(unwritten)
 }
 
-/// Counts a run that was set aside otherwise, or puts it off: 1, or 0 where another was faster.
+/// Counts a run that was set aside in another way, or puts it off: 1, or 0 where somebody else was
+/// faster.
 pub(super) async fn settle(
     conn: &mut Conn,
     bulk: Uuid,
@@ -768,7 +772,7 @@ async fn intervene(
     })
 }
 
-/// The rest of a run that is wide is closed by an advancer.
+/// An advancer closes the rest of a wide run.
 async fn cancelled(conn: &mut Conn, run: RunId, by: Actor) -> Result<Outcome, Error> {
     let mut cancelling = Cancelling::of(run, cancel::BATCH).by(Some(by));
     let until = Instant::now() + CANCELS_FOR;
@@ -786,7 +790,8 @@ async fn cancelled(conn: &mut Conn, run: RunId, by: Actor) -> Result<Outcome, Er
     }
 }
 
-/// The word of those who find that an intervention was stopped, or that somebody else works on it.
+/// The error for a caller who finds that an action was stopped, or that somebody else works
+/// on it.
 pub(super) fn moved(bulk: Uuid) -> Error {
     Error::Gone(format!(
         "the bulk action {bulk} was stopped, or another console has gone on with it"

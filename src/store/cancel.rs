@@ -1,14 +1,15 @@
 //! Cancelling a run.
 //!
-//! Owns: closing everything of a run that could still move. Never: stops a process; who runs a
-//! step of it learns by its next beat that the step is no longer its own, or at once from whoever
-//! asked for the cancellation. A cancelled run has no hook.
+//! Owns: closing everything of a run that could still move. Never: stops a process; a process that
+//! runs a step of it learns with its next beat that the step is no longer its own, or at once from
+//! the one who requested the cancellation. A cancelled run has no hook.
 //!
-//! A run of few open branches is cancelled in one transaction. A wide one loses some of its
+//! A run with few open branches is cancelled in one transaction. A wide one loses some of its
 //! branches per transaction ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)): nobody waits long
-//! for the rows of any of them. From the first on the run can only end cancelled, because a barrier
-//! at which a branch is missing never fires; `cancelling_at` says so, and whoever sweeps finishes
-//! what was left half done. A branch that waits goes after one of those that it waits for.
+//! for the rows of any of them. From the first transaction on, the run can only end cancelled,
+//! because a barrier with a missing branch never fires; `cancelling_at` records this, and a sweep
+//! finishes cancellations that were left half done. A waiting branch is closed after one of those
+//! that it waits for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -32,8 +33,8 @@ statements! {
         SELECT id, status, step_id, fan_out_id FROM ductwork_branches
          WHERE run_id = :run AND status IN ('in_progress', 'advancing', 'waiting', 'dampened')
          LIMIT :n";
-    /// An open execution belongs to the current step of a branch. (A hook's does not; but then
-    /// the run has ended.)
+    /// An open execution belongs to the current step of a branch. (A hook's execution does not; but
+    /// then the run has ended.)
     CANCEL_OPEN_EXECUTIONS = "
         SELECT e.id FROM ductwork_branches br
           JOIN ductwork_executions e ON {key:e.step_id;br.step_id} AND e.result IS NULL
@@ -64,8 +65,8 @@ statements! {
           {join:ductwork_branches br} ON {key:br.id;b.id}
          WHERE br.status IN ('in_progress', 'advancing', 'waiting', 'dampened')
          ORDER BY br.id {lock}";
-    /// Branches that wait in vain. (With an offset PostgreSQL asks for each of them; it would read
-    /// all branches that arrive anywhere when it believes that there are none.)
+    /// Branches that wait in vain. (With an offset, PostgreSQL checks each of them; without it, it
+    /// would read all branches that arrive anywhere, when it believes that there are none.)
     CANCEL_DOOMED = "
         SELECT f.branch_id AS id FROM ductwork_fan_outs f
          WHERE {any:f.branch_id;b(id id)} AND f.fired_at IS NULL
@@ -87,7 +88,7 @@ statements! {
         UPDATE {into:ductwork_advancements;b(id id)} {found:ductwork_advancements_open} SET completed_at = {now}, result = 'cancelled'
          WHERE {of:ductwork_advancements.branch_id;b(id id)} AND completed_at IS NULL{narrow: AND ductwork_advancements.open_branch = b.id}";
     CANCEL_DEADLINES = "{delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)}";
-    /// An expand that has begun has produced the branches that are there.
+    /// An expand that has begun has produced the branches that exist.
     CANCEL_TRANSITIONS = "
         UPDATE {into:ductwork_transitions;b(id id)} {found:ductwork_transitions_open}
            SET completed_at = {now}, via = 'end',
@@ -98,7 +99,7 @@ statements! {
                                      WHERE {key:f.branch_id;ductwork_transitions.branch_id}
                                        AND f.fired_at IS NULL), 0)
          WHERE {of:ductwork_transitions.branch_id;b(id id)} AND completed_at IS NULL{narrow: AND ductwork_transitions.open_branch = b.id}";
-    /// Between two transactions: some branches are cancelled, others not yet.
+    /// The state between two transactions: some branches are cancelled, others not yet.
     CANCEL_SOME = "
         UPDATE ductwork_runs
            SET cancelling_at = {now},
@@ -109,17 +110,17 @@ statements! {
         UPDATE ductwork_runs
            SET status = 'cancelled', cancelled_at = {now}, dampened = 0, cancelling_at = NULL
          WHERE id = :run AND status IN ('in_progress', 'dampened')";
-    /// Cancellations that nobody has gone on with for a while.
+    /// Cancellations that nobody has continued for a while.
     CANCEL_UNFINISHED = "
         SELECT id FROM ductwork_runs
          WHERE cancelling_at IS NOT NULL AND cancelling_at <= {now} - :age ORDER BY cancelling_at LIMIT 10";
 }
 
-/// Branches per transaction.
+/// How many branches per transaction.
 pub const BATCH: usize = 500;
 
-/// Branches of which one look tells; the next one is taken when they are closed. Each look goes
-/// through those that are closed already.
+/// How many branches one query returns; the next query follows when these are closed. Each query
+/// scans the branches that are closed already.
 const LOOK: usize = 50_000;
 
 /// The result of a cancellation.
@@ -128,11 +129,11 @@ const LOOK: usize = 50_000;
 pub enum Cancel {
     /// The run is cancelled.
     Done {
-        /// The processes that were running steps of it: to be told, so that they stop now
-        /// and not at their next beat.
+        /// The processes that were running steps of it: they have to be told, so that they stop now
+        /// and not with their next beat.
         held: Vec<ProcessId>,
     },
-    /// It had already ended, like this.
+    /// The run had already ended, in this state.
     NotActive(RunStatus),
     /// There is no such run.
     NotFound,
@@ -140,15 +141,15 @@ pub enum Cancel {
 
 /// Cancels a run.
 ///
-/// An execution that runs at this moment loses the right to commit (its guard no longer matches). A
-/// caller that does not learn the result asks again.
+/// An execution that is running now loses the right to commit (its guard no longer matches). A
+/// caller that does not learn the result calls this again.
 #[cfg(feature = "internals")]
 pub async fn cancel(conn: &mut Conn, run_id: RunId) -> Result<Cancel, Error> {
     cancel_by(conn, run_id, BATCH, None, &mut |_| {}).await
 }
 
-/// The same, so many branches per transaction; `report` hears how many are closed, after each; the same
-/// number again where others have locked what comes next.
+/// The same, with this many branches per transaction; after each transaction, `report` receives how
+/// many are closed, or the same number again where others have locked the next ones.
 pub async fn cancel_by(
     conn: &mut Conn,
     run_id: RunId,
@@ -169,7 +170,7 @@ pub async fn cancel_by(
     }
 }
 
-/// The runs whose cancellation nobody has gone on with for so long.
+/// The runs whose cancellation nobody has continued for this long.
 pub async fn unfinished(conn: &mut Conn, age: Duration) -> Result<Vec<RunId>, Error> {
     let args = [("age", micros(age).into())];
     let rows = conn.fetch(&CANCEL_UNFINISHED, &args).await?;
@@ -204,7 +205,7 @@ impl Open {
 pub struct Cancelling {
     run_id: RunId,
     batch: usize,
-    /// Open branches that were seen and not yet closed; the next to be is the last.
+    /// Open branches that were seen and not yet closed; the last one is closed next.
     seen: Vec<Open>,
     held: BTreeSet<ProcessId>,
     /// Branches closed so far.
@@ -214,7 +215,7 @@ pub struct Cancelling {
 }
 
 impl Cancelling {
-    /// Of this run, so many branches per transaction.
+    /// A cancellation of this run, with this many branches per transaction.
     pub fn of(run_id: RunId, batch: usize) -> Self {
         Self {
             run_id,
@@ -226,12 +227,12 @@ impl Cancelling {
         }
     }
 
-    /// The same, by somebody, which is recorded with the first that it closes.
+    /// The same, by somebody, whom the first transaction that closes branches records.
     pub fn by(self, by: Option<Actor>) -> Self {
         Self { by, ..self }
     }
 
-    /// One transaction; what the cancellation came to, if it was the last.
+    /// Runs one transaction; returns the result of the cancellation if it was the last one.
     pub async fn step(&mut self, conn: &mut Conn) -> Result<Option<Cancel>, Error> {
         if self.seen.is_empty() {
             match status(conn, self.run_id).await? {
@@ -252,15 +253,15 @@ impl Cancelling {
         self.some(conn, &chunk).await.map(|()| None)
     }
 
-    /// Closes those that are seen here, which are few and all that are open, and the run.
+    /// Closes the branches that were seen, which are few and all open ones, and the run.
     async fn end(&mut self, conn: &mut Conn, seen: Vec<Open>) -> Result<Option<Cancel>, Error> {
         failpoint!(conn, "cancel.begin");
         let (run_id, by) = (self.run_id, self.by.as_ref());
         let ended = conn.transaction(async |conn| {
             let held = hold(conn, &seen).await?;
-            // RACE: a branch that we saw is split, or split further, before we have its lock. Its
-            // children were in no look, so there is another one, which is final: no other branch of
-            // the run can bring forth any, since all that were open are ours now. Proven by
+            // RACE: a branch that we saw is split, or split further, before we hold its lock. No
+            // query has seen its children, so there is another query, which is final: no other
+            // branch of the run can create any, since we hold all that were open. Proven by
             // `a_cancellation_leaves_nothing_open_whenever_it_comes`. (I15, I17)
             let open = look(conn, run_id).await?;
             if open.iter().any(|now| !held.has(now)) {
@@ -272,7 +273,8 @@ impl Cancelling {
                 .await?
                 == 0
             {
-                // It ended while we looked; then nothing of it was open, and nothing was touched.
+                // The run ended while we looked; then no branch of it was open, and nothing was
+                // changed.
                 let touched = held.branches.len();
                 if touched > 0 {
                     let text =
@@ -301,7 +303,7 @@ impl Cancelling {
         })
     }
 
-    /// Closes some of the run's branches, as far as they cannot be missed by anybody who goes on.
+    /// Closes some of the run's branches, as far as nobody who continues the run can miss them.
     async fn some(&mut self, conn: &mut Conn, seen: &[Open]) -> Result<(), Error> {
         failpoint!(conn, "cancel.begin");
         let (run_id, by) = (self.run_id, self.by.as_ref());
@@ -320,9 +322,10 @@ impl Cancelling {
                     .into_iter()
                     .collect(),
             };
-            // RACE: the last of those that a branch waits for arrives, and finds nobody to move. So
-            // a branch that waits is closed when one that it waits for is: then nobody can be the
-            // last. Proven by `a_barrier_fires_while_its_run_is_cancelled_branch_by_branch`. (I13)
+            // RACE: the last of the branches that a branch waits for arrives, and finds no branch
+            // to move. So a waiting branch is closed together with one that it waits for: then no
+            // arrival can be the last. Proven by
+            // `a_barrier_fires_while_its_run_is_cancelled_branch_by_branch`. (I13)
             held.branches
                 .retain(|it| !it.root && (!it.waits() || doomed.contains(&it.id)));
             if held.branches.is_empty() {
@@ -358,10 +361,11 @@ impl Cancelling {
     }
 }
 
-/// The wait before what could not be closed is looked at again.
+/// The wait before the next try at branches that could not be closed.
 pub const AGAIN: Duration = Duration::from_millis(20);
 
-/// A transaction that waited too long for somebody else's rows has done nothing, and is for later.
+/// A transaction that waited too long for somebody else's rows has changed nothing, and is tried
+/// later.
 fn later<T>(done: Result<T, Error>) -> Result<Option<T>, Error> {
     match done {
         Ok(done) => Ok(Some(done)),
@@ -370,8 +374,8 @@ fn later<T>(done: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// Those that move are closed before those that wait for them, and of these the younger before the
-/// older: they are the inner ones. The run's root is closed with the run.
+/// Moving branches are closed before those that wait for them, and of the waiting ones the younger
+/// before the older: the younger are the inner ones. The run's root is closed with the run.
 fn in_order(mut open: Vec<Open>) -> Vec<Open> {
     open.retain(|it| !it.root);
     open.sort_by_key(|it| (!it.waits(), it.id));
@@ -388,7 +392,7 @@ async fn look(conn: &mut Conn, run_id: RunId) -> Result<Vec<Open>, Error> {
 /// Open branches and executions, under lock.
 struct Held {
     branches: Vec<Open>,
-    /// With the processes that hold them.
+    /// Each with the process that holds it.
     executions: BTreeMap<Uuid, Option<ProcessId>>,
 }
 
@@ -398,13 +402,13 @@ impl Held {
     }
 }
 
-/// Locks the open rows of the branches that were seen, as they are by now.
+/// Locks the open rows of the branches that were seen, in their current state.
 ///
-/// RACE: an execution is tried again, a branch moves on, by a transaction that our locks wait for
-/// and whose new rows the look before them has not seen. So we look again until nothing is new.
-/// A transaction that could still add something holds a row that we would then wait for, so a look that
+/// RACE: an execution is tried again, or a branch moves on, in a transaction that our locks wait for
+/// and whose new rows the query before them has not seen. So we query again until nothing is new. A
+/// transaction that could still add something holds a row that we would then wait for, so a query that
 /// finds nothing new is final. Places in the queue first, as a claim takes them, then executions, then
-/// branches, as everybody else. Proven by `a_cancellation_leaves_nothing_open_whenever_it_comes`.
+/// branches, as everybody else does. Proven by `a_cancellation_leaves_nothing_open_whenever_it_comes`.
 /// (I15, I17)
 async fn hold(conn: &mut Conn, seen: &[Open]) -> Result<Held, Error> {
     conn.set(Setting::CancellationLockWait).await?;
@@ -439,7 +443,7 @@ async fn hold(conn: &mut Conn, seen: &[Open]) -> Result<Held, Error> {
     })
 }
 
-/// Locks executions, with their places in the queue; those that are open, and who holds them.
+/// Locks executions, with their places in the queue; returns the open ones, and their holders.
 async fn hold_executions(
     conn: &mut Conn,
     executions: Vec<Uuid>,
@@ -460,7 +464,8 @@ async fn hold_executions(
     held.collect()
 }
 
-/// Closes branches that are held, with all that would move them; the processes that were at it.
+/// Closes held branches, with everything that would move them; returns the processes that were
+/// working on them.
 async fn close(
     conn: &mut Conn,
     branches: &[Open],
@@ -469,8 +474,8 @@ async fn close(
     if !executions.is_empty() {
         let rows = Rows::new().ids("id", executions.keys().copied());
         let rows = [("b", (&rows).into())];
-        // An execution that was put back while we waited for it has a place by now. Proven by
-        // `what_is_put_back_while_its_run_is_cancelled_is_not_in_the_queue`. (I31)
+        // An execution that was put back while we waited for it has a place in the queue by now.
+        // Proven by `what_is_put_back_while_its_run_is_cancelled_is_not_in_the_queue`. (I31)
         conn.execute(&CANCEL_AVAILABILITIES, &rows).await?;
         conn.write(&CANCEL_EXECUTIONS, &rows, executions.len())
             .await?;

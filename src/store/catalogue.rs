@@ -1,4 +1,4 @@
-//! Every statement of the product in one list: the goldens and the checks are made from it.
+//! Every statement of the product in one list, which the goldens and the checks are made from.
 
 use super::statement::Statement;
 use super::{

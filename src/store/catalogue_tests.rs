@@ -1,13 +1,13 @@
-//! The texts of the statements that all databases share: nothing in them that one of the databases would
-//! refuse, or take for something else.
+//! The texts of the statements that all databases share: they contain nothing that one of the databases
+//! would refuse, or interpret differently.
 //!
-//! Owns: the list of what is not shared yet, and why. Never: a database.
+//! Owns: the list of the exceptions so far, and their reasons. Never: a database.
 
 use super::super::dialect::Dialect;
 use super::super::statement::Statement;
 use super::catalogue;
 
-/// Statements that all databases are sent.
+/// Statements that are sent to all databases.
 fn shared() -> impl Iterator<Item = &'static Statement> {
     let all = catalogue().into_iter();
     let all = all.filter(|statement| !statement.has_form_on_mysql());
@@ -17,7 +17,7 @@ fn shared() -> impl Iterator<Item = &'static Statement> {
 /// An assignment: the column, and the text of its value.
 type Assignment<'a> = (&'a str, &'a str);
 
-/// Where a keyword stands outside of parentheses, braces and quotes, at or behind `from`.
+/// The place of a keyword outside of parentheses, braces and quotes, at or after `from`.
 fn find(text: &str, from: usize, found: impl Fn(&str) -> bool) -> Option<usize> {
     let (mut depth, mut quote) = (0, None);
     for (at, char) in text.char_indices().skip_while(|(at, _)| *at < from) {
@@ -69,7 +69,8 @@ fn assignments(text: &str) -> Vec<Vec<Assignment<'_>>> {
     lists.collect()
 }
 
-/// The names in a text, each with what stands before its dot; without parameters and fragments' names.
+/// The names in a text, each with the part before its dot; without parameters and the names of
+/// fragments.
 fn names(text: &str) -> Vec<(Option<&str>, &str)> {
     let is_name = |char: char| char.is_ascii_alphanumeric() || "_.:".contains(char);
     let texts = text.split('\'').step_by(2);
@@ -84,7 +85,7 @@ fn names(text: &str) -> Vec<(Option<&str>, &str)> {
         .collect()
 }
 
-/// Some databases assign from left to right, and give what follows the new value.
+/// Some databases assign from left to right, and later assignments read the new value.
 #[test]
 fn no_assignment_reads_a_column_that_was_assigned_before_it() {
     let (mut wrong, mut looked) = (Vec::new(), 0);
@@ -108,7 +109,7 @@ fn no_assignment_reads_a_column_that_was_assigned_before_it() {
 }
 
 /// A cluster sends the rows that a statement has changed to its other nodes: a row that is written to hold
-/// off others has to become another one.
+/// off others has to change.
 #[test]
 fn no_column_is_assigned_to_itself() {
     let mut wrong = Vec::new();
@@ -133,7 +134,7 @@ fn into(text: &str) -> Option<(&str, &str, Vec<&str>)> {
     Some((table, alias, columns.collect()))
 }
 
-/// Where the batch is a table of the UPDATE, a name that both have has two meanings.
+/// Where the batch is a table of the UPDATE, a name in both is ambiguous.
 #[test]
 fn a_batch_shares_no_name_with_what_is_written_from_it() {
     let (mut wrong, mut looked) = (Vec::new(), 0);
@@ -178,13 +179,13 @@ fn a_batch_shares_no_name_with_what_is_written_from_it() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Statements with something in them that a third database may not take, and why it takes it here.
+/// Statements with a part that a third database may not accept, and the reason why it does so here.
 const NOT_YET: &[(&str, &str)] = &[(
     "SET_TUPLE_AS_STEP",
     "locks in a part of an INSERT, which MySQL and MariaDB take as they take the rest of it",
 )];
 
-/// The first thing in a text that not all databases take.
+/// The first part of a text that not all databases accept.
 fn foreign(text: &str) -> Option<&'static str> {
     const WORDS: &[&str] = &[
         "RETURNING",
@@ -255,7 +256,7 @@ fn what_a_third_database_lacks_is_in_no_shared_statement_but_those_that_are_list
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The tests above find what they look for.
+/// The tests above find the mistakes that they look for.
 #[test]
 fn what_is_wrong_with_a_statement_is_found() {
     let list =

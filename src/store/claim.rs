@@ -1,7 +1,7 @@
 //! Claiming executions.
 //!
-//! Owns: taking due availabilities off the queue and stamping their executions with the
-//! process and a lease, in one transaction; putting back what was never started. Never: runs
+//! Owns: taking due availabilities off the queue and stamping their executions with the process and
+//! a lease, in one transaction; putting back executions that were never started. Never: runs
 //! anything.
 
 use std::collections::HashMap;
@@ -26,13 +26,13 @@ use super::process::Claimant;
 use super::statement::{Rows, statements};
 
 statements! {
-    /// A process whose row is gone was declared dead: it claims nothing until it has registered
-    /// anew; nor does what it sent through a connection that it has given up since (`FENCE_EARLIER`). RACE: the reaper takes the row while we claim. Both write it, so one waits for the
-    /// other: either the reaper sees our claims, or we see that the row is gone (C4, R3).
-    /// Proven by `a_process_that_was_declared_dead_claims_nothing`. (I22)
+    /// A process whose row is gone was declared dead: it claims nothing until it has registered anew. A claim that it
+    /// sent through a connection that it has given up since takes nothing either (`FENCE_EARLIER`). RACE: the reaper
+    /// takes the row while we claim. Both write it, so one waits for the other: either the reaper sees our claims, or
+    /// we see that the row is gone (C4, R3). Proven by `a_process_that_was_declared_dead_claims_nothing`. (I22)
     ///
-    /// RACE: the pipeline is paused while we claim. A pause writes this row too: either it waits for us, and
-    /// what we claim was claimed before it, or we see that we are paused, and take nothing. Proven by
+    /// RACE: the pipeline is paused while we claim. A pause writes this row too: either it waits for us, and our claim
+    /// precedes it, or we see that we are paused, and take nothing. Proven by
     /// `a_claim_that_waits_for_a_pause_takes_nothing` and `a_pause_waits_for_a_claim_that_is_under_way`.
     pub(crate) TOUCH_PROCESS = "
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
@@ -41,7 +41,7 @@ statements! {
     TOUCHED in Mysql = "
         SELECT id, last_heartbeat_at AS moment, paused FROM ductwork_processes
          WHERE id = :process AND epoch <= :epoch";
-    /// The same for those who need not know whether they are paused.
+    /// The same for callers that need not know whether they are paused.
     TOUCH = "
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
          WHERE id = :process AND epoch <= :epoch";
@@ -52,11 +52,11 @@ statements! {
     REMOVE_AVAILABILITIES in Mysql from "backend/mysql/claim.sql";
     ALL_REMOVED in Mysql from "backend/mysql/claim.sql";
     ALL_STAMPED in Mysql from "backend/mysql/claim.sql";
-    /// All that is due and locked by us is taken off the queue and stamped, or nothing of it.
+    /// Takes everything that is due and locked by us off the queue and stamps it, or nothing of it.
     TAKE_LOCKED runs [&REMOVE_AVAILABILITIES, &ALL_REMOVED, &STAMP_EXECUTIONS, &ALL_STAMPED];
     STAMP_EXECUTIONS from "backend/sqlite/claim.sql";
-    /// `TAKE_AVAILABILITIES` around what this process could not read. It looks up the run of all that is due
-    /// before it has enough, so it is for processes that have met such a thing.
+    /// `TAKE_AVAILABILITIES` without the executions that this process could not read. It looks up the run of
+    /// every due execution until it has enough, so only processes that have met an unreadable one use it.
     TAKE_READABLE = "
         WITH due {materialized} (
             SELECT q.execution_id FROM ductwork_availabilities q
@@ -72,8 +72,8 @@ statements! {
          WHERE execution_id IN (SELECT execution_id FROM due)
         RETURNING execution_id AS id, due_at, {now} - due_at AS waited",
         on Mysql [&DUE_READABLE];
-    /// An input of up to 16 KiB comes along with its claim: of a thousand such the answer has 16 MiB.
-    /// Longer ones are asked for, as many at once as fit.
+    /// An input of up to 16 KiB is returned with its claim: for a thousand of them, the answer has 16
+    /// MiB. Longer inputs are read separately, as many at once as fit.
     LOAD_CLAIMED = "
         SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
                s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
@@ -97,7 +97,7 @@ statements! {
         SELECT e.id FROM {rows:b(id id)} {join:ductwork_executions e} ON {key:e.id;b.id}
          WHERE e.process_id = :process AND e.result IS NULL
          ORDER BY e.id {lock}";
-    /// A claimed execution that never started is as if it had not been claimed.
+    /// A claimed execution that never started is treated as if it had not been claimed.
     UNCLAIM = "
         UPDATE {into:ductwork_executions;b(id id)}
            SET process_id = NULL, claimed_at = NULL, lease_until = NULL
@@ -105,8 +105,8 @@ statements! {
          WHERE {key:ductwork_executions.id;b.id}
            AND ductwork_executions.process_id = :process
            AND ductwork_executions.result IS NULL";
-    /// Without a delay they go before all that is due, as they did when they were claimed. They get the time
-    /// of the queue's head and not their own, so that the queue never looks older than it is.
+    /// Without a delay they precede everything that is due, as they did when they were claimed. They get the
+    /// time of the queue's head and not their own, so that the queue never looks older than it is.
     QUEUE_AGAIN = "
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
         SELECT b.id, :pipeline,
@@ -117,7 +117,7 @@ statements! {
           FROM {rows:b(id id)}";
     NEXT_DUE = "
         SELECT min(due_at) - {now} AS wait FROM ductwork_availabilities WHERE pipeline = :pipeline";
-    /// The same around what this process could not read.
+    /// The same without the executions that this process could not read.
     NEXT_READABLE_DUE = "
         SELECT q.due_at - {now} AS wait FROM ductwork_availabilities q
          WHERE q.pipeline = :pipeline
@@ -154,30 +154,30 @@ pub struct Claimed {
     pub step: String,
     /// How the step was reached.
     pub via: Via,
-    /// 1, 2, ….
+    /// The number of the attempt: 1, 2, ….
     pub attempt: u32,
     /// Errors of earlier attempts.
     pub retry_count: u32,
     /// Crashes of earlier attempts.
     pub crash_count: u32,
-    /// Digest of the run's definition.
+    /// The digest of the run's definition.
     pub definition: String,
-    /// The caller that triggered the run, where it handed something on.
+    /// The caller that triggered the run, where it passed something on.
     pub caller: Option<Arc<Caller>>,
     /// The step's input.
     pub input: Box<RawValue>,
 }
 
 impl Claimed {
-    /// True when its branch goes on with it: it is not the first attempt of a run's or an element's first
-    /// step.
+    /// True when the branch continues with it: when it is not the first attempt of the first step of a
+    /// run or of an element.
     pub fn has_begun(&self) -> bool {
         self.attempt > 1 || !matches!(self.via, Via::Start | Via::Expand)
     }
 }
 
-/// An execution that this process owns and cannot run: a newer version wrote what this one does not
-/// know, or something else is wrong with it. It is to be put back.
+/// An execution that this process owns and cannot run: a newer version wrote something that this one does
+/// not know, or it is damaged in another way. It has to be put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     /// The execution.
@@ -189,41 +189,41 @@ pub struct Unread {
 /// The result of a claim.
 #[derive(Debug)]
 pub enum Claim {
-    /// These executions are ours. Fewer than asked for: no more are due.
+    /// These executions are ours. If they are fewer than requested, no more are due.
     Taken(Vec<Claimed>),
     /// This process was declared dead: it must register anew before it claims.
     Dead,
-    /// The pipeline is paused: nothing is taken, whatever is due.
+    /// The pipeline is paused: nothing is taken, even if executions are due.
     Paused,
 }
 
 /// The side results of a claim.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rest {
-    /// The place of the last that was taken.
+    /// The place of the last one taken.
     pub last: Cursor,
-    /// Executions that were taken as well and must be put back: together, the inputs are too large to hold.
+    /// Executions that were taken too and must be put back: together, the inputs are too large to hold.
     pub excess: Vec<ExecutionId>,
-    /// Executions that were taken as well and must be put back for others: this version cannot read them.
+    /// Executions that were taken too and must be put back for others: this version cannot read them.
     pub unread: Vec<Unread>,
-    /// How long each that was taken had been due.
+    /// How long each one taken had been due.
     pub waited: Vec<Duration>,
 }
 
 /// The executions that a process holds.
 #[derive(Debug, Default)]
 pub struct Held {
-    /// With their inputs.
+    /// The executions whose inputs were read.
     pub whole: Vec<Claimed>,
-    /// Those whose inputs are too long to be read before it is known who wants them.
+    /// The executions whose inputs are too long to read before it is known who wants them.
     pub large: Vec<ExecutionId>,
-    /// Those that cannot be understood.
+    /// The executions that cannot be read.
     pub unread: Vec<Unread>,
 }
 
 /// Takes up to `n` due executions of `pipeline` for the claimant's process, leased for `lease`; fewer
-/// where their inputs are too much to hold. When one of them cannot be understood, that is an error, and
-/// all are put back.
+/// where their inputs are too much to hold. If one of them cannot be read, this is an error, and all are
+/// put back.
 pub async fn claim(
     conn: &mut Conn,
     claimant: Claimant,
@@ -248,8 +248,8 @@ pub async fn claim(
     }
 }
 
-/// The same, of what stands behind a place and is not left out; and what is too much, or cannot be
-/// understood, is the caller's to put back.
+/// The same for executions after a place that are not left out. The caller has to put back those
+/// that are too much or cannot be read.
 pub async fn claim_behind(
     conn: &mut Conn,
     cursor: Cursor,
@@ -328,7 +328,7 @@ pub async fn claim_behind(
         let last = cursors.into_iter().max().unwrap_or(cursor);
         let waited = waited(&taken)?;
         let args = [("taken", (&rows).into()), process.clone(), lease.clone()];
-        // I2: what is available is unclaimed.
+        // I2: an available execution is unclaimed.
         if REMOVE_AVAILABILITIES.is_for(conn.dialect()) {
             failpoint!(conn, "claim.written");
             let more = [("b", (&rows).into()), ("count", taken.len().into())];
@@ -348,7 +348,8 @@ pub async fn claim_behind(
         Ok(loaded) => loaded,
         Err(nothing) => return Ok((nothing, none(cursor))),
     };
-    // A server to which the writes went together with their COMMIT is asked for them afterwards: they are ours.
+    // A server that received the writes together with their COMMIT is queried for them afterwards: they are
+    // ours.
     if !unloaded.is_empty() {
         let ids = Rows::new().ids("id", unloaded);
         let args = [("b", (&ids).into()), process];
@@ -357,7 +358,7 @@ pub async fn claim_behind(
     with_inputs(conn, understood(&rows)?, last, waited).await
 }
 
-/// How long these had been due. A clock that was set back since says nothing of it.
+/// How long these had been due. After the clock was set back, it cannot tell.
 fn waited(rows: &[Row]) -> Result<Vec<Duration>, Error> {
     let waited = |row: &Row| {
         Ok(Duration::from_micros(
@@ -367,9 +368,9 @@ fn waited(rows: &[Row]) -> Result<Vec<Duration>, Error> {
     rows.iter().map(waited).collect()
 }
 
-/// Reads the inputs that did not come along, as many as fit beside those that did. An input that is
-/// gone is of a run that was cancelled and pruned meanwhile: it is put back like what does not fit, which
-/// finds that it is not held any more.
+/// Reads the inputs that were not returned with the claim, as many as fit in addition to those that were.
+/// If an input is gone, its run was cancelled and pruned meanwhile: its execution is put back like those
+/// that do not fit, and the put-back finds that it is not held any more.
 async fn with_inputs(
     conn: &mut Conn,
     (mut taken, unread): (Vec<Taken>, Vec<Unread>),
@@ -416,7 +417,8 @@ async fn with_inputs(
     Ok((Claim::Taken(claimed), rest))
 }
 
-/// The claimed executions, and those of them that this version cannot read: one such row holds up no other.
+/// The claimed executions, and those that this version cannot read: one such row does not hold up the
+/// others.
 fn understood(rows: &[Row]) -> Result<(Vec<Taken>, Vec<Unread>), Error> {
     let (mut understood, mut unread) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
@@ -434,7 +436,7 @@ fn understood(rows: &[Row]) -> Result<(Vec<Taken>, Vec<Unread>), Error> {
     Ok((understood, unread))
 }
 
-/// The guarded write that every claim begins with; false when the process was declared dead.
+/// The guarded write at the beginning of every claim; false when the process was declared dead.
 pub(super) async fn touch(conn: &mut Conn, claimant: Claimant) -> Result<bool, Error> {
     Ok(conn.execute(&TOUCH, &claimant.args()).await? == 1)
 }
@@ -444,8 +446,8 @@ fn ids(rows: &[Row]) -> Result<Vec<uuid::Uuid>, Error> {
 }
 
 /// Puts executions that the claimant's process has claimed but not started back into the queue: no
-/// attempt was made, so none is closed. They are due again after `delay`. Those that the process holds no
-/// more stay as they are. Returns how many.
+/// attempt was made, so none is closed. They are due again after `delay`. Those that the process no
+/// longer holds stay as they are. Returns how many were put back.
 ///
 /// If this arrives late, somebody may have claimed the same executions since: it is fenced as claims are.
 pub async fn put_back(
@@ -484,10 +486,10 @@ pub async fn put_back(
 
 /// An execution that was taken.
 struct Taken {
-    /// Its input is `null` where it did not come along.
+    /// The claim. Its input is `null` where it was not returned with it.
     claimed: Claimed,
     is_large: bool,
-    /// The input's.
+    /// The size of the input.
     size: usize,
 }
 
@@ -520,8 +522,9 @@ fn taken(row: &Row) -> Result<Taken, Error> {
     })
 }
 
-/// Time until the next execution of `pipeline` that is not left out is due: zero when one is, `None` when
-/// there is none. One statement, for those who would otherwise open a transaction to find nothing.
+/// Time until the next execution of `pipeline` that is not left out is due: zero when one is due, `None`
+/// when there is none. One statement, for callers that would otherwise open a transaction to find
+/// nothing.
 pub async fn next_due(
     conn: &mut Conn,
     pipeline: &str,
@@ -541,8 +544,8 @@ pub async fn next_due(
     Ok(wait.map(|wait| Duration::from_micros(wait.max(0) as u64)))
 }
 
-/// Everything that `process` holds: what it knows, and what it was given in a transaction whose
-/// answer was lost.
+/// Everything that `process` holds: the executions that it knows of, and those that it got in a
+/// transaction whose answer was lost.
 pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<Held, Error> {
     let args = [("process", process.0.into())];
     let rows = conn.fetch_latest(&HELD, &args).await?;
@@ -566,7 +569,8 @@ pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<Held, Error> {
     Ok(held)
 }
 
-/// The caller that triggered a run. A text that another version may have written there is none, and stops nothing.
+/// The caller that triggered a run. A text that another version may have written there counts as none, and is no
+/// error.
 fn caller(row: &Row) -> Result<Option<Arc<Caller>>, Error> {
     let text = |column| row.get::<Option<String>>(column);
     let (span, state, baggage) = (

@@ -1,11 +1,11 @@
-//! Work that waits for a time that was now, after the database's clock was set back.
+//! Work that waits for a time that has already passed once, after the database's clock was set back.
 //!
-//! Owns: making that due again. Never: reads a clock of its own; whether the database's was set
-//! back is for the reaper to notice (`engine::reaper`).
+//! Owns: making this work due again. Never: reads a clock of its own; the reaper (`engine::reaper`)
+//! notices whether the database's clock was set back.
 //!
-//! On SQLite the database's clock is its host's, which is set whenever somebody sets it; on
-//! PostgreSQL the server's, or its heir's after a failover. Work that was due before is then due in the
-//! future, and would wait until the clock is where it was.
+//! On SQLite, the database's clock is that of its host, which is set whenever somebody sets it; on
+//! PostgreSQL, it is the server's, or its heir's after a failover. Work that was due before is then due
+//! in the future, and would wait until the clock reaches its old time.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::dialect::Dialect;
 use super::error::Error;
 use super::statement::statements;
 
-/// Executions that wait for a time that was written when the clock went before.
+/// Executions that wait for a time that was written before the clock was set back.
 macro_rules! overtaken_availabilities {
     () => {
         "(SELECT a.execution_id, a.pipeline,
@@ -28,7 +28,7 @@ macro_rules! overtaken_availabilities {
     };
 }
 
-/// The same of branches that wait for an advancer.
+/// The same for branches that wait for an advancer.
 macro_rules! overtaken_branches {
     () => {
         "(SELECT br.id, CASE WHEN t.id IS NULL THEN s.completed_at ELSE br.last_advanced_at END AS since
@@ -40,7 +40,7 @@ macro_rules! overtaken_branches {
 }
 
 statements! {
-    /// An availability that was put into the queue later than now: it waits for as long as it was meant to.
+    /// An availability that was put into the queue later than now: it waits for the intended span.
     DUE_AGAIN = "
         UPDATE ductwork_availabilities SET due_at = {now} + w.delay
           FROM (SELECT a.execution_id,
@@ -59,7 +59,8 @@ statements! {
         UPDATE ", overtaken_availabilities!(), " w STRAIGHT_JOIN ductwork_availabilities
            SET due_at = {now} + w.delay
          WHERE ductwork_availabilities.execution_id = w.execution_id");
-    /// A branch that was claimed before waits since it was given back, any other since its step's end.
+    /// A branch that was claimed before has waited since it was given back, any other since its step's
+    /// end.
     READY_AGAIN = "
         UPDATE ductwork_branches
            SET ready_at = {now} + CASE WHEN ductwork_branches.ready_at > w.since
@@ -85,7 +86,7 @@ statements! {
          WHERE ductwork_branches.id = w.id AND ductwork_branches.ready_at > {now} AND w.since > {now}");
 }
 
-/// The work that was put right.
+/// The corrected work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overtaken {
     /// Executions.
@@ -96,8 +97,8 @@ pub struct Overtaken {
     pub branches: usize,
 }
 
-/// Makes due again what the clock was taken away from. To be called once after the clock was set
-/// back; where it was not, nothing is found.
+/// Makes work due again that the clock has left in the future. To be called once after the clock
+/// was set back; where it was not, this finds nothing.
 pub async fn was_set_back(conn: &mut Conn) -> Result<Overtaken, Error> {
     let overtaken = overtaken_executions(conn).await?;
     let branches = overtaken_branches(conn).await?;
@@ -107,9 +108,9 @@ pub async fn was_set_back(conn: &mut Conn) -> Result<Overtaken, Error> {
     })
 }
 
-/// The same where nobody noticed that the clock was set back: it may have been since they looked, or
-/// set forth and back between two looks. Few branches wait at a time, so they are looked at; where
-/// they show it, the executions are as well.
+/// The same where nobody noticed that the clock was set back: this may have happened since the last
+/// look, or the clock was set forward and back between two looks. Few branches wait at a time, so
+/// these are checked first; where they show it, the executions are checked as well.
 pub async fn may_have_been_set_back(conn: &mut Conn) -> Result<Overtaken, Error> {
     match overtaken_branches(conn).await? {
         0 => Ok(Overtaken::default()),
@@ -131,7 +132,7 @@ async fn overtaken_executions(conn: &mut Conn) -> Result<Overtaken, Error> {
 }
 
 async fn overtaken_branches(conn: &mut Conn) -> Result<usize, Error> {
-    // Each sweep asks: what writes is left out for as long as there is nothing to write.
+    // Each sweep runs this: the writing statement is skipped as long as there is nothing to write.
     let asks_first = conn.dialect() == Dialect::Mysql;
     if asks_first && conn.fetch(&OVERTAKEN_BRANCHES, &[]).await?.is_empty() {
         return Ok(0);

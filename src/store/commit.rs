@@ -1,15 +1,15 @@
-//! Committing what executions came to.
+//! Committing the results of executions.
 //!
-//! Owns: the guarded commit: an execution is closed only by the process that holds it, once;
-//! what follows (a new attempt, a failed step, a branch that is ready, or a simple crossing)
-//! is in the same transaction. Never: decides what an ending costs (`machine::outcome`).
+//! Owns: the guarded commit: an execution is closed only by the process that holds it, once; its
+//! consequences (a new attempt, a failed step, a branch that is ready, or a simple crossing) are in the
+//! same transaction. Never: decides what an ending costs (`machine::outcome`).
 //!
-//! Everything that follows from a result is known before the database is asked whether the
-//! result still counts. So a batch is one table of rows (`batch::ResultRow`), and one sequence of
-//! statements, of which the first lets through the rows whose execution is still ours. On
-//! PostgreSQL (`backend/postgres/commit.sql`) they are parts of one statement in one round trip, which
-//! read what the first returned. On SQLite and MySQL (`commit.sql` of each) they follow one another; those
-//! after the guard are given its rows, in one trip to SQLite's thread, or as one statement of MariaDB's.
+//! All consequences of a result are known before the database is asked whether the result still counts. So
+//! a batch is one table of rows (`batch::ResultRow`), and one sequence of statements, of which the first
+//! lets through the rows whose execution is still ours. On PostgreSQL (`backend/postgres/commit.sql`) they
+//! are parts of one statement in one round trip, which read the output of the first. On SQLite and MySQL
+//! (`commit.sql` of each) they follow one another; those after the guard receive its rows, in one trip to
+//! SQLite's thread, or as one statement of MariaDB's.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -62,8 +62,8 @@ statements! {
     ONE_TOUCHED in Mysql from "backend/mysql/commit.sql";
     CLOSE_ALL in Mysql from "backend/mysql/commit.sql";
     ALL_ARE_CLOSED in Mysql from "backend/mysql/commit.sql";
-    /// Guard and writes at once, where it is likely that all results still count: refused as a whole where one does
-    /// not, or where there is more to tell.
+    /// Guard and writes at once, where all results are likely to still count: refused as a whole where one does not
+    /// count, or where the answer has to say more.
     COMMIT_WHOLE runs [
         &TOUCH_UNPAUSED,
         &ONE_TOUCHED,
@@ -94,7 +94,7 @@ statements! {
         &RECORD_ADVANCEMENTS,
         &END_RUNS,
     ];
-    /// The guard, where statements are asked in turn.
+    /// The guard, where statements are sent in turn.
     TOUCH_AND_CLOSE runs [&claim::TOUCH_PROCESS, &CLOSE_EXECUTIONS];
     /// The statements that follow the guard.
     WRITE_RESULTS runs [
@@ -125,7 +125,7 @@ statements! {
          WHERE e.process_id = :process AND e.completed_at IS NOT NULL";
 }
 
-/// An execution that has ended, and what is to be written for it.
+/// An execution that has ended, and the data to write for it.
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// The claim.
@@ -140,7 +140,7 @@ pub struct Finished {
     pub output: Option<Box<RawValue>>,
     /// Class, message and backtrace, when it did not.
     pub error: Option<StoredError>,
-    /// The end of what it wrote, unless the error has it.
+    /// The end of its output to the log, unless the error contains it.
     pub log: Option<String>,
 }
 
@@ -153,12 +153,12 @@ pub struct Ended {
     pub output: Option<Box<RawValue>>,
     /// The reason, when it did not.
     pub error: Option<StoredError>,
-    /// The end of what it wrote, unless the reason has it.
+    /// The end of its output to the log, unless the reason contains it.
     pub log: Option<String>,
 }
 
 impl Ended {
-    /// With a value.
+    /// An end with a value.
     pub fn success(output: Box<RawValue>) -> Self {
         Self {
             ending: Ending::Success,
@@ -168,7 +168,7 @@ impl Ended {
         }
     }
 
-    /// Without one, for a reason of this class.
+    /// An end without a value, for a reason of this class.
     pub fn without_value(ending: Ending, class: &str, message: impl Into<String>) -> Self {
         Self {
             ending,
@@ -182,7 +182,7 @@ impl Ended {
         }
     }
 
-    /// The same, with the end of what it wrote.
+    /// The same, with the end of the log.
     pub fn with_log(mut self, log: Option<String>) -> Self {
         self.log = log;
         self
@@ -228,7 +228,7 @@ impl Finished {
         }
     }
 
-    /// The bytes of what it brings: its output or its error, and its log.
+    /// The number of bytes that it commits: its output or its error, and its log.
     pub fn bytes(&self) -> usize {
         let output = self
             .output
@@ -265,29 +265,30 @@ pub struct Committed {
     pub advanced: usize,
     /// The effects of the crossings.
     pub crossed: Crossed,
-    /// This process was declared dead: its results are all stale, it must register anew.
+    /// This process was declared dead: all its results are stale, and it must register anew.
     pub dead: bool,
-    /// The pipeline is paused: what is leased to the committer is not to begin.
+    /// The pipeline is paused: executions that are leased to the committer must not begin.
     pub paused: bool,
 }
 
 /// The process that commits.
 #[derive(Clone, Copy, Debug)]
 pub struct Committer<'a> {
-    /// The process, by the connection through which it commits.
+    /// The process, identified with the connection through which it commits.
     pub claimant: Claimant,
-    /// The pipeline it works.
+    /// The pipeline that it works on.
     pub pipeline: &'a str,
-    /// For how long it holds what it claims.
+    /// How long it holds its claims.
     pub lease: Duration,
-    /// Steps that follow at once may be leased to it at birth, as many as this.
+    /// How many steps that follow at once may be leased to it at birth.
     pub room: usize,
 }
 
-/// Commits a batch of results and crosses what is simple, leasing the steps that follow to the
+/// Commits a batch of results and makes the simple crossings, leasing the steps that follow to the
 /// committer as long as it has room.
 ///
-/// One transaction; each result as if it were alone. Stale results are dropped from it.
+/// This is one transaction; each result is treated as if it were alone. Stale results are dropped
+/// from it.
 pub async fn commit(
     conn: &mut Conn,
     finished: &[Finished],
@@ -315,8 +316,8 @@ pub async fn commit(
     Ok(committed(&planned, held, committer.pipeline))
 }
 
-/// The executions that were still ours, and whether each is the last at its barrier; and whether the
-/// process is paused. `None` when it is dead.
+/// The executions that were still ours, each with whether it is the last at its barrier; and whether
+/// the process is paused. `None` when the process is dead.
 type Held = Option<(HashMap<ExecutionId, bool>, bool)>;
 
 /// All in one statement.
@@ -339,7 +340,7 @@ async fn joined(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Res
     Ok(Some((held, paused)))
 }
 
-/// All of them in one trip, as if each still counted; `None` where that is refused, and nothing was written.
+/// All results in one trip, as if each still counted; `None` where that is refused, and nothing was written.
 async fn whole(
     conn: &mut Conn,
     planned: &[Planned<'_>],
@@ -362,7 +363,7 @@ async fn whole(
     let written = conn.transaction(async |conn| {
         failpoint!(conn, "commit.guarded");
         match conn.fetch_and_commit(write, &args).await {
-            // The next question finds out who is to blame.
+            // The next request finds out which result is to blame.
             Err(error) if error.is_count() => {
                 is_refused = true;
                 Err(Error::Corrupt("not all results count any more".to_owned()))
@@ -380,9 +381,9 @@ async fn whole(
     }
 }
 
-/// The same, one statement after the other.
+/// The same, one statement after another.
 async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Result<Held, Error> {
-    // Which of two is the last at a barrier has to be read.
+    // Where branches arrive at a barrier, the last one is known only after a read.
     let arrives = planned.iter().any(|row| row.arrives_at.is_some());
     if CLOSE_ALL.is_for(conn.dialect())
         && !arrives
@@ -396,8 +397,8 @@ async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Re
             return Ok(None);
         };
         // A reaper removes a process and takes its executions away in the same transaction, so the first
-        // row is the process's own. An execution in its place is an error that undoes all: a commit that
-        // arrives after its epoch, when nobody listens, ends so.
+        // row is the process's own. If an execution is in its place, the error undoes everything: this
+        // is the end of a commit that arrives after its epoch, when nobody waits for its answer.
         let id = process.get::<uuid::Uuid>("id");
         id.map_err(|_| {
             Error::Corrupt("I22: a process that is gone, or its epoch, holds executions".to_owned())
@@ -428,13 +429,13 @@ async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Re
     .await
 }
 
-/// Of the branches that arrive, those that would be the last at their barriers.
+/// Of the arriving branches, those that would be the last at their barriers.
 async fn last_at_barriers(
     conn: &mut Conn,
     ours: &[&Planned<'_>],
 ) -> Result<Vec<ExecutionId>, Error> {
     let mut arriving: Vec<_> = ours.iter().filter(|row| row.arrives_at.is_some()).collect();
-    // The younger barriers first, as an advancer takes them.
+    // Younger barriers first, as an advancer takes them.
     arriving.sort_unstable_by_key(|row| std::cmp::Reverse(row.arrives_at));
     if arriving.is_empty() {
         return Ok(Vec::new());
@@ -482,7 +483,7 @@ struct Next<'a> {
     step: &'a str,
 }
 
-/// A new execution: of the step that follows, or again of the same.
+/// A new execution: of the step that follows, or of the same step again.
 #[derive(Clone, Copy)]
 struct Attempt {
     id: ExecutionId,
@@ -491,12 +492,12 @@ struct Attempt {
     retry_count: u32,
     crash_count: u32,
     leased: bool,
-    /// Microseconds from now; `None`: it goes before all of its pipeline that is due, as it did when it was
-    /// claimed.
+    /// Microseconds from now; `None`: it precedes everything of its pipeline that is due, as it did when it
+    /// was claimed.
     due_in: Option<i64>,
 }
 
-/// In the order of their executions: some databases lock rows in the order of the batch.
+/// Plans the results, sorted by their executions: some databases lock rows in the order of the batch.
 fn plan(finished: &[Finished], mut room: usize) -> Vec<Planned<'_>> {
     let planned = finished.iter().map(|one| planned(one, &mut room));
     let mut planned: Vec<Planned<'_>> = planned.collect();
@@ -528,7 +529,7 @@ fn planned<'a>(finished: &'a Finished, room: &mut usize) -> Planned<'a> {
                 crash_count: next.crash_count,
                 leased: false,
                 due_in: match finished.ending {
-                    // It does not go behind a backlog that it stood before when it was claimed.
+                    // It does not go behind a backlog that it preceded when it was claimed.
                     Ending::Released { .. } if delay.is_zero() => None,
                     _ => Some(micros(delay)),
                 },
@@ -593,12 +594,12 @@ impl<'a> Planned<'a> {
             retry_count: 0,
             crash_count: 0,
             leased,
-            // A branch that has begun goes before one that has not.
+            // A branch that has begun precedes one that has not.
             due_in: (!delay.is_zero()).then(|| micros(delay)),
         });
     }
 
-    /// As the database is given it.
+    /// The row as it is sent to the database.
     fn row(&self) -> ResultRow<'a> {
         let (finished, claimed) = (self.of, &self.of.claimed);
         let error = finished.error.as_ref();
@@ -678,8 +679,8 @@ impl<'a> Planned<'a> {
     }
 }
 
-/// The crossing that may be made with the result: to one step on the same branch, or to its
-/// end. All others take two phases, through an advancer.
+/// The crossing that may be made with the result: to one step on the same branch, or to the
+/// branch's end. All other crossings take two phases, through an advancer.
 fn simple(finished: &Finished) -> Option<Advance<'_>> {
     let output = finished.output.as_deref()?;
     let claimed = &finished.claimed;
@@ -698,7 +699,7 @@ fn rows<'a>(planned: &[&Planned<'a>]) -> Rows<'a> {
     ResultRow::batch(planned.iter().map(|planned| planned.row()))
 }
 
-/// The answer for a batch of which `held` counted (`None`: the process is dead).
+/// The answer for a batch of which the results in `held` counted (`None`: the process is dead).
 fn committed(planned: &[Planned<'_>], held: Held, pipeline: &str) -> Committed {
     let dead = held.is_none();
     let (held, paused) = held.unwrap_or_default();
@@ -727,8 +728,8 @@ fn committed(planned: &[Planned<'_>], held: Held, pipeline: &str) -> Committed {
     committed
 }
 
-/// After a COMMIT whose answer was lost: which of these results had been committed. They are
-/// told by their own rows, not by trying again blindly (E11).
+/// Returns, after a COMMIT whose answer was lost, which of these results had been committed. Their
+/// own rows tell this, not a blind retry (E11).
 pub async fn landed(
     conn: &mut Conn,
     finished: &[Finished],
@@ -741,7 +742,8 @@ pub async fn landed(
     for row in conn.fetch_latest(&CLOSED_AS, &args).await? {
         let id = ExecutionId(row.get("id")?);
         let result: ExecutionResult = row.word("result")?;
-        // A reaper closes with its own word; a crash of ours that it beat us to is the same.
+        // A reaper closes with a result of its own; where it recorded our crash before us, the
+        // result is the same.
         if finished
             .iter()
             .any(|row| row.claimed.execution_id == id && row.ending.result() == result)

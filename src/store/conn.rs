@@ -1,11 +1,11 @@
-//! One connection, whichever the database.
+//! One connection, to any of the databases.
 //!
-//! Owns: connecting, running a statement, reading a row, beginning and ending a transaction.
-//! A connection belongs to one task; it is never shared, never pooled, and never dropped
-//! inside a transaction by cancelling a future: whoever waits on the database waits it out
-//! (sqlx#4385 lets the next borrower inherit a cancelled transaction). After an error whose
-//! effect is unknown it is closed, not reused; so it is when no answer has come for too long, whose
-//! bound is the connection's own (`patience`).
+//! Owns: connecting, running a statement, reading a row, beginning and ending a transaction. A
+//! connection belongs to one task; it is never shared, never pooled, and never dropped inside a
+//! transaction by cancelling a future: a caller that waits on the database waits until it answers
+//! (sqlx#4385 lets the next borrower inherit a cancelled transaction). After an error whose effect
+//! is unknown, the connection is closed, not reused. The same happens when no answer has come for
+//! too long; the bound is the connection's own (`patience`).
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -36,22 +36,21 @@ use super::statement::{Arg, Args, Statement, find};
 #[cfg(test)]
 use crate::explorer::local::Local;
 
-/// How long a connection attempt may take. Longer than a busy server's handshake, shorter
-/// than a lease.
+/// How long a connection attempt may take: longer than a busy server's handshake, shorter than a lease.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a transaction is tried whose writes find fewer rows than they must; beyond it these are not there. A
-/// transaction that others are in the way of is tried for as long as the connection's patience lasts.
+/// How often a transaction is tried whose writes find fewer rows than they must; after that, the rows do not
+/// exist. A transaction in conflict with others is tried for as long as the connection's patience lasts.
 const COUNTED_ATTEMPTS: u32 = 20;
 
-/// The longest wait before a transaction is tried again, but for the chance in it.
+/// The longest wait before a transaction is tried again, before the random factor.
 const AGAIN_MAX: Duration = Duration::from_millis(64);
 
-/// Where the database is: what every process of a deployment connects with.
+/// The location of the database, with which every process of a deployment connects.
 #[derive(Clone)]
 pub struct Location {
     target: Target,
-    /// How long claims hold: what may be waited for depends on it.
+    /// How long claims last: the permitted waits depend on it.
     lease: Duration,
 }
 
@@ -65,24 +64,25 @@ enum Target {
 /// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// The engine: short statements by key. Sequential scans and hash joins are priced out, so
-    /// that a plan made while the tables were empty is still right when they are full.
+    /// The engine: short statements by key. Sequential scans and hash joins are priced out, so that
+    /// a plan made while the tables were empty is still right when they are full.
     Engine,
-    /// The same, for one run of many after the other: no row of somebody else's holds up the rest.
+    /// The same, for many runs one after another: a row that somebody else holds does not hold up
+    /// the rest.
     Bulk,
-    /// The same as the engine's, and heartbeats: nothing is waited for that would make them late.
+    /// The same as for the engine, plus heartbeats: no wait may delay them.
     Lifeline,
-    /// Reading and administration: the planner as it is.
+    /// Reading and administration: the planner's default settings.
     Query,
-    /// Reading what is wrong: somebody's lock is not waited for, but told.
+    /// Diagnosis: somebody's lock is reported instead of waited for.
     Look,
-    /// A page of the console: nothing is written, and no statement takes longer than a page may.
+    /// A page of the console: it writes nothing, and no statement takes longer than a page may.
     Page,
 }
 
 impl Location {
     /// A PostgreSQL, MySQL or SQLite database. `url` is `postgres://…`, with several hosts where one of them is the
-    /// primary, or `sqlite://path`, of which `%20` is a blank.
+    /// primary, or `sqlite://path`, in which `%20` is a blank.
     pub fn parse(url: &str) -> Result<Self, Error> {
         let target = if let Some(path) = url.strip_prefix("sqlite:") {
             let path = path.strip_prefix("//").unwrap_or(path);
@@ -112,7 +112,7 @@ impl Location {
         Self { target, lease }
     }
 
-    /// The same, where claims hold for so long.
+    /// The same, where claims last for this long.
     pub fn leased(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -126,7 +126,7 @@ impl Location {
         }
     }
 
-    /// The file of SQLite's beside the database that this process has open and that is not there any more.
+    /// The side file of SQLite's database that this process has open and that is no longer in its place.
     pub fn displaced(&self) -> Option<Side> {
         match &self.target {
             Target::Sqlite(file) => file.displaced(),
@@ -142,7 +142,8 @@ impl Location {
         }
     }
 
-    /// True when SQLite's file, which this process has open, was deleted: its commits are nobody's.
+    /// True when SQLite's file, which this process has open, was deleted: nobody will see its
+    /// commits.
     pub fn is_deleted(&self) -> bool {
         match &self.target {
             Target::Postgres(_) | Target::Mysql(_) => false,
@@ -150,14 +151,14 @@ impl Location {
         }
     }
 
-    /// SQLite's file was removed on purpose.
+    /// Records that SQLite's file was removed on purpose.
     pub(super) fn forget_file(&self) {
         if let Target::Sqlite(file) = &self.target {
             file.forget();
         }
     }
 
-    /// Which database it is.
+    /// The kind of the database.
     pub fn dialect(&self) -> Dialect {
         match self.target {
             Target::Postgres(_) => Dialect::Postgres,
@@ -166,8 +167,8 @@ impl Location {
         }
     }
 
-    /// The name of the database on this host: two processes with the same are in one deployment,
-    /// and wake each other. Holds no secret.
+    /// The name of the database on this host: two processes with the same name are in one
+    /// deployment, and wake each other. Contains no secret.
     pub fn identity(&self) -> String {
         match &self.target {
             Target::Sqlite(file) => {
@@ -187,14 +188,15 @@ impl Location {
         }
     }
 
-    /// A connection was lost: of several servers another one may be the right one by now.
+    /// A connection was lost: where there are several servers, another one may be the right one by
+    /// now.
     pub fn doubt(&self) {
         if let Target::Postgres(servers) = &self.target {
             servers.doubt();
         }
     }
 
-    /// The server of several to which the last connection led.
+    /// The server that the last connection led to, where there are several.
     pub fn server(&self) -> Option<String> {
         match &self.target {
             Target::Postgres(servers) => servers.current(),
@@ -230,7 +232,7 @@ impl Location {
         })
     }
 
-    /// Opens a connection for a lifeline, which also hears notifications where the database has
+    /// Opens a connection for a lifeline, which also receives notifications where the database has
     /// them.
     pub async fn listen(&self, channel: &str) -> Result<Conn, Error> {
         let Target::Postgres(servers) = &self.target else {
@@ -246,15 +248,15 @@ impl Location {
     }
 }
 
-/// A part of a URL as it is meant; `None` where a `%` is not followed by two hexadecimal digits, or
-/// what they say is no text.
+/// A decoded part of a URL; `None` where a `%` is not followed by two hexadecimal digits, or the
+/// decoded bytes are no text.
 pub fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         if *first == b'%' {
             let digits = after.get(..2)?;
-            // The number alone may have a sign.
+            // Parsing alone would accept a sign.
             let both = digits.iter().all(u8::is_ascii_hexdigit);
             let digits = std::str::from_utf8(digits).ok().filter(|_| both)?;
             bytes.push(u8::from_str_radix(digits, 16).ok()?);
@@ -274,25 +276,26 @@ pub struct Conn {
     pub(super) broken: bool,
     /// A transaction is under way.
     within: bool,
-    /// The server to which it leads, of several.
+    /// The server that it leads to, where there are several.
     berth: Option<Berth>,
-    /// Round trips made, for those who count them.
+    /// The number of round trips so far, for callers that count them.
     statements: u64,
-    /// Digests of the definitions that were stored on it.
+    /// Digests of the definitions that were stored through it.
     pub(super) saved: HashSet<String>,
     bounds: Bounds,
     patience: Patience,
 }
 
-/// A transaction's bounds. Where statements are asked in turn they travel with its first and its last one: each
-/// trip to SQLite's thread and back costs as much as a small statement, and MariaDB takes them as one.
+/// A transaction's bounds. Where statements are sent in turn, the bounds travel with the first and the last
+/// one: each trip to SQLite's thread and back costs as much as a small statement, and MariaDB takes them as
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bounds {
-    /// There is none, or they are sent for themselves.
+    /// There is no transaction, or its bounds are sent separately.
     Sent,
-    /// It begins with the next statement.
+    /// The transaction begins with the next statement.
     ToBegin(&'static str),
-    /// It was committed with its last.
+    /// The transaction was committed with its last statement.
     Ended,
 }
 
@@ -304,11 +307,11 @@ enum Inner {
     Local(Box<Local>),
 }
 
-/// The answer of a database that is asked in turn.
+/// The answer of a database that statements are sent to in turn.
 struct Answered {
-    /// The rows of all statements, one after the other.
+    /// The rows of all statements, in their order.
     rows: Vec<Row>,
-    /// How many rows they wrote, all together.
+    /// How many rows the statements wrote in total.
     written: u64,
 }
 
@@ -390,7 +393,7 @@ impl Row {
 }
 
 impl Conn {
-    /// The explorer's.
+    /// A connection of the explorer.
     #[cfg(test)]
     pub(crate) fn local(local: Local) -> Self {
         Self::of(Inner::Local(Box::new(local)), Self::PATIENCE)
@@ -424,7 +427,7 @@ impl Conn {
         }
     }
 
-    /// The explorer's own end of it.
+    /// The explorer's own end of the connection.
     #[cfg(test)]
     pub(crate) fn as_local(&mut self) -> &mut Local {
         match &mut self.inner {
@@ -433,7 +436,7 @@ impl Conn {
         }
     }
 
-    /// Which database it leads to.
+    /// The kind of the database that it leads to.
     pub fn dialect(&self) -> Dialect {
         match self.inner {
             Inner::Postgres(_) => Dialect::Postgres,
@@ -449,17 +452,17 @@ impl Conn {
         self.dialect().backend().asks()
     }
 
-    /// True where two transactions write at once, and lock row by row.
+    /// True where two transactions may write at once, and lock row by row.
     pub(super) fn locks_rows(&self) -> bool {
         self.dialect().backend().locks_rows()
     }
 
-    /// True at a node of a cluster, which sees no locks of the other nodes.
+    /// True at a node of a cluster, which does not see the locks of the other nodes.
     pub(super) fn is_in_cluster(&self) -> bool {
         matches!(&self.inner, Inner::Mysql(conn) if conn.is_in_cluster())
     }
 
-    /// Sets something for the transaction under way, where the database has it to set.
+    /// Changes a setting for the transaction under way, where the database has this setting.
     pub(super) async fn set(&mut self, setting: Setting) -> Result<(), Error> {
         match self.dialect().backend().setting(setting) {
             Some(text) => self.script("SET", text).await,
@@ -477,13 +480,13 @@ impl Conn {
         self.broken || is_left
     }
 
-    /// Questions put to the database since this was last asked: statements, BEGIN and COMMIT; on
-    /// SQLite these two travel with others.
+    /// Requests sent to the database since the last call: statements, BEGIN and COMMIT; on SQLite, the
+    /// latter two travel with others.
     pub fn take_statements(&mut self) -> u64 {
         std::mem::take(&mut self.statements)
     }
 
-    /// Runs a statement; how many rows it wrote.
+    /// Runs a statement, and returns how many rows it wrote.
     pub async fn execute(&mut self, statement: &Statement, args: Args<'_>) -> Result<u64, Error> {
         let Inner::Postgres(conn) = &mut self.inner else {
             return Ok(self.ask(statement, args).await?.written);
@@ -494,7 +497,7 @@ impl Conn {
     }
 
     /// Runs a statement that writes `rows` rows, no more and no fewer: otherwise somebody has changed
-    /// what the transaction stands on, and the transaction must be rolled back.
+    /// the data that the transaction relies on, and the transaction must be rolled back.
     pub(super) async fn write(
         &mut self,
         statement: &Statement,
@@ -504,7 +507,7 @@ impl Conn {
         self.counted(statement, args, rows, rows).await
     }
 
-    /// The same for a statement that inserts rows or writes over them: some databases count one that was there
+    /// The same for a statement that inserts or overwrites rows: some databases count an overwritten row
     /// twice.
     pub(super) async fn replace(
         &mut self,
@@ -532,7 +535,7 @@ impl Conn {
         }
     }
 
-    /// Runs a statement; its rows.
+    /// Runs a statement, and returns its rows.
     pub async fn fetch(
         &mut self,
         statement: &Statement,
@@ -548,8 +551,9 @@ impl Conn {
         }
     }
 
-    /// Runs the last statement of a transaction; its rows. Where statements are asked in turn its COMMIT goes with it: what
-    /// must not be committed has to fail in it, and nothing may be decided by its rows.
+    /// Runs the last statement of a transaction, and returns its rows. Where statements are sent in turn, its COMMIT
+    /// goes with it: the statement itself has to fail if the transaction must not be committed; its rows cannot decide
+    /// that.
     pub async fn fetch_and_commit(
         &mut self,
         statement: &Statement,
@@ -563,7 +567,7 @@ impl Conn {
         Ok(answer.rows)
     }
 
-    /// The text to send before the next statement, with it.
+    /// The text that has to be sent together with the next statement.
     fn begins(&mut self) -> Option<&'static str> {
         debug_assert_ne!(self.bounds, Bounds::Ended, "a statement after the last");
         let Bounds::ToBegin(begin) = self.bounds else {
@@ -573,8 +577,9 @@ impl Conn {
         Some(begin)
     }
 
-    /// Asks a statement that does not end its transaction. On a cluster one that is a transaction of its own loses to
-    /// what another node commits at the same time, as any other, and is tried again like one.
+    /// Sends a statement that does not end its transaction. On a cluster, a statement that is a transaction of its
+    /// own loses to a simultaneous commit of another node, as any transaction does, and is tried again in the same
+    /// way.
     async fn ask(&mut self, statement: &Statement, args: Args<'_>) -> Result<Answered, Error> {
         let mut attempts = Attempts::begin();
         loop {
@@ -642,8 +647,8 @@ impl Conn {
         )
     }
 
-    /// Runs a statement by which something is decided that no lock and no write stands for, outside of a transaction; its
-    /// rows. A node of a cluster catches up with the others before.
+    /// Runs a statement outside of a transaction, and returns its rows, where these decide something that no lock and
+    /// no write protects. A node of a cluster catches up with the others before.
     pub(super) async fn fetch_latest(
         &mut self,
         statement: &Statement,
@@ -657,7 +662,7 @@ impl Conn {
         self.fetch(statement, args).await
     }
 
-    /// The lock of somebody else because of which a table of ours cannot be written, on MySQL: waited for as long as this
+    /// The lock of somebody else that keeps us from writing to a table of ours, on MySQL: waited for as long as this
     /// connection waits.
     pub(super) async fn table_lock(&mut self) -> Result<Option<Lock>, Error> {
         let Inner::Mysql(conn) = &mut self.inner else {
@@ -667,8 +672,8 @@ impl Conn {
         found.map_err(|error| self.failed(error, "TABLE_LOCK"))
     }
 
-    /// The transaction of somebody else that has locked rows of ours, on MySQL. Those who wait for it come and go, so
-    /// where there is time for it this is looked for a few times.
+    /// The transaction of somebody else that has locked rows of ours, on MySQL. Its waiters come and go, so this looks
+    /// for it a few times where there is time.
     pub(super) async fn row_lock(&mut self) -> Result<Option<Lock>, Error> {
         let Inner::Mysql(conn) = &mut self.inner else {
             return Ok(None);
@@ -691,8 +696,8 @@ impl Conn {
         Ok(self.fetch(statement, args).await?.into_iter().next())
     }
 
-    /// Runs a statement that is a transaction of its own; its rows. Tried again when the
-    /// database asks for that.
+    /// Runs a statement that is a transaction of its own, and returns its rows. It is tried again
+    /// when the database asks for that.
     pub async fn fetch_autocommit(
         &mut self,
         statement: &Statement,
@@ -704,7 +709,7 @@ impl Conn {
         let mut attempts = Attempts::begin();
         loop {
             match self.fetch(statement, args).await {
-                // It commits by itself: with the answer its fate is lost.
+                // The statement commits by itself: if the answer is lost, its fate is unknown.
                 Err(Error::Unavailable { source, .. }) => {
                     return Err(Error::Unavailable {
                         source,
@@ -717,7 +722,7 @@ impl Conn {
         }
     }
 
-    /// Runs a statement that is several on this database, in a transaction of its own.
+    /// Runs a statement that consists of several on this database, in a transaction of its own.
     async fn fetch_parts(
         &mut self,
         statement: &Statement,
@@ -735,7 +740,7 @@ impl Conn {
             })
     }
 
-    /// Lets the database parse a statement and look up its names, without running it.
+    /// Makes the database parse a statement and resolve its names, without running it.
     #[cfg(feature = "internals")]
     pub async fn check(&mut self, statement: &Statement) -> Result<(), Error> {
         self.statements += 1;
@@ -753,7 +758,7 @@ impl Conn {
         prepared.map_err(|error| self.failed(error, statement.name))
     }
 
-    /// Runs `'static` text of several statements without parameters.
+    /// Runs a `'static` text of several statements without parameters.
     pub async fn script(&mut self, name: &'static str, text: &'static str) -> Result<(), Error> {
         if let Some(begin) = self.begins() {
             Box::pin(self.script("BEGIN", begin)).await?;
@@ -769,8 +774,8 @@ impl Conn {
         done.map_err(|error| self.failed(error, name))
     }
 
-    /// Changes the schema by `'static` text of several statements, in a transaction where one undoes that, and
-    /// otherwise each alone, as if it had not been run before.
+    /// Changes the schema with a `'static` text of several statements: in a transaction where a transaction
+    /// can undo this, and otherwise each alone, as if it had not been run before.
     pub(super) async fn change_schema(
         &mut self,
         name: &'static str,
@@ -784,9 +789,9 @@ impl Conn {
         done.map_err(|error| self.failed(error, name))
     }
 
-    /// Runs `work` in a transaction: committed when it returns a value, rolled back when it
-    /// returns an error, run again whole when the database asks for that. So `work` must not
-    /// change anything but the database, nor trust what an earlier attempt left in memory.
+    /// Runs `work` in a transaction: committed when it returns a value, rolled back when it returns
+    /// an error, run again as a whole when the database asks for that. So `work` must not change
+    /// anything but the database, or rely on anything that an earlier attempt left in memory.
     ///
     /// Isolation is READ COMMITTED on PostgreSQL; on SQLite the transaction is a writer from
     /// its first statement, because a reader that becomes one cannot wait (D1).
@@ -830,10 +835,11 @@ impl Conn {
             };
             self.within = false;
             let open = std::mem::replace(&mut self.bounds, Bounds::Sent) == Bounds::Sent;
-            // Any error ends the transaction, whatever the database made of it: some roll
-            // back the statement only (D6), some answer a later COMMIT with success (R3).
+            // Any error ends the transaction, however the database reacts: some databases roll back
+            // the statement only (D6), some answer a later COMMIT with success (R3).
             if open && !self.broken && self.script("ROLLBACK", "ROLLBACK").await.is_err() {
-                // SQLite rolls back by itself on some errors; then there is none to end.
+                // SQLite rolls back by itself after some errors; then there is no transaction to
+                // end.
                 self.broken |= self.dialect().backend().is_server();
             }
             match failed {
@@ -854,7 +860,7 @@ impl Conn {
     async fn commit(&mut self) -> Result<(), Error> {
         match std::mem::replace(&mut self.bounds, Bounds::Sent) {
             Bounds::Sent => self.script("COMMIT", "COMMIT").await,
-            // Nothing was asked, or all is done.
+            // No statement was sent, or everything is done.
             Bounds::ToBegin(_) | Bounds::Ended => Ok(()),
         }
     }
@@ -869,7 +875,8 @@ impl Conn {
         done.map_err(|error| self.failed(error, "NOTIFY"))
     }
 
-    /// Waits for the next notification: its payload. For ever where there are none.
+    /// Waits for the next notification, and returns its payload. Waits for ever where there are
+    /// none.
     ///
     /// May be dropped while it waits: it reads only whole messages off a buffered stream.
     pub async fn notified(&mut self) -> Result<String, Error> {
@@ -894,7 +901,7 @@ impl Conn {
             // It may have gone silent meanwhile; then it is closed all the same.
             Inner::Postgres(conn) => drop(self.patience.answered(conn.close()).await),
             Inner::Sqlite(conn) => conn.close().await,
-            // In the middle of a question it is not asked to say goodbye.
+            // In the middle of a request, no goodbye is sent.
             Inner::Mysql(conn) if self.broken => drop(conn),
             Inner::Mysql(conn) => drop(self.patience.answered(conn.close()).await),
             #[cfg(test)]
@@ -902,7 +909,7 @@ impl Conn {
         }
     }
 
-    /// Whether a transaction that failed is to be tried again, whole and at once.
+    /// Whether a failed transaction should be tried again, as a whole and at once.
     fn tries_again(&self, error: &Error, attempts: &Attempts) -> bool {
         let is_worth_it = match error.is_count() {
             true => attempts.made < COUNTED_ATTEMPTS && !self.patience.hurried,
@@ -913,7 +920,7 @@ impl Conn {
 
     fn failed(&mut self, error: impl Into<Source>, statement: &'static str) -> Error {
         let source = error.into();
-        // A disk that fails leaves SQLite's connection as it was; its thread may be gone, too.
+        // A failing disk leaves SQLite's connection as it was; its thread may be gone, though.
         let lost = self.dialect().backend().is_server() || matches!(source, Source::Gone);
         let error = Error::of(source, statement);
         self.broken |= lost && error.is_unavailable();
@@ -933,8 +940,8 @@ impl Attempts {
         Self { made: 1, since }
     }
 
-    /// Waits before the next one: longer each time, and by chance, so that those who were in each other's way are not
-    /// there at the same time again.
+    /// Waits before the next attempt: longer each time, and for a random time, so that the conflicting transactions
+    /// do not meet again.
     async fn next(&mut self) {
         let most = Duration::from_millis(1 << self.made.min(6)).min(AGAIN_MAX);
         tokio::time::sleep(most.mul_f64(chance())).await;

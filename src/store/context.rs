@@ -1,8 +1,8 @@
 //! A run's context: keys and values shared by its steps.
 //!
-//! Owns: the tuples of a run. Of two steps that set one key at once the later one counts;
-//! whoever needs more makes the key their own (`<step id>/…`). Never: judges keys or values;
-//! the caller has. A step's own write is fenced by its execution, as its result is.
+//! Owns: the tuples of a run. When two steps set one key at once, the later write counts; a step
+//! that needs more uses keys of its own (`<step id>/…`). Never: judges keys or values; the caller
+//! has done so. A step's own write is fenced by its execution, like its result.
 
 use crate::model::*;
 
@@ -15,7 +15,7 @@ statements! {
     GET_TUPLE = "
         SELECT \"key\", value, first_set_at, last_set_at FROM ductwork_tuples
          WHERE run_id = :run AND \"key\" = :key";
-    /// How large the next values are, so that no more of them are read than can be held.
+    /// The sizes of the next values, so that no more of them are read than can be held.
     SIZE_TUPLES = "
         SELECT \"key\", {big:octet_length(value)} AS size FROM ductwork_tuples
          WHERE run_id = :run AND \"key\" > :after ORDER BY \"key\" LIMIT :rows";
@@ -23,7 +23,7 @@ statements! {
         SELECT \"key\", value, first_set_at, last_set_at FROM ductwork_tuples
          WHERE run_id = :run AND \"key\" > :after AND \"key\" <= :last ORDER BY \"key\" LIMIT :rows";
     /// RACE: prune deletes the run meanwhile. Our lock on its row waits for prune's, and prune's skips
-    /// ours, so either it finds the tuple, or we find the run gone. Proven by
+    /// ours, so either prune finds the tuple, or we find the run gone. Proven by
     /// `a_tuple_that_is_set_while_its_run_is_pruned_goes_with_it`. (I33)
     SET_TUPLE = "
         INSERT INTO ductwork_tuples (run_id, \"key\", value, first_set_at, last_set_at)
@@ -33,8 +33,8 @@ statements! {
     /// The run is locked as in SET_TUPLE.
     ///
     /// RACE: the reaper has given the step to another worker while this attempt still runs. Our lock on
-    /// the execution waits for the reaper's write, and the reaper's for ours: so the value is written
-    /// while the attempt is still ours, or not at all. Proven by
+    /// the execution waits for the reaper's write, and the reaper's write for our lock: so the value is
+    /// written while the attempt is still ours, or not at all. Proven by
     /// `an_attempt_that_is_being_taken_away_waits_and_sets_nothing`.
     SET_TUPLE_AS_STEP = "
         INSERT INTO ductwork_tuples (run_id, \"key\", value, first_set_at, last_set_at)
@@ -49,13 +49,13 @@ statements! {
 /// The longest key, in characters.
 pub const MAX_KEY: usize = 256;
 
-/// Values that are listed at a time, at most.
+/// How many values are listed at a time, at most.
 const PAGE: usize = 1_000;
 
 /// The attempt that writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer {
-    /// Its run.
+    /// The run of the attempt.
     pub run: RunId,
     /// The attempt itself.
     pub execution: ExecutionId,
@@ -94,8 +94,8 @@ pub async fn get(conn: &mut Conn, run_id: RunId, key: &str) -> Result<Option<Tup
     row.as_ref().map(Tuple::read).transpose()
 }
 
-/// The tuples of a run whose keys follow `after`, by key: as many as are good to hold. None: there are no
-/// more.
+/// The tuples of a run whose keys follow `after`, by key: as many as should be held at once. Empty when
+/// there are no more.
 pub async fn list(conn: &mut Conn, run_id: RunId, after: &str) -> Result<Vec<Tuple>, Error> {
     let args = [
         ("run", run_id.0.into()),
@@ -124,7 +124,7 @@ pub async fn list(conn: &mut Conn, run_id: RunId, after: &str) -> Result<Vec<Tup
     rows.iter().map(Tuple::read).collect()
 }
 
-/// Sets a key to one JSON value; false when there is no such run.
+/// Sets a key to one JSON value; false when the run does not exist.
 pub async fn set(conn: &mut Conn, run_id: RunId, key: &str, value: &str) -> Result<bool, Error> {
     let args = [
         ("run", run_id.0.into()),
@@ -134,7 +134,7 @@ pub async fn set(conn: &mut Conn, run_id: RunId, key: &str, value: &str) -> Resu
     Ok(conn.execute(&SET_TUPLE, &args).await? > 0)
 }
 
-/// The same, by a step; false when the attempt is not its process's any more.
+/// The same, by a step; false when its process no longer holds the attempt.
 pub async fn set_as(
     conn: &mut Conn,
     writer: Writer,

@@ -1,12 +1,12 @@
-//! Everything that one database has, into another of any kind.
+//! Copies everything in one database to another of any kind.
 //!
-//! Owns: the tables and their columns, in one list; the order in which rows are read; the mark that keeps
-//! everybody away from a copy that is not complete. Never: deletes or changes anything in the database that is
-//! copied, or writes into one that is in use.
+//! Owns: the tables and their columns, in one list; the order in which rows are read; the mark that keeps everybody
+//! away from an incomplete copy. Never: deletes or changes anything in the source database, or writes into a
+//! database that is in use.
 //!
-//! Processes and their duties are not copied: none of them is at work when a copy is made, and those of the other
-//! database register there, and take up what a killed one held when its leases are over. All else is copied, ids and
-//! times included, so that a run is the same run afterwards.
+//! Processes and their duties are not copied: none of them is at work when a copy is made. The processes of the
+//! other database register there, and take up the work that a killed process held when its leases are over.
+//! Everything else is copied, including ids and times, so that a run is the same run afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -21,28 +21,29 @@ use super::portion;
 use super::process::{self, ProcessRow};
 use super::statement::{Arg, Column, Rows, Statement, statements};
 
-/// The migration that a copy seems to be waiting for while it is made: no program knows it, and it says of itself that
+/// The migration that a copy seems to be waiting for while it is made: no program knows it, and its record says that
 /// every program must.
 pub const UNFINISHED: i64 = i64::MAX;
 
-/// Rows that are read, and written, at once.
+/// How many rows are read, and written, at once.
 const ROWS: usize = 2_000;
 
-/// A value is in several places on its way, and in some of them written as JSON: so many of its bytes count for each.
+/// A value is in several places on its way, and in some of them written as JSON: each of its bytes counts this many
+/// times.
 const WEIGHT: usize = 4;
 
 statements! {
     MARK = "
         INSERT INTO ductwork_migrations (version, name, applied_at, needs)
         VALUES (:version, 'a copy that is not complete', {now}, :version)";
-    /// Before there is a schema: the column that tells what a program needs comes with it.
+    /// For a database without a schema: the column that tells which version a program needs comes with the schema.
     MARK_FRESH = "
         INSERT INTO ductwork_migrations (version, name, applied_at)
         VALUES (:version, 'a copy that is not complete', {now})";
     UNMARK = "DELETE FROM ductwork_migrations WHERE version = :version";
 }
 
-/// The tables that are copied: the name of each, the columns of its primary key, and all columns with their types.
+/// The copied tables: the name of each, the columns of its primary key, and all columns with their types.
 const DECLARED: &[(&str, &str, &str)] = &[
     (
         "ductwork_definitions",
@@ -168,34 +169,35 @@ const DECLARED: &[(&str, &str, &str)] = &[
     ("ductwork_series_looks", "id", "id int, turn int, body text"),
 ];
 
-/// Names of the columns of a batch: those of a table are words of SQL, some of them.
+/// Names for the columns of a batch: some names of a table's columns are keywords of SQL.
 const IN_BATCH: [&str; 20] = [
     "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11", "c12", "c13", "c14",
     "c15", "c16", "c17", "c18", "c19",
 ];
 
-/// Names of the parameters that have the key of the last row.
+/// Names of the parameters that contain the key of the last row.
 const AFTER: [&str; 3] = ["after0", "after1", "after2"];
 
-/// A table, and the questions that are put to it.
+/// A table, and the statements for it.
 struct Table {
     name: &'static str,
     columns: Vec<(&'static str, Kind)>,
-    /// The places of the key's columns among them.
+    /// The positions of the key's columns among them.
     key: Vec<usize>,
-    /// The beginning: a key may be less than all that there are, as that of a row with nobody's id.
+    /// The first page: a key may be the least possible one, such as that of a row with nobody's id.
     first: Page,
-    /// Behind a row.
+    /// The page after a row.
     next: Page,
     write: Statement,
-    /// Writes one row, whose values go alone: the packet of a server may have room for each, and not for all.
+    /// Writes one row, with its values sent separately: a server's packet may have room for each value, and
+    /// not for all.
     write_one: Statement,
     count: Statement,
 }
 
-/// Some rows of a table.
+/// A page of rows of a table.
 struct Page {
-    /// Their sizes.
+    /// The sizes of the rows.
     sizes: Statement,
     read: Statement,
 }
@@ -234,7 +236,7 @@ impl Table {
         }
         let (names, read) = (names.join(", "), read.join(", "));
         let (given, kinds) = (given.join(", "), kinds.join(", "));
-        // Once in the life of a process.
+        // This leaks once in the life of a process.
         let statement = |text: String| Statement::new(name, text.leak());
         let page = |behind: &str| Page {
             sizes: statement(format!(
@@ -261,7 +263,8 @@ impl Table {
     }
 }
 
-/// Behind the row of this key. Written so that each database begins at that place of the index.
+/// The condition for rows after the row of this key, written so that each database begins at that
+/// place of the index.
 fn after(keys: &[String]) -> String {
     match keys {
         [one] => format!("{one} > :after0"),
@@ -297,7 +300,7 @@ impl Values {
         }
     }
 
-    /// Its first value.
+    /// The first value.
     fn first(&self) -> Arg<'_> {
         match self {
             Self::Ids(values) => values.first().copied().flatten().into(),
@@ -306,7 +309,7 @@ impl Values {
         }
     }
 
-    /// Its last value.
+    /// The last value.
     fn into_last(self) -> Key {
         match self {
             Self::Ids(mut values) => Key::Id(values.pop().flatten().unwrap_or_default()),
@@ -340,24 +343,24 @@ impl Key {
 /// The outcome of a copy.
 #[derive(Debug)]
 pub enum Copied {
-    /// It is there.
+    /// The copy is complete.
     Done {
-        /// Rows of runs.
+        /// How many runs were copied.
         runs: u64,
-        /// Rows of each table.
+        /// How many rows of each table were copied.
         rows: BTreeMap<&'static str, u64>,
     },
-    /// These processes are at work on the database that was to be copied.
+    /// These processes are at work on the source database.
     InUse(Vec<ProcessRow>),
-    /// Its schema is of a newer version, which may have more than this program would copy.
+    /// The source's schema is of a newer version, which may have more than this program would copy.
     Newer(i64),
-    /// The other database has rows already, in this table.
+    /// The target database already has rows, in this table.
     NotEmpty(&'static str),
 }
 
-/// Copies everything that `from` has, as it is at one moment, to `to`, which gets the schema, and may have nothing
-/// but that. Until all of it is there no program works with `to`. A process keeps `from` from being copied where
-/// `is_at_work` says so of its row. `report` hears how many rows have been copied.
+/// Copies everything in `from`, as of one moment, to `to`, which gets the schema, and must be empty except for a
+/// schema. No program works with `to` until the copy is complete. A process prevents the copy of `from` where
+/// `is_at_work` says so about its row. `report` receives how many rows have been copied.
 pub async fn copy(
     from: &mut Conn,
     to: &mut Conn,
@@ -367,7 +370,7 @@ pub async fn copy(
     migrate::check(from).await?;
     let mut has_begun = false;
     let copied = from.snapshot(async |from| {
-        // Rows of another moment cannot be taken back.
+        // Rows that were copied at another moment cannot be taken back.
         if has_begun {
             let lost = "the database that is copied was lost on the way";
             return Err(Error::Schema(lost.to_owned()));
@@ -395,8 +398,8 @@ pub async fn copy(
     Ok(copied)
 }
 
-/// The reason why `from` is not copied to `to`, if there is one. Otherwise `to` has the schema, and the mark that keeps every
-/// program away from what is not complete.
+/// The reason why `from` cannot be copied to `to`, if there is one. Otherwise `to` gets the schema, and the mark that
+/// keeps every program away from an incomplete copy.
 async fn refused(
     from: &mut Conn,
     to: &mut Conn,
@@ -410,7 +413,7 @@ async fn refused(
     if !processes.is_empty() {
         return Ok(Some(Copied::InUse(processes)));
     }
-    // Of an unfinished copy as well.
+    // This also refuses an unfinished copy.
     migrate::newer(to).await?;
     let begun = match migrate::applied(to).await?.is_empty() {
         true => begin_fresh(to).await,
@@ -435,11 +438,12 @@ async fn refused(
     }
 }
 
-/// Makes the schema, behind the mark: a copy that is killed on the way leaves nothing with which a program works.
+/// Makes the schema after setting the mark: a copy that is killed midway leaves nothing that a program would work
+/// with.
 async fn begin_fresh(to: &mut Conn) -> Result<(), Error> {
     let version = [("version", UNFINISHED.into())];
     migrate::migrate_marked(to, &MARK_FRESH, &version).await?;
-    // Now with the column.
+    // Sets the mark again, with the column.
     to.transaction(async |to| {
         to.execute(&UNMARK, &version).await?;
         to.execute(&MARK, &version).await.map(drop)

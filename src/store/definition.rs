@@ -1,7 +1,7 @@
 //! Definitions, stored once per digest and read once per process.
 //!
-//! Owns: what a process remembers of them, and of what it cannot read, which its claims leave out for a
-//! while. Never: what a definition must satisfy (`definition::canonical`).
+//! Owns: the definitions that a process remembers, and those that it cannot read, which its claims
+//! leave out for a while. Never: the requirements on a definition (`definition::canonical`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use super::error::Error;
 use super::statement::{Rows, statements};
 
 statements! {
-    /// A row per version of a pipeline that was ever triggered, without what is in it.
+    /// A row per version of a pipeline that was ever triggered, without its contents.
     LATEST_DEFINITIONS = "
         SELECT x.pipeline, x.digest
           FROM (SELECT d.pipeline, d.digest,
@@ -32,33 +32,34 @@ statements! {
         {keep:ductwork_definitions;digest}";
 }
 
-/// For how long a process leaves to others what it cannot read, at first and at most: it does not come back
-/// for nothing all the time. Others may have it at once, because one of them may be of a newer version.
+/// How long a process leaves to others what it cannot read, at first and at most, so that it does not keep
+/// trying in vain. Others may have it at once, because one of them may be of a newer version.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 
-/// As many definitions, and as many rows, a process leaves out at once: its claims are sent all of them.
-/// The rest is given back with a delay for everybody.
+/// A process leaves out at most this many definitions, and this many rows, at once: each of its claims
+/// sends them all. The rest is given back with a delay for everybody.
 const LEFT_OUT_MAX: usize = 1_000;
 
 /// This version, as its messages name it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A stored definition that this version cannot use, and so nothing that rests on it.
+/// A stored definition that this version cannot use, and with it everything that depends on the definition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("definition {} {}: {reason}", short(digest), trouble(*is_damaged))]
 pub struct Unreadable {
     /// Its digest.
     pub digest: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// It is not as it was stored: no version can read it.
+    /// It differs from what was stored: no version can read it.
     pub is_damaged: bool,
-    /// The delay with which what rests on it is given back: none, where this process leaves it out.
+    /// The delay with which everything that depends on it is given back: none, where this process
+    /// leaves it out.
     pub delay: Duration,
 }
 
 impl Unreadable {
-    /// The way out.
+    /// The remedy.
     pub fn remedy(&self) -> &'static str {
         match self.is_damaged {
             true => DAMAGED_REMEDY,
@@ -67,7 +68,7 @@ impl Unreadable {
     }
 }
 
-/// The way out where a definition is damaged.
+/// The remedy where a definition is damaged.
 pub const DAMAGED_REMEDY: &str =
     "put a backup of the database back, or cancel the runs that have this definition";
 
@@ -78,7 +79,7 @@ fn trouble(is_damaged: bool) -> String {
     }
 }
 
-/// As much of a digest as people compare.
+/// The part of a digest that people compare.
 pub fn short(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
 }
@@ -89,7 +90,7 @@ impl From<Unreadable> for Error {
     }
 }
 
-/// The definitions and rows that a process leaves to others at the moment, because it could not read them.
+/// The definitions and rows that a process currently leaves to others, because it could not read them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     digests: Vec<String>,
@@ -97,12 +98,12 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Nothing, as a rule.
+    /// True where nothing is left out, which is the rule.
     pub fn is_empty(&self) -> bool {
         self.digests.is_empty() && self.rows.is_empty()
     }
 
-    /// For the statements that claim around it: the rows, and the definitions.
+    /// The rows and the definitions, for the statements that skip them when they claim.
     pub(super) fn rows(&self) -> [Rows<'_>; 2] {
         [
             Rows::new().ids("id", self.rows.iter().copied()),
@@ -111,8 +112,8 @@ impl LeftOut {
     }
 }
 
-/// The definitions a process has met. They never change, so they are never read twice; but those that
-/// it could not read are tried again.
+/// The definitions that a process has met. They never change, so they are never read twice; but those that the
+/// process could not read are tried again.
 #[derive(Default)]
 pub struct Definitions {
     known: Mutex<Known>,
@@ -122,7 +123,8 @@ pub struct Definitions {
 struct Known {
     read: HashMap<String, Arc<Definition>>,
     unread: HashMap<String, Unread>,
-    /// Rows that could not be understood though their definitions could be read, and until when they are left out.
+    /// Rows that could not be read although their definitions could, and the end of the time for which they are
+    /// left out.
     rows: HashMap<Uuid, Instant>,
 }
 
@@ -134,12 +136,12 @@ struct Unread {
 }
 
 impl Definitions {
-    /// The definition with this digest, for those that can do nothing without it.
+    /// The definition with this digest, for callers that can do nothing without it.
     pub async fn load(&self, conn: &mut Conn, digest: &str) -> Result<Arc<Definition>, Error> {
         Ok(self.read(conn, digest).await??)
     }
 
-    /// The definition with this digest, or why there is none that this version can use.
+    /// The definition with this digest, or the reason why this version cannot use it.
     pub async fn read(
         &self,
         conn: &mut Conn,
@@ -160,13 +162,13 @@ impl Definitions {
         Ok(self.known().learn(digest, read, Instant::now()))
     }
 
-    /// Leaves a row out that cannot be understood, whatever its definition; the delay with which it is given
-    /// back: none, unless too many are left out.
+    /// Leaves out a row that cannot be read, whatever its definition. Returns the delay with which it is
+    /// given back: none, unless too many are left out.
     pub fn leave_out(&self, row: Uuid) -> Duration {
         self.known().leave_out(row, Instant::now())
     }
 
-    /// The definitions and rows that this process leaves to others at the moment.
+    /// The definitions and rows that this process currently leaves to others.
     pub fn left_out(&self) -> LeftOut {
         self.known().left_out(Instant::now())
     }
@@ -194,8 +196,8 @@ impl Reason {
         Self { text, is_damaged }
     }
 
-    /// A text that is no JSON was written by nobody, nor was one of another digest. A word that is unknown is taken for
-    /// a newer version's all the same: those who tried such a version may have edited the row.
+    /// No version writes a text that is no JSON, or that has another digest. An unknown word is nevertheless
+    /// attributed to a newer version: a person who tried such a version may have edited the row.
     fn of(error: &canonical::Error, digest: &str, body: &str) -> Self {
         let text = match std::error::Error::source(error) {
             Some(source) => format!("{error}: {source}"),
@@ -210,7 +212,7 @@ impl Reason {
 }
 
 impl Known {
-    /// The cached answer at this time; `None` when it has to be asked for.
+    /// The cached answer at this time; `None` when the database has to be asked.
     fn get(&self, digest: &str, now: Instant) -> Option<Result<Arc<Definition>, Unreadable>> {
         if let Some(read) = self.read.get(digest) {
             return Some(Ok(Arc::clone(read)));
@@ -219,7 +221,7 @@ impl Known {
         (now < unread.until).then(|| Err(unreadable(digest, &unread.reason, Duration::ZERO)))
     }
 
-    /// Takes note of what came of reading it.
+    /// Records the result of reading it.
     fn learn(
         &mut self,
         digest: &str,
@@ -239,7 +241,7 @@ impl Known {
             Some(before) => (before.pause * 2).min(PAUSES.1),
             None => PAUSES.0,
         };
-        // Nobody asks for most of them any more.
+        // Most of them are not requested any more.
         self.unread
             .retain(|_, unread| now < unread.until + PAUSES.1 * 10);
         if self.unread.len() >= LEFT_OUT_MAX {
@@ -284,7 +286,7 @@ fn unreadable(digest: &str, reason: &Reason, delay: Duration) -> Unreadable {
     }
 }
 
-/// A definition as it is stored, whether this version can read it or not.
+/// A stored definition, whether this version can read it or not.
 #[derive(Clone, Debug)]
 pub struct Stored {
     /// Its digest.
@@ -299,7 +301,7 @@ pub struct Stored {
     pub created_at: i64,
 }
 
-/// The definition with this digest; `None` where there is none.
+/// The definition with this digest; `None` where it does not exist.
 pub async fn stored(conn: &mut Conn, digest: &str) -> Result<Option<Stored>, Error> {
     let args = [("digest", digest.into())];
     let row = conn.fetch_optional(&STORED_DEFINITION, &args).await?;
@@ -316,7 +318,7 @@ pub async fn stored(conn: &mut Conn, digest: &str) -> Result<Option<Stored>, Err
     .transpose()
 }
 
-/// The pipelines that were ever triggered, at most `n`, with the digest of the definition that is the newest.
+/// The pipelines that were ever triggered, at most `n`, each with the digest of its newest definition.
 pub async fn latest(conn: &mut Conn, n: usize) -> Result<Vec<(String, String)>, Error> {
     let rows = conn.fetch(&LATEST_DEFINITIONS, &[("n", n.into())]).await?;
     rows.iter()
@@ -324,8 +326,8 @@ pub async fn latest(conn: &mut Conn, n: usize) -> Result<Vec<(String, String)>, 
         .collect()
 }
 
-/// Stores a definition, unless it is there; its digest. Definitions are never deleted, so what
-/// was stored on a connection is not stored again.
+/// Stores a definition, unless it exists already, and returns its digest. Definitions are never deleted, so
+/// one that was stored on a connection is not stored again.
 pub async fn save(conn: &mut Conn, definition: &Definition) -> Result<String, Error> {
     let digest = definition.digest();
     if conn.saved.contains(&digest) {
@@ -372,7 +374,7 @@ mod tests {
             assert_eq!(told.to_string().contains("is damaged"), is_damaged);
             assert_eq!(told.remedy().contains("backup"), is_damaged);
         }
-        // One of another shape whose digest is right was written so.
+        // A definition of another shape whose digest is right was stored like this.
         let shape = canonical::Error::Unsound("it has no end".to_owned());
         assert!(!Reason::of(&shape, &canonical::digest("{}"), "{}").is_damaged);
     }
@@ -425,7 +427,7 @@ mod tests {
         assert_eq!(known.leave_out(more, now), PAUSES.1);
         assert_eq!(known.leave_out(rows[0], now), Duration::ZERO);
         assert_eq!(known.left_out(now).rows.len(), LEFT_OUT_MAX);
-        // They are forgotten with their pause.
+        // The rows are forgotten when their pause ends.
         let later = now + PAUSES.1;
         assert!(known.left_out(later).is_empty());
         assert_eq!(known.leave_out(more, later), Duration::ZERO);

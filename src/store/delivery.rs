@@ -1,12 +1,11 @@
-//! Deliveries: what the endpoints of the configuration are told about runs.
+//! Deliveries: the messages about runs to the endpoints of the configuration.
 //!
-//! Owns: their rows, finding the runs that an endpoint has yet to hear of, and the record of each attempt; `listed` reads
-//! them for people.
-//! Never: sends anything, or decides when the next attempt is.
+//! Owns: their rows, finding the runs that an endpoint has not heard of yet, and the record of each attempt; `listed`
+//! reads them for people. Never: sends anything, or decides when the next attempt is due.
 //!
-//! Nothing is written with the end of a run: ended runs are found afterwards, by the index of their times, and
-//! whoever finds one again finds its delivery. A row says that a message is to be sent before it is sent, so
-//! none is lost; one whose sender dies in the middle is sent once more.
+//! Nothing is written with the end of a run: ended runs are found afterwards, by the index of their times, and a
+//! process that finds one again finds its delivery. A row records a message before it is sent, so none is lost; a
+//! message whose sender dies midway is sent once more.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -31,7 +30,7 @@ pub use listed::{
     COUNTED, Delivery, Filter, LINE, Line, Listed, STATES, find, latest, lines, unsent,
 };
 
-/// The runs that ended, in the order of their ends, behind a place.
+/// The runs that ended, in the order of their ends, after a place.
 macro_rules! ended_since {
     ($columns:literal) => {
         concat!(
@@ -57,8 +56,8 @@ statements! {
         {keep:ductwork_webhooks;name}";
     WEBHOOK = "
         SELECT w.name, w.since, w.seen FROM ductwork_webhooks w WHERE w.name = :name";
-    /// RACE: a console whose duty another has by now tells how far it was. The runs that were found stay found. Proven
-    /// by `an_endpoint_never_goes_back_to_what_was_found`.
+    /// RACE: a console whose duty another console has by now records its own place. Runs that were found stay found.
+    /// Proven by `an_endpoint_never_goes_back_to_what_was_found`.
     SEE_WEBHOOK = "
         UPDATE ductwork_webhooks SET seen = :seen WHERE name = :name AND seen < :seen";
     RUNS_ENDED_SINCE = ended_since!("r.id, r.pipeline, r.status, r.trigger_key, r.triggered_at");
@@ -70,7 +69,7 @@ statements! {
          ORDER BY r.status, r.pipeline, r.id LIMIT :n";
     KNOWN_DELIVERIES = "
         SELECT d.run_id, d.endpoint, d.event FROM ductwork_deliveries d WHERE {any:d.run_id;b(id id)}";
-    /// RACE: two consoles find one run. The second finds the first one's row. Proven by
+    /// RACE: two consoles find one run. The second finds the row of the first. Proven by
     /// `a_run_that_is_found_twice_is_delivered_once`.
     INSERT_DELIVERIES = "
         INSERT INTO ductwork_deliveries (id, endpoint, run_id, event, pipeline, body, state, attempts, created_at, due_at)
@@ -81,8 +80,8 @@ statements! {
         SELECT d.id, d.run_id, d.event, d.body, d.attempts, r.id AS run
           FROM ductwork_deliveries d LEFT JOIN ductwork_runs r ON {key:r.id;d.run_id}
          WHERE d.endpoint = :endpoint AND d.due_at <= {now} ORDER BY d.due_at, d.id LIMIT :n";
-    /// RACE: two consoles are about to send one message. The one that writes second finds that it is not due.
-    /// Proven by `of_two_who_would_send_a_message_one_does`.
+    /// RACE: two consoles are about to send one message. The second to write finds that it is not due. Proven
+    /// by `of_two_who_would_send_a_message_one_does`.
     LEASE_DELIVERIES = "
         UPDATE ductwork_deliveries SET due_at = {now} + :lease
          WHERE {any:id;b(id id)} AND due_at <= {now} RETURNING id",
@@ -93,8 +92,8 @@ statements! {
     LEASE_LOCKED_DELIVERIES in Mysql = "
         UPDATE {into:ductwork_deliveries;b(id id)} SET due_at = {now} + :lease
          WHERE {of:ductwork_deliveries.id;b(id id)} AND due_at <= {now}";
-    /// RACE: a sender stalled so long that another has sent it as well, or a person asked for it once more. Each
-    /// attempt counts once. Proven by `a_late_result_of_an_attempt_changes_nothing`.
+    /// RACE: a sender stalls for so long that another sends the message as well, or a person requests it once
+    /// more. Each attempt counts once. Proven by `a_late_result_of_an_attempt_changes_nothing`.
     RECORD_DELIVERIES = "
         UPDATE {into:ductwork_deliveries;b(id id, made int, pause int, outcome text, code int, reason text)}
            SET attempts = b.made + 1, due_at = {now} + b.pause, state = b.outcome, tried_at = {now},
@@ -114,32 +113,33 @@ statements! {
                status = b.code, error = b.reason
          WHERE {key:ductwork_deliveries.id;b.id} AND ductwork_deliveries.due_at IS NOT NULL
            AND ductwork_deliveries.attempts = b.made";
-    /// A message that cannot be read cannot be sent, and would be in the way of the others for ever.
+    /// A message that cannot be read cannot be sent, and would block the others for ever.
     PUT_DELIVERIES_ASIDE = "
         UPDATE {into:ductwork_deliveries;b(id id)}
            SET due_at = NULL, state = 'failed', error = 'the row of this message is damaged, so it is not sent'
          WHERE {of:ductwork_deliveries.id;b(id id)}";
-    /// The same for those whose ids are none, by which nobody can name them. On PostgreSQL an id is one by its type.
+    /// The same for messages with invalid ids, by which nobody can name them. PostgreSQL's type guarantees valid
+    /// ids.
     PUT_NAMELESS_ASIDE in Sqlite = "
         UPDATE ductwork_deliveries
            SET due_at = NULL, state = 'failed', error = 'the row of this message is damaged, so it is not sent'
          WHERE state = 'waiting' AND length(id) <> 16";
-    /// Runs were deleted while somebody was about to write messages about them.
+    /// The messages of runs that were deleted while they were being written.
     DELETE_ORPHANS = "{delete:ductwork_deliveries;b(id id)} WHERE {of:ductwork_deliveries.id;b(id id)}";
     SEND_DELIVERY_AGAIN = "
         UPDATE ductwork_deliveries SET attempts = 0, due_at = {now}, state = 'waiting' WHERE id = :id";
 }
 
-/// An endpoint, as far as it has heard.
+/// An endpoint, and how far it has heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// It hears of runs that ended then or later: µs since 1970.
+    /// It hears of runs that ended at this time or later, in µs since 1970.
     pub since: i64,
-    /// The runs that had ended by then have been found: µs since 1970.
+    /// The runs that had ended by this time have been found, in µs since 1970.
     pub seen: i64,
 }
 
-/// How far an endpoint has heard. One of a new name begins now.
+/// How far an endpoint has heard. One with a new name begins now.
 pub async fn heard(conn: &mut Conn, endpoint: &str) -> Result<Heard, Error> {
     let name = [("name", endpoint.into())];
     let mut row = conn.fetch_optional(&WEBHOOK, &name).await?;
@@ -154,7 +154,7 @@ pub async fn heard(conn: &mut Conn, endpoint: &str) -> Result<Heard, Error> {
     })
 }
 
-/// Writes down that all runs that had ended by then were found for an endpoint.
+/// Records that all runs that had ended by this time were found for an endpoint.
 pub async fn see(conn: &mut Conn, endpoint: &str, seen: i64) -> Result<(), Error> {
     let args = [("name", endpoint.into()), ("seen", seen.into())];
     conn.execute(&SEE_WEBHOOK, &args).await?;
@@ -174,7 +174,7 @@ pub struct Found {
     pub key: Option<String>,
     /// µs since 1970.
     pub triggered_at: i64,
-    /// µs since 1970; none of one that waits.
+    /// µs since 1970; none for a run that waits.
     pub ended_at: Option<i64>,
 }
 
@@ -191,7 +191,8 @@ impl Found {
     }
 }
 
-/// The next runs that ended, in the order of their ends: at most `n` behind a place, and the place of the last.
+/// The next runs that ended, in the order of their ends: at most `n` after a place, and the place of the last
+/// one.
 pub async fn ended(
     conn: &mut Conn,
     behind: Cursor,
@@ -205,7 +206,7 @@ pub async fn ended(
     Ok((found?, last.transpose()?))
 }
 
-/// The next runs that wait for a person, by pipeline: at most `n` behind this one.
+/// The next runs that wait for a person, by pipeline: at most `n` after this one.
 pub async fn waiting(
     conn: &mut Conn,
     behind: (&str, RunId),
@@ -220,7 +221,7 @@ pub async fn waiting(
     rows.iter().map(Found::read).collect()
 }
 
-/// The runs, endpoints and events of these runs of which there are deliveries.
+/// The combinations of run, endpoint and event that have deliveries, for these runs.
 pub async fn known(
     conn: &mut Conn,
     runs: impl Iterator<Item = RunId>,
@@ -239,7 +240,7 @@ pub async fn known(
     known.collect()
 }
 
-/// The reasons for which branches of these runs have halted, each once for a run.
+/// The reasons for which branches of these runs have halted, each once per run.
 pub async fn halt_reasons(
     conn: &mut Conn,
     runs: Vec<RunId>,
@@ -265,8 +266,8 @@ pub struct Message {
     pub body: String,
 }
 
-/// Writes messages down, due at once. One that is there already stays as it is; which these are is not told, because
-/// some databases count them as well.
+/// Stores messages, due at once. A message that exists already stays as it is; this does not tell which ones these
+/// are, because some databases count them as well.
 pub async fn insert(conn: &mut Conn, messages: &[Message]) -> Result<(), Error> {
     if messages.is_empty() {
         return Ok(());
@@ -310,7 +311,7 @@ impl Due {
     }
 }
 
-/// A number of attempts: one that is below none would never be equal to what is written of it.
+/// A number of attempts. A negative one would never equal the recorded number.
 fn attempts(row: &Row) -> Result<u32, Error> {
     match row.get::<i64>("attempts")? {
         ..0 => Err(Error::Corrupt("attempts are fewer than none".to_owned())),
@@ -321,16 +322,16 @@ fn attempts(row: &Row) -> Result<u32, Error> {
 /// Messages that were taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// To be sent: as many lists as endpoints.
+    /// The messages to send: one list per endpoint.
     pub due: Vec<Vec<Due>>,
     /// Deliveries whose rows are damaged. They are put aside, and nobody takes them any more.
     pub aside: Vec<Uuid>,
-    /// As many more of them have ids that are none.
+    /// How many more of them have invalid ids.
     pub nameless: u64,
 }
 
-/// Takes messages that are due, of each endpoint as many at most as are wanted of it, to send them within this
-/// time: until then nobody else does. Those about runs that are gone are deleted.
+/// Takes due messages, for each endpoint at most as many as are wanted, to send them within this time: until
+/// then nobody else sends them. Messages about deleted runs are deleted.
 pub async fn take(
     conn: &mut Conn,
     wanted: &[(&str, usize)],
@@ -374,7 +375,7 @@ pub async fn take(
     Ok(taken)
 }
 
-/// Takes messages; those of them that were due.
+/// Takes messages, and returns those that were due.
 pub async fn lease(
     conn: &mut Conn,
     ids: Vec<Uuid>,
@@ -398,12 +399,12 @@ pub struct Attempt<'a> {
     pub follows: Follows,
     /// The status of the response.
     pub status: Option<u16>,
-    /// Why there was none, or what it said.
+    /// The reason why there was no response, or the text of the response.
     pub error: Option<&'a str>,
 }
 
-/// Writes down how attempts ended; the deliveries of which it was written. It is not where it was written down
-/// before, or counts no more.
+/// Records how attempts ended, and returns the recorded deliveries. An attempt is not recorded when it was
+/// recorded before, or no longer counts.
 pub async fn record(conn: &mut Conn, attempts: &[Attempt<'_>]) -> Result<BTreeSet<Uuid>, Error> {
     let state = |it: &Attempt<'_>| match it.follows {
         Follows::Again(_) => STATES[0],
@@ -426,7 +427,7 @@ pub async fn record(conn: &mut Conn, attempts: &[Attempt<'_>]) -> Result<BTreeSe
     recorded.iter().map(|row| row.get("id")).collect()
 }
 
-/// Makes a message due once more, with all its attempts; false when there is no such delivery.
+/// Makes a message due once more, with all its attempts; false when the delivery does not exist.
 pub async fn send_again(conn: &mut Conn, id: Uuid, by: &Actor) -> Result<bool, Error> {
     let sent = conn.transaction(async |conn| {
         let Some(found) = find(conn, id).await? else {

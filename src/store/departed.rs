@@ -1,7 +1,7 @@
-//! Processes that are gone, and what people ask of them.
+//! Processes that are gone, for people who ask about them.
 //!
-//! Owns: remembering a process when its row goes, and forgetting it with the history. Never: decides that a
-//! process is gone (`store::process` is told so).
+//! Owns: remembering a process when its row is removed, and forgetting it with the history. Never: decides
+//! that a process is gone (`store::process` reports this).
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::error::Error;
 use super::micros;
 use super::statement::statements;
 
-/// As many are forgotten in one transaction.
+/// One transaction forgets at most this many.
 const FORGOTTEN_AT_ONCE: u64 = 500;
 
-/// Somebody who looks after a daemon is told of a death for so long.
+/// How long a death is reported to the operator of a daemon.
 const LATELY: Duration = Duration::from_secs(60 * 60);
 
-/// Among so many of those that went last.
+/// How many of the most recently departed processes are searched for this.
 const LOOKED_AT: usize = 500;
 
 statements! {
-    /// The attempts that it made refer to it for as long as there is history.
+    /// The attempts that a process made refer to it for as long as their history is kept.
     REMEMBER = "
         INSERT INTO ductwork_departed (id, role, pipeline, host, pid, version, started_at, gone_at, death)
         VALUES (:id, :role, :pipeline, :host, :pid, :version, :started_at, {now}, :death)
@@ -30,13 +30,13 @@ statements! {
     DEPARTED = "
         SELECT d.id, d.role, d.pipeline, d.host, d.pid, d.version, d.started_at, d.gone_at, d.death
           FROM ductwork_departed d ORDER BY d.gone_at DESC, d.id DESC LIMIT :n";
-    /// Processes that were gone before what is kept began, as a rule.
+    /// Processes that were gone before the kept history began, as a rule.
     OLD_DEPARTED = "
         SELECT id FROM ductwork_departed WHERE gone_at <= {now} - :age ORDER BY gone_at, id LIMIT :n";
     FORGET_DEPARTED = "{delete:ductwork_departed;b(id id)} WHERE {of:ductwork_departed.id;b(id id)}";
 }
 
-/// Keeps what people ask of a process for when its row is gone.
+/// Keeps the facts about a process that people ask for after its row is gone.
 pub(super) async fn remember(
     conn: &mut Conn,
     process: ProcessId,
@@ -68,9 +68,9 @@ pub struct Departed {
     pub role: String,
     /// The pipeline of a worker.
     pub pipeline: Option<String>,
-    /// Where it ran.
+    /// The host that it ran on.
     pub host: String,
-    /// Its pid there.
+    /// Its pid on that host.
     pub pid: u32,
     /// The program's version.
     pub version: String,
@@ -78,11 +78,11 @@ pub struct Departed {
     pub started_at: i64,
     /// µs since 1970.
     pub gone_at: i64,
-    /// How it was known to be dead; `None` where it ended in order.
+    /// The sign by which it was known to be dead; `None` where it ended in order.
     pub death: Option<String>,
 }
 
-/// The processes that went last, at most `n` of them, the last one first.
+/// The most recently departed processes, at most `n` of them, the last one first.
 pub async fn latest(conn: &mut Conn, n: usize) -> Result<Vec<Departed>, Error> {
     let rows = conn.fetch(&DEPARTED, &[("n", n.into())]).await?;
     rows.iter()
@@ -103,7 +103,7 @@ pub async fn latest(conn: &mut Conn, n: usize) -> Result<Vec<Departed>, Error> {
 }
 
 /// The supervisors that were found dead within the last hour, the last one first, as far as they are among
-/// the processes that went last.
+/// the most recently departed processes.
 pub async fn lost_lately(conn: &mut Conn, now: i64) -> Result<Vec<Departed>, Error> {
     let mut lost = latest(conn, LOOKED_AT).await?;
     let lately = now.saturating_sub(micros(LATELY));
@@ -113,7 +113,7 @@ pub async fn lost_lately(conn: &mut Conn, now: i64) -> Result<Vec<Departed>, Err
     Ok(lost)
 }
 
-/// Forgets processes that went so long ago; true where there may be more of them.
+/// Forgets processes that departed at least `age` ago; true where more of them may be left.
 pub(super) async fn forget(conn: &mut Conn, age: Duration) -> Result<bool, Error> {
     let n = FORGOTTEN_AT_ONCE;
     let args = [("age", micros(age).into()), ("n", (n as i64).into())];

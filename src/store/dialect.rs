@@ -1,9 +1,9 @@
-//! The databases that this program speaks.
+//! The databases that this program supports.
 
-/// A database this program speaks.
+/// A database that this program supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// PostgreSQL, and what speaks its protocol.
+    /// PostgreSQL, and servers that speak its protocol.
     Postgres,
     /// SQLite, bundled.
     Sqlite,

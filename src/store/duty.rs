@@ -1,8 +1,8 @@
-//! Duties: work that is to be done once, though there are many who could.
+//! Duties: work that must be done once, although many could do it.
 //!
-//! Owns: who has a duty, and until when, by the database's clock. Never: guards what is done by it: a holder
-//! that stalls may believe that it has the duty for longer than it does, so each write of a duty is guarded by
-//! itself.
+//! Owns: the holder of a duty, and the end of its lease, by the database's clock. Never: guards the work of a
+//! duty: a holder that stalls may believe that it has the duty for longer than it does, so each write of a
+//! duty has a guard of its own.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ statements! {
         ON CONFLICT (name) DO UPDATE SET holder = :holder, until = {now} + :lease
          WHERE ductwork_duties.holder = :holder OR ductwork_duties.until <= {now}",
         on Mysql [&OFFER_DUTY, &TAKE_OFFERED_DUTY];
-    /// One that nobody has had is over.
+    /// A duty that nobody has held yet counts as over.
     OFFER_DUTY in Mysql = "
         INSERT INTO ductwork_duties (name, holder, until) VALUES (:name, :holder, 0) {keep:ductwork_duties;name}";
     TAKE_OFFERED_DUTY in Mysql = "
@@ -27,7 +27,7 @@ statements! {
          WHERE name = :name AND (holder = :holder OR until <= {now})";
 }
 
-/// Takes a duty, or keeps it, for so long; false while another has it.
+/// Takes a duty, or keeps it, for this long; false while another holder has it.
 pub async fn take(
     conn: &mut Conn,
     name: &str,
@@ -42,7 +42,7 @@ pub async fn take(
     Ok(conn.execute(&TAKE_DUTY, &args).await? == 1)
 }
 
-/// Gives a duty back: it is whoever's that asks next. That of another holder stays theirs.
+/// Gives a duty back, for the next one that asks for it. A duty of another holder is not affected.
 pub async fn give_back(conn: &mut Conn, name: &str, holder: Uuid) -> Result<(), Error> {
     take(conn, name, holder, Duration::ZERO).await.map(drop)
 }

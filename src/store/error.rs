@@ -1,4 +1,4 @@
-//! Errors of the database, by what the caller can do about them.
+//! Errors of the database, classified by how the caller can react.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,13 +8,13 @@ use super::backend::postgres::nobody::Nobody;
 use super::backend::{DriverError, UNREACHED};
 use super::blame::Blame;
 
-/// The driver's word.
+/// The driver's error.
 #[derive(Debug, thiserror::Error)]
 pub enum Source {
     /// PostgreSQL's.
     #[error("{}", _0.describe())]
     Postgres(sqlx::Error),
-    /// The word of each server of an address, none of which is the one that is meant.
+    /// The error of each server of an address, none of which is the right one.
     #[error("{}", _0.describe())]
     Servers(Nobody),
     /// SQLite's.
@@ -23,10 +23,10 @@ pub enum Source {
     /// MySQL's or MariaDB's.
     #[error("{}", _0.describe())]
     Mysql(Failure),
-    /// The system's.
+    /// The operating system's.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// Nobody's: the thread that has SQLite is gone.
+    /// No driver's: the thread that owns the SQLite connection is gone.
     #[error("the connection's thread has ended")]
     Gone,
 }
@@ -52,44 +52,44 @@ impl From<sqlx::Error> for Source {
 /// A failed operation on the database.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot be reached, or went away: wait, reconnect, go on. Nothing was decided, unless
+    /// It cannot be reached, or went away: wait, reconnect, continue. Nothing was decided, unless
     /// `in_commit`: then the transaction may or may not have happened.
     #[error("the database cannot be {}", match source.has_answered() {
         true => "used",
         false => "reached",
     })]
     Unavailable {
-        /// The driver's word.
+        /// The driver's error.
         #[source]
         source: Arc<Source>,
         /// The connection was lost while a COMMIT was on its way.
         in_commit: bool,
     },
-    /// Its environment is in the way: a full disk, no memory, a right that was revoked, a limit of time,
-    /// a person who cancelled the statement. Rolled back; try the same again, later.
+    /// Its environment prevents the work: a full disk, no memory, a right that was revoked, a limit of
+    /// time, a person who cancelled the statement. Rolled back; try the same again, later.
     #[error("the database could not do its part now")]
     Hindered {
         /// The statement's name.
         statement: &'static str,
-        /// The driver's word.
+        /// The driver's error.
         #[source]
         source: Arc<Source>,
     },
-    /// A deadlock, a serialisation failure, a lock timeout: rolled back, try it whole again.
+    /// A deadlock, a serialisation failure, a lock timeout: rolled back, try all of it again.
     #[error("somebody else was in the way in the database")]
     Retryable {
         /// The statement's name.
         statement: &'static str,
-        /// The driver's word.
+        /// The driver's error.
         #[source]
         source: Arc<Source>,
     },
     /// A constraint refused the write.
     #[error("the constraint {constraint} refused the write")]
     Constraint {
-        /// Its name, as far as the database tells.
+        /// Its name, if the database tells.
         constraint: String,
-        /// The driver's word.
+        /// The driver's error.
         #[source]
         source: Arc<Source>,
     },
@@ -97,23 +97,24 @@ pub enum Error {
     /// configuration.
     #[error("{0}")]
     Configured(String),
-    /// Somebody else was faster, and what the call rests on has just gone: the same call, made again,
-    /// finds another state.
+    /// Somebody else was faster, and the data that the call depends on has just gone: the same call,
+    /// made again, finds another state.
     #[error("{0}")]
     Gone(String),
     /// A file of ours is left behind, because the system did not remove it: a person may.
     #[error("{0}")]
     LeftBehind(String),
-    /// The schema is not the one this program needs.
+    /// The schema is not the one that this program needs.
     #[error("{0}")]
     Schema(String),
-    /// SQLite's file is not where it was, or its log is there without it: a person has to see to it.
+    /// SQLite's file is not in its place, or its log exists there without it: a person has to
+    /// intervene.
     #[error("{0}")]
     Misplaced(String),
-    /// A stored value cannot be understood.
+    /// A stored value cannot be interpreted.
     #[error("the database holds what this program does not understand: {0}")]
     Corrupt(String),
-    /// A stored input or output is no JSON value: the file is damaged, or somebody has written there.
+    /// A stored input or output is no JSON value: the file is damaged, or somebody has written to it.
     #[error("the {column} of the {entity} {id} is damaged: it is not JSON: {problem}")]
     Damaged {
         /// Input or output.
@@ -122,7 +123,7 @@ pub enum Error {
         entity: &'static str,
         /// Its key.
         id: uuid::Uuid,
-        /// The reader's word.
+        /// The reader's error.
         problem: String,
     },
     /// The database refuses the value ([`Error::blames_the_value`]), or the statement: a bug,
@@ -131,19 +132,19 @@ pub enum Error {
     Refused {
         /// The statement's name.
         statement: &'static str,
-        /// The driver's word.
+        /// The driver's error.
         #[source]
         source: Arc<Source>,
     },
 }
 
-/// Classes of errors, for those who count them.
+/// Classes of errors, for counting them.
 pub const CLASSES: [&str; 4] = ["unavailable", "contention", "hindered", "refused"];
 
-/// How many of each there were in this program since they were last taken.
+/// How many errors of each class this program has had since they were last taken.
 static FAILED: [AtomicU64; CLASSES.len()] = [const { AtomicU64::new(0) }; CLASSES.len()];
 
-/// Takes the numbers of errors, class by class: each error is in one answer.
+/// Takes the numbers of errors, by class: each error is in exactly one answer.
 pub fn take_failed() -> [u64; CLASSES.len()] {
     FAILED
         .each_ref()
@@ -151,7 +152,7 @@ pub fn take_failed() -> [u64; CLASSES.len()] {
 }
 
 impl Error {
-    /// The statement's name: for a log, and for nobody who did not write it.
+    /// The statement's name: for a log, and only for those who wrote the statement.
     pub fn statement(&self) -> Option<&'static str> {
         match self {
             Self::Hindered { statement, .. }
@@ -161,13 +162,13 @@ impl Error {
         }
     }
 
-    /// True when waiting and reconnecting is the answer.
+    /// True when the caller should wait and reconnect.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
 
-    /// True when somebody else has what it waits for, it took too long, or the environment is in the
-    /// way: nothing was done, and the same may be possible a little later.
+    /// True when somebody else holds what it waits for, it took too long, or the environment
+    /// prevents it: nothing was done, and the same may be possible a little later.
     pub fn is_not_now(&self) -> bool {
         matches!(self, Self::Retryable { .. } | Self::Hindered { .. })
     }
@@ -184,8 +185,8 @@ impl Error {
         }
     }
 
-    /// True when what was to be written is to blame, and not the database: it will be refused
-    /// whenever it is tried again.
+    /// True when the value to be written is to blame, and not the database: every further try will
+    /// be refused, too.
     pub fn blames_the_value(&self) -> bool {
         match self {
             Self::Constraint { .. } => true,
@@ -194,12 +195,12 @@ impl Error {
         }
     }
 
-    /// True when the size of what was to be written may be to blame, as far as this error tells: its
-    /// connection was lost with it, or the server had no room for it in its memory. PostgreSQL ends
-    /// the connection of a client whose message is a gigabyte, and so may whatever lies between.
+    /// True when the size of the value to be written may be to blame, as far as this error tells:
+    /// the connection was lost with it, or the server had no memory for it. PostgreSQL ends the
+    /// connection of a client whose message is a gigabyte, and so may anything between them.
     pub fn may_blame_the_size(&self) -> bool {
         match self {
-            // A disk that is full ends no connection.
+            // A full disk ends no connection.
             Self::Unavailable { source, in_commit } => {
                 *in_commit && !matches!(source.as_ref(), Source::Sqlite(_))
             }
@@ -210,7 +211,7 @@ impl Error {
         }
     }
 
-    /// The database cannot be reached; nothing was to be committed.
+    /// The database cannot be reached; no commit was pending.
     pub(super) fn unavailable(source: Source) -> Self {
         FAILED[0].fetch_add(1, Ordering::Relaxed);
         Self::Unavailable {
@@ -219,8 +220,8 @@ impl Error {
         }
     }
 
-    /// The same, of something that follows what is committed already: the caller cannot know all of
-    /// it, so it may have happened.
+    /// The same, for something that follows a commit: the caller cannot know all of it, so it may
+    /// have happened.
     pub(super) fn after_commit(self) -> Self {
         match self {
             Self::Unavailable { source, .. } => Self::Unavailable {
@@ -231,7 +232,7 @@ impl Error {
         }
     }
 
-    /// The database could not be reached within so long.
+    /// The database could not be reached within this time.
     pub(crate) fn too_late(within: std::time::Duration) -> Self {
         let text = format!("no answer within {} s", within.as_secs());
         let error = std::io::Error::new(std::io::ErrorKind::TimedOut, text);
@@ -249,8 +250,8 @@ impl Error {
         matches!(self, Self::Retryable { source, .. } if source.is_count())
     }
 
-    /// The same, of what was tried again and again, or is not to be. A count that is not right once may be the
-    /// server's fault; one that never is, is what the rows say.
+    /// The same, for something that was tried again and again, or must not be. A single wrong count may be the
+    /// server's fault; a count that is never right reflects the rows.
     pub(super) fn persistent(self) -> Self {
         match self {
             Self::Retryable { statement, source } if source.is_count() => Self::Corrupt(format!(
@@ -294,7 +295,7 @@ impl From<crate::model::UnknownWord> for Error {
 }
 
 impl Source {
-    /// The driver's error; `None` where no driver was in it.
+    /// The driver's error; `None` where no driver was involved.
     fn driver(&self) -> Option<&dyn DriverError> {
         match self {
             Self::Postgres(error) => Some(error),
@@ -310,7 +311,7 @@ impl Source {
         matches!(self, Self::Mysql(failure) if failure.is_count())
     }
 
-    /// True for the word of the database itself, and not of the way to it.
+    /// True where the error comes from the database itself, and not from the connection to it.
     fn has_answered(&self) -> bool {
         self.driver().is_some_and(DriverError::has_answered)
     }
@@ -320,16 +321,17 @@ impl Source {
         matches!(self, Self::Mysql(failure) if failure.is_denied())
     }
 
-    /// True where the file itself is not what it should be.
+    /// True where the file itself is damaged.
     pub fn is_damage(&self) -> bool {
         self.driver().is_some_and(DriverError::is_damage)
     }
 
-    /// The remedy for a person, where it keeps the database from being used.
+    /// The remedy for a person, where the error makes the database unusable.
     pub fn remedy(&self) -> &'static str {
         match (self, self.driver()) {
             (_, Some(error)) => error.remedy(),
-            // The system's word comes from a file of ours, but for a wait that was too long.
+            // Except for a wait that was too long, an error of the operating system comes from a
+            // file of ours.
             (Self::Io(error), _) if error.kind() != std::io::ErrorKind::TimedOut => {
                 "check that the directory of `database.url` exists, and that this user may write there, and to \
                  the file itself"
@@ -343,7 +345,7 @@ impl Source {
         self.driver().map_or(Blame::Connection, DriverError::blame)
     }
 
-    /// The constraint that refused the write, as far as the database tells.
+    /// The constraint that refused the write, if the database tells.
     fn constraint(&self) -> Option<String> {
         self.driver()?.constraint()
     }
@@ -360,7 +362,7 @@ mod tests {
         Error::of(Source::Sqlite(error), "CLAIM")
     }
 
-    /// They are ours, and mean nothing to others.
+    /// The names are ours, and mean nothing to others.
     #[test]
     fn the_names_of_statements_are_for_the_log_alone() {
         for code in [ffi::SQLITE_BUSY, ffi::SQLITE_CORRUPT, ffi::SQLITE_ERROR] {
@@ -371,7 +373,8 @@ mod tests {
         }
     }
 
-    /// A log that says nothing more than "now" makes a person wait for what only a person can do.
+    /// A log that says nothing more than "now" makes a person wait for something that only a person
+    /// can do.
     #[test]
     fn an_error_that_lasts_until_somebody_does_something_has_its_remedy() {
         for code in [ffi::SQLITE_CORRUPT, ffi::SQLITE_NOTADB] {

@@ -1,7 +1,7 @@
-//! Changes of runs, as somebody hears of them who asks again and again.
+//! Changes of runs, for a reader that polls.
 //!
 //! Owns: reading the runs that began or ended since a time, and those that wait for a person now, each by an
-//! index: what it costs is what has happened. Never: writes, or knows what was told before.
+//! index: the cost depends on how much has happened. Never: writes, or knows what was reported before.
 
 use uuid::Uuid;
 
@@ -14,22 +14,23 @@ use super::list::id_at;
 use super::statement::statements;
 use super::{delivery, page, query};
 
-/// Rows of one statement.
+/// How many rows one statement reads.
 const PAGE: usize = 1_000;
 
-/// So many statements of a kind read again what was read before,
+/// How many statements of a kind read changes again that were read before.
 const PAGES_AGAIN: usize = 6;
 
-/// and so many read on. Neither takes from the other: what is new is read however much is read again.
+/// How many statements of a kind read on. The two limits are separate: new changes are read however
+/// many are read again.
 const PAGES_ON: usize = 4;
 
-/// So many statements of a kind read the past.
+/// How many statements of a kind read the past.
 const PAGES_PAST: usize = 10;
 
-/// As many runs of a pipeline that wait for a person are looked at, the oldest.
+/// How many runs of a pipeline that wait for a person are looked at, the oldest first.
 const WAITING: usize = 10 * PAGE;
 
-// A run whose deletion has begun is gone for whoever reads.
+// A run whose deletion has begun does not exist for readers.
 statements! {
     STARTED_SINCE = "
         SELECT r.id, r.pipeline, r.triggered_at FROM ductwork_runs r
@@ -43,32 +44,32 @@ pub struct Changed {
     pub run: RunId,
     /// Its pipeline.
     pub pipeline: String,
-    /// Its state since then; of one that has begun `in_progress`, whatever it is now.
+    /// Its state since then; `in_progress` for a run that has begun, whatever its state is now.
     pub status: RunStatus,
     /// µs since 1970.
     pub at: i64,
 }
 
-/// Places behind which changes of a kind are asked for: by the time with which a run's id begins, or by the
-/// time at which it ended.
+/// The places after which changes of a kind are read: by the time with which a run's id begins, or by the
+/// time at which the run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behind {
-    /// Changes that were read before are read again from here on,
+    /// Changes that were read before are read again from this place on.
     pub again: Cursor,
-    /// and those that were not, from here on.
+    /// Changes that were not read before are read from this place on.
     pub on: Cursor,
 }
 
-/// A question for changes.
+/// A request for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Since {
-    /// Of runs that began, by the clock of whoever triggered.
+    /// For runs that began, by the clock of the process that triggered them.
     pub started: Behind,
-    /// Of runs that ended, by the database's clock.
+    /// For runs that ended, by the database's clock.
     pub ended: Behind,
-    /// Places may be so far back, in µs. From further back nothing is read,
+    /// How far back places may be, in µs. Nothing is read from a place further back.
     pub at_most: i64,
-    /// but from so far back, in µs.
+    /// How far back reading begins instead, in µs.
     pub anew: i64,
 }
 
@@ -78,26 +79,26 @@ pub type Placed = (Cursor, Changed);
 /// The changes of a kind.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// By their places, but for the first of what is new.
+    /// Sorted by their places, except for the first of the new ones.
     pub changes: Vec<Placed>,
-    /// Where it stopped to read again, if it did not come to the end of what there is.
+    /// The place where rereading stopped, if it did not reach the end.
     pub again: Option<Cursor>,
-    /// Where it stopped to read on.
+    /// The place where reading on stopped.
     pub on: Option<Cursor>,
 }
 
 /// The answer.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// The database's time before it was asked.
+    /// The database's time before the changes were read.
     pub now: i64,
-    /// A place was too far back: all was read from elsewhere.
+    /// A place was too far back: everything was read from another place.
     pub is_anew: bool,
     /// Runs that have begun.
     pub started: Found,
-    /// Those that have ended.
+    /// Runs that have ended.
     pub ended: Found,
-    /// Those that wait for a person now.
+    /// Runs that wait for a person now.
     pub waiting: Vec<(RunId, String)>,
 }
 
@@ -107,7 +108,7 @@ enum Kind {
     Ended,
 }
 
-/// The changes since.
+/// The changes since these places.
 pub async fn changes(conn: &mut Conn, since: Since) -> Result<Changes, Error> {
     let now = query::now(conn).await?;
     let least = Cursor::at(now.saturating_sub(since.at_most));
@@ -130,10 +131,10 @@ pub async fn changes(conn: &mut Conn, since: Since) -> Result<Changes, Error> {
     })
 }
 
-/// The changes of a kind, and those of the other.
+/// The changes of one kind, and those of the other.
 pub type Past = (Vec<Placed>, Vec<Placed>);
 
-/// Runs that began, and that ended, behind one time and before another; none where there are too many.
+/// Runs that began, and runs that ended, from one time until another; none where there are too many.
 pub async fn past(conn: &mut Conn, from: i64, until: i64) -> Result<Option<Past>, Error> {
     let (mut started, mut ended) = (Vec::new(), Vec::new());
     let places = (Cursor::at(from), Cursor::at(until));
@@ -147,7 +148,7 @@ pub async fn past(conn: &mut Conn, from: i64, until: i64) -> Result<Option<Past>
     Ok(Some((started, ended)))
 }
 
-/// Where what is read again meets what is new, one statement reads both.
+/// Where rereading meets new changes, one statement reads both.
 async fn found(conn: &mut Conn, kind: Kind, behind: Behind) -> Result<Found, Error> {
     let mut found = Found::default();
     let changes = &mut found.changes;
@@ -163,7 +164,8 @@ async fn found(conn: &mut Conn, kind: Kind, behind: Behind) -> Result<Found, Err
     Ok(found)
 }
 
-/// Reads pages behind a place until one reaches another place; where it stopped, if there may be more.
+/// Reads pages after a place until one reaches another place. Returns where it stopped, if there may
+/// be more.
 async fn walk(
     conn: &mut Conn,
     kind: Kind,

@@ -10,7 +10,7 @@ use super::conn::{Conn, Row};
 use super::error::Error;
 use super::statement::statements;
 
-/// More fan-outs of one branch are not listed.
+/// At most this many fan-outs of one branch are listed.
 const MOST: usize = 1_000;
 
 macro_rules! fan_out_columns {
@@ -56,7 +56,7 @@ statements! {
           FROM ductwork_branches b", element_joins!(), "
          WHERE b.fan_out_id = :fan_out AND b.ordinal >= :from
          ORDER BY b.ordinal LIMIT :n");
-    /// By the index of a run's halted branches.
+    /// Uses the index of a run's halted branches.
     HALTED_ELEMENTS = concat!("
         SELECT ", element_columns!(), "
           FROM (SELECT x.* FROM ductwork_branches x
@@ -76,17 +76,17 @@ pub struct FanOut {
     pub node: String,
     /// Divide or expand.
     pub via: String,
-    /// How many branches there are to be.
+    /// How many branches it will have.
     pub width: u64,
-    /// Those that have been made so far.
+    /// How many have been created so far.
     pub made: u64,
-    /// Those that have ended, in whatever way.
+    /// How many have ended, in any way.
     pub arrived: u64,
-    /// Those among them that have halted.
+    /// How many of those have halted.
     pub halted: u64,
     /// µs since 1970.
     pub created_at: i64,
-    /// When the last arrived: µs since 1970.
+    /// When the last branch arrived, in µs since 1970.
     pub fired_at: Option<i64>,
 }
 
@@ -99,7 +99,7 @@ pub struct Element {
     pub ordinal: u64,
     /// Its state.
     pub status: BranchStatus,
-    /// Why it halted.
+    /// The reason why it halted.
     pub halt_reason: Option<String>,
     /// The step that it is at.
     pub step_id: StepId,
@@ -109,13 +109,13 @@ pub struct Element {
     pub step_status: StepStatus,
     /// The latest attempt at it.
     pub attempt: Option<u32>,
-    /// The process that has that attempt, or had it.
+    /// The process that holds, or held, that attempt.
     pub process_id: Option<ProcessId>,
-    /// Why that attempt failed.
+    /// The reason why that attempt failed.
     pub error_message: Option<String>,
 }
 
-/// The fan-outs of a run's root branch, in the order in which they were made. Those in one another belong
+/// The fan-outs of a run's root branch, in the order in which they were created. Nested fan-outs belong
 /// to the branches that they split: [`of_branch`].
 pub async fn of_root(conn: &mut Conn, run: RunId) -> Result<Vec<FanOut>, Error> {
     let args = [("run", run.0.into()), ("n", MOST.into())];
@@ -123,7 +123,7 @@ pub async fn of_root(conn: &mut Conn, run: RunId) -> Result<Vec<FanOut>, Error> 
     rows.iter().map(fan_out).collect()
 }
 
-/// The fan-outs that a branch was split into, one after the other.
+/// The fan-outs that a branch was split into, in order.
 pub async fn of_branch(conn: &mut Conn, branch: BranchId) -> Result<Vec<FanOut>, Error> {
     let args = [("branch", branch.0.into()), ("n", MOST.into())];
     let rows = conn.fetch(&FAN_OUTS_OF_BRANCH, &args).await?;

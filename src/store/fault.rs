@@ -1,7 +1,7 @@
 //! The effects of the store's failpoints on a connection; see [`crate::failpoint`].
 //!
-//! Owns: the errors that they make, which look like the driver's. Never: in a program that is
-//! not built with the feature `failpoints`.
+//! Owns: the errors that they raise, which look like the driver's. Never: in a program that is
+//! built without the feature `failpoints`.
 
 use std::io::{Error as IoError, ErrorKind};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::conn::Conn;
 use super::error::{Error, Source};
 
 impl Conn {
-    /// Fails if it is to fail here.
+    /// Fails if a failpoint is set here.
     pub(super) fn reach(&mut self, name: &'static str) -> Result<(), Error> {
         let source = || {
             let error = IoError::new(ErrorKind::ConnectionReset, name);
@@ -49,7 +49,7 @@ impl Conn {
         }
     }
 
-    /// As after the driver's own error: what comes of it is closed when the connection is.
+    /// Same effect as the driver's own error: everything on the connection is closed with it.
     fn cut(&mut self) {
         self.broken |= self.dialect().backend().is_server();
     }

@@ -1,7 +1,7 @@
 //! The means by which a drill forces a race in the database.
 //!
-//! Owns: those statements: a connection that is cut, a lock that is held until others wait for
-//! it. Never: writes a row, nor runs in a daemon.
+//! Owns: those statements: cutting a connection, holding a lock until others wait for it. Never:
+//! writes a row, or runs in a daemon.
 
 use std::time::Duration;
 
@@ -43,8 +43,8 @@ static WAITS_FOR_LOCK: Statement = Statement::only(
     "SELECT 1 AS found FROM information_schema.INNODB_TRX
       WHERE trx_mysql_thread_id = :session AND trx_state = 'LOCK WAIT'",
 );
-/// A user without the right to PROCESS knows of another session of its own since when it is at a statement: nothing here
-/// takes so long unless it waits.
+/// A user without the right to PROCESS sees, for another session of its own, since when it has run a statement: none
+/// of the statements here takes that long unless it waits.
 static IS_AT_A_STATEMENT: Statement = Statement::only(
     Only::Mysql,
     "IS_AT_A_STATEMENT",
@@ -56,10 +56,10 @@ static BARRIERS: Statement = Statement::new(
     "SELECT id FROM ductwork_fan_outs WHERE run_id = :run {lock}",
 );
 
-/// A little longer than MySQL keeps what it has told of the transactions under way.
+/// A little longer than MySQL caches its answer about the transactions under way.
 const LOOKS_ANEW: Duration = Duration::from_millis(110);
 
-/// The server's name for a connection; `None` on SQLite, which has no server.
+/// The server's id of a connection; `None` on SQLite, which has no server.
 pub async fn session(conn: &mut Conn) -> Result<Option<i64>, Error> {
     if !SESSION.is_for(conn.dialect()) {
         return Ok(None);
@@ -74,13 +74,13 @@ pub async fn cut(conn: &mut Conn, session: i64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Between two looks at who waits. MySQL renews what it tells of its locks only when nobody has asked for a tenth of
-/// a second.
+/// The pause between two looks at the waiters. MySQL refreshes its answer about locks only when nobody has asked for
+/// a tenth of a second.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(150);
 
-/// True while a session waits for a lock that another has.
+/// True while a session waits for a lock of another session.
 pub async fn waits(conn: &mut Conn, session: i64) -> Result<bool, Error> {
-    // MySQL looks anew only where nobody has asked for a tenth of a second.
+    // MySQL refreshes its answer only when nobody has asked for a tenth of a second.
     if conn.dialect() == Dialect::Mysql {
         tokio::time::sleep(LOOKS_ANEW).await;
     }
@@ -94,7 +94,7 @@ pub async fn waits(conn: &mut Conn, session: i64) -> Result<bool, Error> {
     Ok(found?.is_some())
 }
 
-/// Takes the barriers of a run, or the right to write (SQLite), and keeps it until
+/// Locks the barriers of a run, or takes the right to write (SQLite), and holds them until
 /// [`let_go`].
 pub async fn hold_barriers(conn: &mut Conn, run: RunId) -> Result<(), Error> {
     let begin = conn.dialect().backend().begin();
@@ -103,7 +103,7 @@ pub async fn hold_barriers(conn: &mut Conn, run: RunId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Lets go of what was held.
+/// Releases everything that was held.
 pub async fn let_go(conn: &mut Conn) -> Result<(), Error> {
     conn.script("ROLLBACK", "ROLLBACK").await
 }

@@ -1,11 +1,12 @@
-//! Runs of which endpoints have yet to hear.
+//! Runs that endpoints have not heard of yet.
 //!
-//! Owns: how far back is looked, and how far one look goes. Never: writes SQL (`delivery` does), or sends
+//! Owns: how far back it searches, and how far one look goes. Never: writes SQL (`delivery` does), or sends
 //! anything.
 //!
 //! Three walks, each a page at a time. The first follows the runs that end. A run's time of ending is a little
-//! older than the commit that shows it, so that walk begins anew again and again, a minute before the place that
-//! it came to. The second goes through a day of ends and finds whatever was committed later than that. The third
+//! older than the commit that shows it, so that walk starts over again and again, a minute before the place that
+//! it reached. The second goes through a day of ends and finds runs that were committed later than that. The
+//! third goes through the runs that wait for a person.
 //! goes through the runs that wait for a person.
 
 use std::collections::BTreeSet;
@@ -22,22 +23,22 @@ use super::delivery::{self, Found, Message};
 use super::error::Error;
 use super::{micros, query};
 
-/// A run's commit is, as a rule, at most so much later than its time of ending.
+/// As a rule, a run's commit follows its time of ending by at most this long.
 pub const OVERLAP: Duration = Duration::from_secs(60);
 
-/// The second walk goes so far back,
+/// How far back the second walk goes.
 const SWEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// as often as this.
+/// How often the second walk starts.
 const SWEEP_EVERY: Duration = Duration::from_secs(10 * 60);
 
-/// Runs of a page.
+/// How many runs a page has.
 const PAGE: usize = 500;
 
-/// The place of the first walk is written down this often: one who begins anew begins there.
+/// How often the place of the first walk is stored: a process that starts over begins there.
 const WRITTEN_EVERY: Duration = Duration::from_secs(10);
 
-/// Makes the text of a message: for a run, why it has halted, and the database's time.
+/// Makes the text of a message, from a run, the reasons why it has halted, and the database's time.
 pub type Word<'a> = &'a (dyn Fn(&Found, &[&str], i64) -> String + Sync);
 
 /// An endpoint that listens.
@@ -45,7 +46,7 @@ pub type Word<'a> = &'a (dyn Fn(&Found, &[&str], i64) -> String + Sync);
 struct Ear {
     name: String,
     interest: Interest,
-    /// It hears of runs that ended then or later.
+    /// It hears of runs that ended at this time or later.
     since: i64,
 }
 
@@ -56,7 +57,7 @@ impl Ear {
     }
 }
 
-/// The walks of one who looks.
+/// The walks of one process that looks for runs.
 #[derive(Clone, Debug)]
 pub struct Finder {
     ears: Vec<Ear>,
@@ -68,7 +69,7 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Begins where the last one who looked for these endpoints was.
+    /// Begins where the last process that looked for these endpoints stopped.
     pub async fn begin(conn: &mut Conn, endpoints: &[(String, Interest)]) -> Result<Self, Error> {
         let (mut ears, mut seen) = (Vec::new(), i64::MAX);
         for (name, interest) in endpoints {
@@ -90,8 +91,8 @@ impl Finder {
         })
     }
 
-    /// Looks at a page of each walk and writes down what endpoints have yet to hear of. True where the first has
-    /// not come to its end.
+    /// Looks at a page of each walk and stores the messages that endpoints have not received yet. True where the
+    /// first walk has not reached its end.
     pub async fn look(&mut self, conn: &mut Conn, word: Word<'_>) -> Result<bool, Error> {
         let now = query::now(conn).await?;
         let (found, last) = delivery::ended(conn, self.ended, PAGE).await?;
@@ -141,12 +142,12 @@ impl Finder {
         };
         let (found, last) = delivery::ended(conn, swept, PAGE).await?;
         self.tell(conn, &found, word, now).await?;
-        // The first walk has what follows.
+        // The first walk covers the rest.
         self.swept = last.filter(|last| found.len() >= PAGE && *last < self.ended);
         Ok(())
     }
 
-    /// Writes messages about these runs to all who want to hear of them and have not.
+    /// Stores messages about these runs for all endpoints that want to hear of them and have not.
     async fn tell(
         &self,
         conn: &mut Conn,
@@ -172,7 +173,7 @@ impl Finder {
         let halted = new
             .iter()
             .filter(|(_, run)| run.status == RunStatus::Halted);
-        // Each once, however many hear of it.
+        // Each run once, however many endpoints hear of it.
         let halted: BTreeSet<RunId> = halted.map(|(_, run)| run.id).collect();
         let reasons = delivery::halt_reasons(conn, halted.into_iter().collect()).await?;
         let message = |(ear, run): &(&Ear, &Found)| {

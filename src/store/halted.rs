@@ -1,7 +1,7 @@
-//! The runs that have halted, by kind: for a person who decides what to revive.
+//! The runs that have halted, by kind: for a person who decides which ones to revive.
 //!
-//! Owns: reading the newest of them with the first reason of each, and grouping them. Never: writes;
-//! which errors are of one kind is decided in `machine::kind`.
+//! Owns: reading the newest of them with the first reason of each, and grouping them. Never: writes,
+//! or decides which errors are of one kind (`machine::kind` does).
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use super::error::Error;
 use super::list;
 use super::statement::{Rows, statements};
 
-/// As many halted runs are looked at, those that began last.
+/// At most this many halted runs are looked at, those that began last.
 const NEWEST: usize = 2_000;
 
-/// And at least as many of each pipeline.
+/// But at least this many per pipeline.
 const LEAST: usize = 20;
 
-/// As many runs of a kind are named.
+/// At most this many runs of a kind are named.
 const NAMED: usize = 100;
 
 /// The way in which a run `x` has halted, by its branch.
@@ -53,9 +53,9 @@ macro_rules! kind_joins {
 }
 
 statements! {
-    /// Of a run whose branches have halted for several reasons the first branch that did stands for all. One
-    /// that was revived is another run's matter: among so many of the newest they are left out, so that no
-    /// number of them makes this longer.
+    /// When branches of a run have halted for several reasons, the first branch to halt stands for all.
+    /// Revived runs are left out, because their successors replace them: they are dropped from the limited
+    /// number of the newest runs, so that no number of them makes this take longer.
     HALTED_RUNS = concat!("
         SELECT x.id, x.halted_at, ", kind_columns!(), "
           FROM (SELECT r.id, r.halted_at, ", first_branch!("r.id"), " AS branch_id
@@ -71,20 +71,20 @@ statements! {
                   FROM {rows:q(id id)}) x", kind_joins!());
 }
 
-/// Halted runs that have nobody's successor, and halted in the same way.
+/// Halted runs without a successor that have halted in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HaltedKind {
     /// Their pipeline.
     pub pipeline: String,
-    /// The way.
+    /// The way in which they halted.
     pub kind: Kind,
     /// How many there are among those that were looked at.
     pub runs: u64,
     /// Some of them, newest first.
     pub ids: Vec<RunId>,
-    /// When the first of them halted: µs since 1970.
+    /// When the first of them halted, in µs since 1970.
     pub first_at: i64,
-    /// When the last did.
+    /// When the last of them halted.
     pub last_at: i64,
 }
 
@@ -123,7 +123,7 @@ pub(super) async fn kinds_of(
         .collect()
 }
 
-/// The halted runs of a pipeline, or of all, by kind: of the newest.
+/// The newest halted runs of a pipeline, or of all pipelines, by kind.
 pub async fn by_kind(conn: &mut Conn, pipeline: Option<&str>) -> Result<Halted, Error> {
     conn.snapshot(async |conn| {
         let pipelines = match pipeline {

@@ -1,6 +1,6 @@
 //! The pipelines that are known here.
 //!
-//! Owns: the one answer to whether a pipeline is known, for all who pause one, make a token for one, or ask
+//! Owns: the only answer to whether a pipeline is known, for those who pause one, make a token for one, or ask
 //! for one. Never: reads a configuration, or a definition.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,8 @@ use super::error::Error;
 use super::statement::statements;
 
 statements! {
-    /// Of each run the definition is kept; a worker of another host's configuration may be there before the first.
+    /// The definition of each run is kept; a worker with another host's configuration may exist before the first
+    /// run.
     KNOWN_PIPELINES = "
         SELECT d.pipeline FROM ductwork_definitions d
         UNION SELECT w.pipeline FROM ductwork_processes w WHERE w.pipeline IS NOT NULL
@@ -18,11 +19,11 @@ statements! {
         ORDER BY pipeline LIMIT :n";
 }
 
-/// More pipelines than anybody has.
+/// More pipelines than any deployment has.
 const PIPELINES: usize = 10_000;
 
-/// The pipelines that are known: those that a configuration defines, `here`, and those that ever had a run, have
-/// a worker or are paused.
+/// The known pipelines: those that a configuration defines, `here`, and those that ever had a run, have a worker
+/// or are paused.
 pub async fn pipelines(
     conn: &mut Conn,
     here: impl IntoIterator<Item = &str>,

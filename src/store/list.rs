@@ -15,14 +15,14 @@ use super::error::Error;
 use super::query::{self, Run, run_columns};
 use super::statement::{Arg, Args, Rows, Statement, statements};
 
-// A run whose deletion has begun is gone for whoever reads.
+// A run whose deletion has begun does not exist for readers.
 //
-// They are ordered by the first column of their index as well, of which they want one value, in words by which
-// PostgreSQL does not see that: otherwise it may walk the index of ids and leave out what is not wanted,
-// which is all of a long history where a pipeline has few runs.
+// The lists are also ordered by the first column of their index, although they want only one value of it, in a
+// form in which PostgreSQL does not notice that: otherwise it may scan the index of ids and skip the unwanted
+// rows, which is all of a long history where a pipeline has few runs.
 //
-// That a run has not completed is said beside its status: an index of those that have not is one that
-// both databases only use where the statement says so.
+// The statements say that a run has not completed in addition to its status: each database uses an index of
+// the runs that have not completed only where the statement says so.
 statements! {
     RUNS = concat!("
         SELECT ", run_columns!(), "
@@ -30,7 +30,7 @@ statements! {
          WHERE r.triggered_at >= {now} - :since
            AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
          ORDER BY r.id DESC LIMIT :n");
-    /// At most one: a key belongs to one run of its pipeline.
+    /// At most one run: a key belongs to one run of its pipeline.
     RUNS_OF_KEY = concat!("
         SELECT ", run_columns!(), "
           FROM ductwork_runs r
@@ -52,7 +52,7 @@ statements! {
            AND r.triggered_at >= {now} - :since
            AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
          ORDER BY r.status DESC, r.id DESC LIMIT :n");
-    /// From one pipeline to the next by the index, however many runs each has.
+    /// Moves from one pipeline to the next by the index, however many runs each has.
     PIPELINES_COMPLETED = "
         WITH RECURSIVE names (pipeline) AS (
             SELECT min(r.pipeline) FROM ductwork_runs r {by:ductwork_runs_completed}
@@ -74,7 +74,7 @@ statements! {
     NEXT_PIPELINE in Mysql = "
         SELECT r.pipeline AS name FROM ductwork_runs r {by:ductwork_runs_others}
          WHERE r.status = :status AND r.pipeline > :after ORDER BY r.status, r.pipeline LIMIT 1";
-    /// From one reason to the next by the index, however many branches of a run have halted.
+    /// Moves from one reason to the next by the index, however many branches of a run have halted.
     HALT_REASONS = "
         WITH RECURSIVE reasons (run_id, halt_reason) AS (
             SELECT b.id, (SELECT min(br.halt_reason) FROM ductwork_branches br
@@ -87,7 +87,8 @@ statements! {
               FROM reasons n WHERE n.halt_reason IS NOT NULL)
         SELECT n.run_id, n.halt_reason FROM reasons n
          WHERE n.halt_reason IS NOT NULL ORDER BY n.run_id, n.halt_reason", on Mysql [&KNOWN_HALT_REASONS];
-    /// Those that this program knows, and the last one by the index, which may be one of a newer version.
+    /// The reasons that this program knows, and the last one by the index, which may be one of a newer
+    /// version.
     KNOWN_HALT_REASONS in Mysql = "
         SELECT b.id AS run_id, w.reason AS halt_reason
           FROM {rows:b(id id)} STRAIGHT_JOIN {rows:w(reason text)}
@@ -107,27 +108,27 @@ statements! {
           FROM {rows:b(id id)} JOIN ductwork_runs n ON {key:n.revived_from;b.id}";
 }
 
-/// Which runs to list.
+/// The runs to list.
 #[derive(Clone, Debug)]
 pub struct RunFilter<'a> {
     /// Of this pipeline only.
     pub pipeline: Option<&'a str>,
-    /// That this key of the pipeline belongs to. Without a pipeline it means nothing.
+    /// The run with this key of the pipeline only. Ignored without a pipeline.
     pub key: Option<&'a str>,
     /// In one of these states; empty for all.
     pub statuses: &'a [RunStatus],
     /// Triggered within this time, by the database's clock.
     pub since: Option<Duration>,
-    /// Older than this run: the last one of the page before.
+    /// Older than this run, which is the last one of the previous page.
     pub before: Option<RunId>,
     /// At most this many.
     pub limit: usize,
-    /// Payloads of more bytes are left out: [`query::WHOLE`] for none.
+    /// Payloads of more bytes than this are left out: [`query::WHOLE`] leaves out none.
     pub whole: i64,
 }
 
-/// A clock of whoever triggers is at most so far behind the database's. Ids begin with the time by the
-/// former, `triggered_at` is the latter's.
+/// The clock of a process that triggers is at most this far behind the database's. Ids begin with the
+/// time of the former, `triggered_at` is by the latter.
 pub(super) const SKEW: Duration = Duration::from_secs(60 * 60);
 
 /// Runs, newest first.
@@ -170,7 +171,7 @@ pub async fn runs(conn: &mut Conn, filter: &RunFilter<'_>) -> Result<Vec<Run>, E
     .await
 }
 
-/// A list that is put together, source by source.
+/// A list that is assembled from several sources.
 struct List {
     runs: Vec<Run>,
     limit: usize,
@@ -183,7 +184,8 @@ struct List {
 
 impl List {
     async fn of(conn: &mut Conn, filter: &RunFilter<'_>) -> Result<Self, Error> {
-        // A bound that is not asked for is as wide as it gets: a parameter has one type, and a value.
+        // A bound that is not requested is as wide as possible: a parameter has one type, and a
+        // value.
         let since = super::micros(filter.since.unwrap_or(Duration::MAX));
         Ok(Self {
             runs: Vec::new(),
@@ -211,8 +213,8 @@ impl List {
         }
     }
 
-    /// Merges what a source has. A full list says what the next source is asked for: nothing that is older
-    /// than its last run.
+    /// Merges the rows of a source. A full list limits the request to the next source: nothing older than
+    /// the list's last run.
     async fn read(
         &mut self,
         conn: &mut Conn,
@@ -252,8 +254,8 @@ pub(super) async fn pipelines_of(conn: &mut Conn, status: RunStatus) -> Result<V
     names(conn, statement, &[("status", status.as_str().into())]).await
 }
 
-/// The names that an index has. On MySQL a question finds the one that follows `after`: in a question that finds all
-/// of them it would begin at the first row for each.
+/// The names in an index. On MySQL, each request finds the one name that follows `after`: a single request for all
+/// of them would begin at the first row for each.
 pub(super) async fn names(
     conn: &mut Conn,
     statement: &Statement,
@@ -273,7 +275,7 @@ pub(super) async fn names(
     }
 }
 
-/// No run that was triggered within `since` has a lesser id.
+/// Every run that was triggered within `since` has at least this id.
 async fn oldest(conn: &mut Conn, since: Option<Duration>) -> Result<Uuid, Error> {
     let Some(since) = since else {
         return Ok(Uuid::nil());
@@ -282,18 +284,18 @@ async fn oldest(conn: &mut Conn, since: Option<Duration>) -> Result<Uuid, Error>
     Ok(id_at(query::now(conn).await?.saturating_sub(since)))
 }
 
-/// The least id of this time: µs since 1970.
+/// The smallest id of this time, in µs since 1970.
 pub(super) fn id_at(time: i64) -> Uuid {
     Uuid::from_u128((time.max(0) as u128 / 1_000) << 80)
 }
 
-/// Fills in what other rows say of these runs.
+/// Adds the data about these runs from other rows.
 pub(super) async fn complete(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
     halt_reasons(conn, runs).await?;
     successors(conn, runs).await
 }
 
-/// Fills in as which runs these go on that were revived.
+/// Adds the successors of those of these runs that were revived.
 async fn successors(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
     let halted = |run: &&Run| run.status == RunStatus::Halted;
     let ids: Vec<RunId> = runs.iter().filter(halted).map(|run| run.id).collect();
@@ -310,9 +312,9 @@ async fn successors(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Fills in why branches of these runs have halted.
+/// Adds the reasons why branches of these runs have halted.
 async fn halt_reasons(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
-    // Branches of a run that goes on may have halted as well: the run will when all have ended.
+    // Branches of a run in progress may have halted as well: the run will halt when all have ended.
     let open = |run: &&Run| run.status != RunStatus::Completed;
     let ids: Vec<RunId> = runs.iter().filter(open).map(|run| run.id).collect();
     if ids.is_empty() {
@@ -326,7 +328,7 @@ async fn halt_reasons(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The reasons for which branches of these runs have halted, each once for a run.
+/// The reasons for which branches of these runs have halted, each once per run.
 pub(super) async fn reasons(
     conn: &mut Conn,
     runs: Vec<RunId>,

@@ -1,7 +1,7 @@
 //! The logs of a run's attempts.
 //!
-//! Owns: reading the ends of their logs, in parts that can be held. Never: writes them: they come with
-//! their results, and go with their run.
+//! Owns: reading the ends of their logs, in parts that can be held. Never: writes them: they are
+//! stored with their results, and deleted with their run.
 
 use crate::model::*;
 
@@ -39,13 +39,13 @@ statements! {
          WHERE e.id = :execution AND r.pruning_at IS NULL";
 }
 
-/// The steps whose logs are looked for at a time.
+/// How many steps' logs are searched for at a time.
 pub const STEPS: usize = 100;
 
-/// The logs that are read at a time, of 64 KiB each at most. A step may have many attempts.
+/// How many logs are read at a time, of 64 KiB each at most. A step may have many attempts.
 pub const LOGS_MAX: usize = 100;
 
-/// An attempt that has ended, and has written something.
+/// An attempt that has ended, and has written a log.
 #[derive(Clone, Debug)]
 pub struct Logged {
     /// The attempt.
@@ -54,28 +54,28 @@ pub struct Logged {
     pub step_id: StepId,
     /// The branch of that step.
     pub branch_id: BranchId,
-    /// Its node.
+    /// The step's node.
     pub node: String,
-    /// Its step.
+    /// The step's name.
     pub step: String,
-    /// 1, 2, ….
+    /// The number of the attempt: 1, 2, ….
     pub attempt: u32,
     /// When it was claimed, in µs since 1970.
     pub claimed_at: Option<i64>,
-    /// When it had ended, in µs since 1970.
+    /// When it ended, in µs since 1970.
     pub completed_at: i64,
     /// How it ended.
     pub result: ExecutionResult,
-    /// For machines, where it did not succeed.
+    /// The error class for machines, where it did not succeed.
     pub error_class: Option<String>,
-    /// For people, where it did not succeed.
+    /// The error message for people, where it did not succeed.
     pub error_message: Option<String>,
-    /// The end of what it wrote, or the backtrace that it gave.
+    /// The end of its log, or the backtrace that it returned.
     pub log: String,
 }
 
-/// The steps of a run, or those of one node or one name, in the order of the flow, and whether each may still be
-/// attempted.
+/// The steps of a run, or those with one node or one name, in the order of the flow, each with whether it may
+/// still be attempted.
 pub async fn steps(
     conn: &mut Conn,
     run: RunId,
@@ -93,14 +93,14 @@ pub async fn steps(
     rows.iter().map(step).collect()
 }
 
-/// The nodes that a run has reached, in the order in which it has.
+/// The nodes that a run has reached, in that order.
 pub async fn nodes(conn: &mut Conn, run: RunId) -> Result<Vec<String>, Error> {
     let rows = conn.fetch(&LOGGED_NODES, &[("run", run.0.into())]).await?;
     rows.iter().map(|row| row.get("node")).collect()
 }
 
-/// The logs of the attempts at these steps that follow the given one of each (0: of all), in order, at most
-/// `LOGS_MAX`.
+/// The logs of those attempts at these steps that follow the given one of each step (0: all attempts), in
+/// order, at most `LOGS_MAX`.
 pub async fn logs(conn: &mut Conn, steps: &[(StepId, u32)]) -> Result<Vec<Logged>, Error> {
     let rows = Rows::new()
         .ids("id", steps.iter().map(|(step, _)| *step))
@@ -135,27 +135,27 @@ pub struct Attempt {
     pub run_id: RunId,
     /// The branch of its step.
     pub branch_id: BranchId,
-    /// Its node.
+    /// The step's node.
     pub node: String,
-    /// Its step.
+    /// The step's name.
     pub step: String,
-    /// 1, 2, ….
+    /// The number of the attempt: 1, 2, ….
     pub attempt: u32,
     /// When it was claimed, in µs since 1970.
     pub claimed_at: Option<i64>,
-    /// When it had ended, in µs since 1970.
+    /// When it ended, in µs since 1970.
     pub completed_at: Option<i64>,
     /// How it ended.
     pub result: Option<ExecutionResult>,
-    /// For machines, where it did not succeed.
+    /// The error class for machines, where it did not succeed.
     pub error_class: Option<String>,
-    /// For people, where it did not succeed.
+    /// The error message for people, where it did not succeed.
     pub error_message: Option<String>,
-    /// The end of what it wrote, or the backtrace that it gave, once it has ended.
+    /// The end of its log, or the backtrace that it returned, once it has ended.
     pub log: Option<String>,
 }
 
-/// An attempt with its log; `None` where there is no such attempt.
+/// An attempt with its log; `None` where the attempt does not exist.
 pub async fn one(conn: &mut Conn, id: ExecutionId) -> Result<Option<Attempt>, Error> {
     let args = [("execution", id.0.into())];
     let row = conn.fetch_optional(&LOG, &args).await?;

@@ -1,10 +1,11 @@
-//! The rows of counts, and what there is at the moment, for a scrape.
+//! The rows of counts, and the current state of the database, for a scrape.
 //!
-//! Owns: a row for each process and one for all that are gone, and their sum, which never falls.
-//! Never: counts anything itself.
+//! Owns: a row for each process and one for all departed processes, and their sum, which never
+//! falls. Never: counts anything itself.
 //!
-//! A process that is gone leaves its row behind, and whoever sweeps adds it to that of the nil id
-//! ([`fold`]). A scrape adds up all rows in one statement, so it finds each count in one of the two.
+//! A departed process leaves its row behind, and a sweep adds that row to the row of the nil id
+//! ([`fold`]). A scrape adds up all rows in one statement, so it finds each count in exactly one of
+//! the two.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,25 +22,25 @@ use super::report::{self, AuditFigures};
 use super::statement::{Rows, statements};
 use super::{overview, pause, query, stuck};
 
-/// How many rows are added to that of the nil id in one transaction.
+/// How many rows one transaction adds to the row of the nil id.
 const FOLDED_AT_ONCE: usize = 100;
 
-/// Invariants of an audit, of whatever version: there are fewer.
+/// Invariants of an audit, of any version: there are fewer than this.
 const AUDITED_MAX: usize = 100;
 
-/// How far a scrape counts rows.
+/// The number up to which a scrape counts rows.
 const COUNTED: u64 = 10_000;
 
 statements! {
     BEGIN_METRICS = "
         INSERT INTO ductwork_metrics (process_id, written_at, body) VALUES (:id, {now}, :body)
         {keep:ductwork_metrics;process_id}";
-    /// RACE: a process was declared dead while it lives, and its row was added to that of the nil id before
-    /// it writes once more. It finds no row, and makes none: what that had is counted already. Proven by
-    /// `a_process_that_was_folded_adds_nothing`.
+    /// RACE: a process was declared dead while it lives, and its row was added to the row of the nil id
+    /// before the process writes once more. It finds no row, and creates none: the counts of that row are
+    /// included already. Proven by `a_process_that_was_folded_adds_nothing`.
     WRITE_METRICS = "
         UPDATE ductwork_metrics SET written_at = {now}, body = :body WHERE process_id = :id";
-    /// The oldest first, and before them the nil id: in this order names get series of their own.
+    /// The oldest first, and the nil id before them: in this order names get series of their own.
     METRICS = "
         SELECT m.body, p.host, p.role, p.pipeline, {now} AS now FROM ductwork_metrics m
           LEFT JOIN ductwork_processes p ON p.id = m.process_id
@@ -48,7 +49,7 @@ statements! {
         SELECT 1 AS found FROM ductwork_metrics m
          WHERE m.process_id <> :nil
            AND NOT EXISTS (SELECT 1 FROM ductwork_processes p WHERE {key:p.id;m.process_id}) LIMIT 1";
-    /// RACE: two sweepers fold at once. The second waits here, for the first one's transaction, and looks for
+    /// RACE: two sweepers fold at once. The second waits here for the first one's transaction, and looks for
     /// rows afterwards. Proven by `rows_that_two_sweepers_fold_at_once_count_once`.
     LOCK_RETIRED = "
         SELECT body FROM ductwork_metrics WHERE process_id = :nil {lock}";
@@ -69,15 +70,15 @@ pub(super) async fn begin(conn: &mut Conn, process: ProcessId) -> Result<(), Err
     Ok(())
 }
 
-/// Writes what a process has counted since it registered. False when its row is gone: then it was declared
-/// dead, and what it had written is counted already.
+/// Writes the counts of a process since it registered. False when its row is gone: then it was declared dead,
+/// and the counts that it had written are included already.
 pub async fn write(conn: &mut Conn, process: ProcessId, body: &str) -> Result<bool, Error> {
     let args = [("id", process.0.into()), ("body", body.into())];
     Ok(conn.execute(&WRITE_METRICS, &args).await? == 1)
 }
 
-/// The sum of what all processes have counted, those that live and those that are gone, and what the living have
-/// measured of themselves.
+/// The sum of the counts of all processes, living and departed, and the readings that the living have taken of
+/// themselves.
 pub async fn counts(conn: &mut Conn) -> Result<(Counts, Vec<Reading>), Error> {
     let (mut counts, mut processes) = (Counts::default(), Processes::default());
     for row in conn.fetch(&METRICS, &[]).await? {
@@ -97,7 +98,7 @@ pub async fn counts(conn: &mut Conn) -> Result<(Counts, Vec<Reading>), Error> {
     Ok((counts, processes.readings()))
 }
 
-/// The sum of what all processes have counted, and the database's time; none where nothing was ever counted.
+/// The sum of the counts of all processes, and the database's time; none where nothing was ever counted.
 pub async fn at_a_time(conn: &mut Conn) -> Result<Option<(i64, Counts)>, Error> {
     let rows = conn.fetch(&METRICS, &[]).await?;
     let Some(first) = rows.first() else {
@@ -114,8 +115,8 @@ fn parsed(row: &Row) -> Result<Counts, Error> {
     Ok(Counts::parse(&row.get::<String>("body")?))
 }
 
-/// Adds rows of processes that are gone to that of the nil id. Returns how many; any number may do so at
-/// once.
+/// Adds rows of departed processes to the row of the nil id. Returns how many; any number of processes
+/// may do so at once.
 pub async fn fold(conn: &mut Conn) -> Result<usize, Error> {
     let nil = [("nil", Uuid::nil().into())];
     let any = conn.fetch_optional(&ANY_BEREFT, &nil).await?;
@@ -150,7 +151,8 @@ pub async fn fold(conn: &mut Conn) -> Result<usize, Error> {
     .await
 }
 
-/// Reads the queues and the registered processes. A process whose heartbeat is older than that is silent.
+/// Reads the queues and the registered processes. A process whose heartbeat is older than `stale_after`
+/// is silent.
 pub async fn readings(conn: &mut Conn, stale_after: Duration) -> Result<Vec<Reading>, Error> {
     let (version, database) = (env!("CARGO_PKG_VERSION"), conn.dialect().as_str());
     let mut readings = vec![Reading::new(
@@ -196,7 +198,7 @@ pub async fn readings(conn: &mut Conn, stale_after: Duration) -> Result<Vec<Read
             _ => *leases.entry("advancement").or_default() += mover.holds,
         }
     }
-    // A role of which nobody is there is told of as well: that may be the trouble.
+    // A role without processes is reported as well: that may be the trouble.
     for role in [Role::Supervisor, Role::Advancer, Role::Worker] {
         processes.entry((role, "up")).or_default();
     }
@@ -234,7 +236,7 @@ async fn audited(conn: &mut Conn) -> Result<Vec<Reading>, Error> {
     Ok(readings)
 }
 
-/// How many runs there are, each state of each pipeline counted up to a bound.
+/// The number of runs, counted up to a bound for each state of each pipeline.
 pub async fn runs(conn: &mut Conn) -> Result<Vec<Reading>, Error> {
     let counts = overview::counts(conn, None, COUNTED).await?;
     let reading = |count: &overview::Count| {
@@ -244,8 +246,8 @@ pub async fn runs(conn: &mut Conn) -> Result<Vec<Reading>, Error> {
     Ok(metrics::bounded(counts.iter().map(reading).collect()))
 }
 
-/// True where there are no more than so many runs, but for halted ones that were revived; false where it takes more
-/// than a bounded count to tell.
+/// True where there are at most `n` runs, except for halted ones that were revived; false where a bounded count
+/// cannot tell.
 pub async fn has_at_most(conn: &mut Conn, n: u64) -> Result<bool, Error> {
     let counts = overview::counts(conn, None, COUNTED).await?;
     let all: u64 = counts.iter().map(|count| count.runs).sum();

@@ -1,9 +1,9 @@
-//! The schema, and bringing it up to date.
+//! The schema, and its migrations.
 //!
 //! Owns: the migrations and the record of those applied. Each is one transaction with its own
-//! record as first write: of two supervisors that start at once one waits for the other on
-//! that row, and one killed half-way leaves nothing (D15). On PostgreSQL it waits for nobody longer
-//! than others can wait for it.
+//! record as first write: when two supervisors start at once, one waits for the other on that row,
+//! and one killed half-way leaves nothing (D15). On PostgreSQL, a migration waits for others no
+//! longer than others can wait for it.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ pub struct Migration {
     texts: [&'static str; Dialect::COUNT],
 }
 
-/// A migration of the files of this name, in each database's words.
+/// A migration from the files of this name, in each database's SQL.
 macro_rules! migration {
     ($version:literal, $name:literal, $file:literal) => {
         Migration {
@@ -46,7 +46,7 @@ macro_rules! migration {
     };
 }
 
-/// All of them, in order. Append only: an applied migration never changes.
+/// All migrations, in order. Append only: an applied migration never changes.
 pub const MIGRATIONS: &[Migration] = &[
     migration!(1, "initial", "0001_initial.sql"),
     migration!(2, "epochs", "0002_epochs.sql"),
@@ -72,13 +72,13 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(22, "revivals", "0022_revivals.sql"),
 ];
 
-/// How long a migration waits for locks that others hold, if nobody says otherwise.
+/// How long a migration waits by default for locks that others hold.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long it lets the others go on before it tries again.
+/// How long it lets the others work before it tries again.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// The table that says which migrations were applied.
+/// The table that records which migrations were applied.
 const CREATE_RECORD: &str = "
     CREATE TABLE IF NOT EXISTS ductwork_migrations (
         version bigint PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)";
@@ -90,7 +90,7 @@ statements! {
     NEEDS = "
         SELECT coalesce(max(needs), 0) AS needs FROM ductwork_migrations
          WHERE version > :known";
-    /// Of those that hold a lock on a table of ours, whoever does so for the longest time.
+    /// Of the sessions that hold a lock on a table of ours, the one that has held it longest.
     IN_THE_WAY in Postgres = "
         SELECT a.pid::bigint AS pid, a.application_name AS name,
                coalesce(a.state, 'unknown') AS state, left(a.query, 80) AS query,
@@ -132,7 +132,7 @@ impl Migration {
     }
 }
 
-/// All migrations as one script, which leaves a database as `migrate` does.
+/// All migrations as one script, which leaves a database in the same state as `migrate`.
 pub fn script(dialect: Dialect) -> String {
     let scripts = MIGRATIONS.iter().map(|migration| migration.script(dialect));
     let record = CREATE_RECORD.trim();
@@ -146,7 +146,7 @@ pub async fn applied(conn: &mut Conn) -> Result<Vec<i64>, Error> {
         Ok(rows) => {
             let versions = rows.iter().map(|row| row.get("version"));
             let versions: Vec<i64> = versions.collect::<Result<_, Error>>()?;
-            // Zero is whose turn it is.
+            // Version zero records whose turn it is.
             Ok(versions.into_iter().filter(|it| *it > 0).collect())
         }
         // The table is missing: nothing was ever applied.
@@ -155,10 +155,10 @@ pub async fn applied(conn: &mut Conn) -> Result<Vec<i64>, Error> {
     }
 }
 
-/// The version of the schema, where it is newer than this program and this program can work with it all
-/// the same: a newer program has added to it.
+/// The version of the schema, where it is newer than this program but the program can still work with
+/// it: a newer program has added to it.
 ///
-/// Fails when a newer program has changed what this one relies on.
+/// Fails when a newer program has changed something that this one relies on.
 pub async fn newer(conn: &mut Conn) -> Result<Option<i64>, Error> {
     let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
     let Some(version) = applied(conn).await?.pop().filter(|it| *it > known) else {
@@ -184,15 +184,15 @@ pub async fn newer(conn: &mut Conn) -> Result<Option<i64>, Error> {
     }
 }
 
-/// Applies what is missing; the migrations that were applied by this call.
+/// Applies the missing migrations, and returns those that this call applied.
 ///
-/// Fails when a newer program has changed what this one relies on.
+/// Fails when a newer program has changed something that this one relies on.
 pub async fn migrate(conn: &mut Conn) -> Result<Vec<&'static Migration>, Error> {
     migrate_within(conn, PATIENCE, &mut |_| {}).await
 }
 
-/// The same, for as long as others hold locks that it needs, but no longer than this. `report` hears what
-/// each migration waits for.
+/// The same, waiting for as long as others hold locks that it needs, but no longer than `patience`.
+/// `report` receives the holder that each migration waits for.
 pub async fn migrate_within(
     conn: &mut Conn,
     patience: Duration,
@@ -203,7 +203,7 @@ pub async fn migrate_within(
     add_missing(conn, patience, report).await
 }
 
-/// The same for a database that is fresh, of which every program is to keep away from the beginning: `mark` says so.
+/// The same for a fresh database that every program has to avoid from the beginning: `mark` records this.
 pub(super) async fn migrate_marked(
     conn: &mut Conn,
     mark: &Statement,
@@ -214,7 +214,7 @@ pub(super) async fn migrate_marked(
     add_missing(conn, PATIENCE, &mut |_| {}).await.map(drop)
 }
 
-/// The table of migrations, where all that is needed for them is allowed.
+/// Makes the table of migrations, where the user has all rights that they need.
 async fn prepare(conn: &mut Conn) -> Result<(), Error> {
     if conn.fetch(&APPLIED, &[]).await.is_err() && !conn.dialect().backend().undoes_schema() {
         writable::check(conn).await?;
@@ -295,8 +295,8 @@ async fn apply(conn: &mut Conn, migration: &'static Migration) -> Result<Applied
             let written = written.await;
             is_locked = matches!(written, Err(Error::Retryable { .. }));
             match written {
-                // A transaction that is to be tried again is, at once: whoever waits behind this one
-                // would hardly come to its turn.
+                // The transaction is not tried again at once, although it could be: a writer that
+                // waits behind it would hardly get its turn.
                 Err(Error::Retryable { .. }) if conn.locks_rows() => {
                     Err(Error::Schema("a lock is held by another".to_owned()))
                 }
@@ -315,9 +315,9 @@ async fn apply(conn: &mut Conn, migration: &'static Migration) -> Result<Applied
     }
 }
 
-/// Where a statement that changes the schema commits by itself, each is made alone, and the record comes last. All
-/// starters do so at once: of two that come to the same statement one is told that it was done, and so is one that
-/// comes back after it was killed half-way.
+/// Where a statement that changes the schema commits by itself, each is run alone, and the record comes last. All
+/// starters do so at once: when two reach the same statement, one of them learns that it was done already, and so
+/// does one that comes back after it was killed half-way.
 async fn apply_again(conn: &mut Conn, migration: &'static Migration) -> Result<Applied, Error> {
     let args = [
         ("version", migration.version.into()),
@@ -361,7 +361,7 @@ async fn in_the_way(conn: &mut Conn) -> Result<String, Error> {
     ))
 }
 
-/// The rights that a schema and the work in it need, tried on a table that is gone afterwards.
+/// The rights that a schema and the work in it need, tried on a table that is dropped afterwards.
 const RIGHTS: [(&str, &str); 10] = [
     ("DROP", "DROP TABLE IF EXISTS ductwork_rights"),
     (
@@ -376,9 +376,9 @@ const RIGHTS: [(&str, &str); 10] = [
     ("INSERT", "INSERT INTO ductwork_rights (id) VALUES (1)"),
     ("UPDATE", "UPDATE ductwork_rights SET n = 1 WHERE id = 1"),
     ("DELETE", "DELETE FROM ductwork_rights WHERE id = 1"),
-    // RACE: starters at several nodes of a cluster do this at once. Two that make a view of the same name each lock it before
-    // they ask for their turn in the cluster, and then neither gets on, nor any other writer. Proven by
-    // `starters_at_three_nodes_make_one_schema`.
+    // RACE: starters at several nodes of a cluster do this at once. Two that create a view of the same name each lock
+    // it before they ask for their turn in the cluster, and then neither makes progress, nor does any other writer.
+    // Proven by `starters_at_three_nodes_make_one_schema`.
     (
         "CREATE VIEW",
         "CREATE VIEW ductwork_rights_{own} AS SELECT 1 AS n",
@@ -387,8 +387,8 @@ const RIGHTS: [(&str, &str); 10] = [
     ("DROP", "DROP TABLE IF EXISTS ductwork_rights"),
 ];
 
-/// Fails where this user may not do all that is needed. A change of the schema that commits by itself would otherwise
-/// leave half of one behind. The right to remove comes first, so that what is tried can be removed.
+/// Fails where this user lacks a right that is needed. A change of the schema that commits by itself could otherwise
+/// stop halfway. The right to drop comes first, so that the trial table can be dropped.
 async fn check_rights(conn: &mut Conn) -> Result<(), Error> {
     let mut lacking = None;
     for (right, sql) in RIGHTS {
@@ -402,7 +402,7 @@ async fn check_rights(conn: &mut Conn) -> Result<(), Error> {
             // Another starter tries the same on the same table.
             Ok(()) | Err(_) => {}
         }
-        // The table that was made is removed, whatever else is lacking.
+        // The trial table is dropped, whatever other rights are missing.
         if lacking == Some("DROP") {
             break;
         }
@@ -416,8 +416,8 @@ async fn check_rights(conn: &mut Conn) -> Result<(), Error> {
     }
 }
 
-/// PostgreSQL's IF NOT EXISTS may still collide with a concurrent creation, in its catalogue; and who
-/// may not create a table may not even ask for one that exists.
+/// PostgreSQL's IF NOT EXISTS may still collide with a concurrent creation, in its catalogue; and a
+/// user who may not create a table may not even run it for an existing one.
 async fn create_record(conn: &mut Conn) -> Result<(), Error> {
     if conn.fetch(&APPLIED, &[]).await.is_ok() {
         return Ok(());
@@ -441,7 +441,7 @@ async fn create_record(conn: &mut Conn) -> Result<(), Error> {
 
 /// False where migrations are missing.
 ///
-/// Fails when a newer program has changed what this one relies on.
+/// Fails when a newer program has changed something that this one relies on.
 pub async fn is_current(conn: &mut Conn) -> Result<bool, Error> {
     Ok(missing(conn).await? == 0)
 }
@@ -468,7 +468,7 @@ pub async fn check(conn: &mut Conn) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    /// The statements of a script, in small letters and with one blank between words.
+    /// The statements of a script, in lower case and with one blank between words.
     fn statements(sql: &str) -> Vec<String> {
         let lines = sql
             .lines()
@@ -481,20 +481,21 @@ mod tests {
         statements.filter(|it| !it.is_empty()).collect()
     }
 
-    /// The words that a statement has in quotes.
+    /// The quoted words of a statement.
     fn quoted(statement: &str) -> Vec<&str> {
         statement.split('\'').skip(1).step_by(2).collect()
     }
 
-    /// True where the words of a list are still allowed, and others may be: a program that does not know these
-    /// skips the rows that have them (`process::has_known_role`).
+    /// True where the words of a list are still allowed, and others may be added: a program that does not know
+    /// the new words skips the rows that have them (`process::has_known_role`).
     fn widens(before: &[String], is_list: impl Fn(&&String) -> bool, new: &str) -> bool {
         let old = before.iter().rev().find(is_list);
         let (old, new) = (old.map_or(Vec::new(), |it| quoted(it)), quoted(new));
         !old.is_empty() && old.iter().all(|word| new.contains(word))
     }
 
-    /// True where a table is made anew, with all its columns and rows: SQLite changes no constraint otherwise.
+    /// True where a table is rebuilt with all its columns and rows: SQLite cannot change a constraint
+    /// otherwise.
     fn makes_anew(before: &[String], [create, copy, drop, rename]: [&String; 4]) -> bool {
         let Some(table) = drop.strip_prefix("drop table ") else {
             return false;
@@ -514,7 +515,7 @@ mod tests {
         let added = format!("alter table {table} add column ");
         let added = before.iter().filter_map(|it| it.strip_prefix(&added));
         let had = before.iter().find_map(|it| it.strip_prefix(&made));
-        // No column of ours has a comma in its definition, but for a list of words.
+        // No column of ours has a comma in its definition, except for lists of words.
         let had = had.unwrap_or_default().split(", ").chain(added);
         let had = had.map(str::trim).filter(|it| !it.starts_with('\''));
         let mut names = had.filter_map(|column| column.split(' ').next());
@@ -525,7 +526,7 @@ mod tests {
             && *rename == format!("alter table {table}_anew rename to {table}")
     }
 
-    /// Changes that are no additions, and make no difference to an older program.
+    /// Changes that are no additions, and that make no difference to an older program.
     const UNNOTICED: &[(&str, &str)] = &[
         (
             "drop index ductwork_runs_status",
@@ -545,7 +546,7 @@ mod tests {
         ),
     ];
 
-    /// True when a program that knows what was `before` can go on beside it.
+    /// True when a program that knows the schema `before` can keep working with the new one.
     fn only_adds(before: &[String], sql: &str) -> bool {
         let all = statements(sql);
         let mut rest = all.as_slice();
@@ -587,7 +588,7 @@ mod tests {
                     let is_list = |it: &&String| it.contains(&format!("constraint {again} check"));
                     widens(before, is_list, statement)
                 }
-                // With the one before it, which was looked at.
+                // It belongs to the statement before it, which was checked.
                 ["alter", "domain", _, "add", "constraint", ..] => true,
                 _ => false,
             };

@@ -1,7 +1,7 @@
 //! The only SQL in the product.
 //!
 //! Owns: the schema, every statement, and the operations on rows, each of them guarded.
-//! Never: decides; what is to be written is a plan made by `machine`.
+//! Never: decides; the data to write is a plan made by `machine`.
 
 pub mod action;
 pub mod advance;
@@ -73,7 +73,7 @@ pub use dialect::Dialect;
 pub use error::Error;
 
 statement::statements! {
-    /// A run in progress has a next mover (I18); a hook's run is over, but its step is not.
+    /// A run in progress has a next mover (I18); the run of a hook is over, but its step is not.
     ANY_WORK = "
         SELECT 1 AS found WHERE EXISTS (
             SELECT 1 FROM ductwork_runs r
@@ -86,7 +86,7 @@ statement::statements! {
             SELECT 1 FROM ductwork_executions e
              WHERE e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder IS NOT NULL}
                AND (:all = 1 OR e.pipeline IN (SELECT b.name FROM {rows:b(name text)})))";
-    /// Begun work is found by indexes that are empty as a rule.
+    /// Unfinished work is found by indexes that are empty as a rule.
     LEFT_TO_DO = "
         SELECT 1 AS found WHERE EXISTS (
             SELECT 1 FROM ductwork_runs r
@@ -103,8 +103,8 @@ statement::statements! {
                AND {ended:r} <= {now} - :age)";
 }
 
-/// True where a cancellation or a deletion is half done and nobody has gone on with it for
-/// `abandoned`, where a question's deadline has passed, or where a run has ended longer ago than `retention`.
+/// True where a cancellation or a deletion is half done and nobody has continued it for `abandoned`, where a
+/// question's deadline has passed, or where a run has ended longer ago than `retention`.
 pub async fn left_to_do(
     conn: &mut Conn,
     retention: Option<std::time::Duration>,
@@ -119,7 +119,7 @@ pub async fn left_to_do(
 }
 
 /// True while work is left in these pipelines (`None`: in any): running, due, or delayed. A branch
-/// that waits for a person is no work.
+/// that waits for a person does not count as work.
 pub async fn any_work(conn: &mut Conn, pipelines: Option<&[String]>) -> Result<bool, Error> {
     let names = pipelines.unwrap_or_default();
     let rows = statement::Rows::new().texts("name", names.iter().map(String::as_str));
@@ -130,7 +130,7 @@ pub async fn any_work(conn: &mut Conn, pipelines: Option<&[String]>) -> Result<b
     Ok(conn.fetch_optional(&ANY_WORK, &args).await?.is_some())
 }
 
-/// Deletes what a statement finds, by its keys; how many rows.
+/// Deletes the rows that a statement finds, by their keys. Returns how many.
 async fn forget(
     conn: &mut Conn,
     old: &statement::Statement,

@@ -1,7 +1,7 @@
-//! The whole at a glance, for people and pages: how many runs are in which state, and the queues.
+//! An overview for people and pages: how many runs are in which state, and the queues.
 //!
-//! Owns: numbers that are counted up to a bound, so that no question grows with what it asks about.
-//! Never: writes, or decides whether a number is good.
+//! Owns: numbers that are counted up to a bound, so that the cost of no statement grows with the
+//! number of rows. Never: writes, or decides whether a number is good.
 
 use std::time::Duration;
 
@@ -26,15 +26,16 @@ statements! {
             SELECT 1 FROM ductwork_runs r {by:ductwork_runs_others}
              WHERE r.status <> 'completed' AND r.status = :status AND r.pipeline = :pipeline
                AND r.id >= :from LIMIT :most) x";
-    /// A run that was revived is another run's matter, as in `halted`. Among so many of the newest it is left out, so
-    /// that no number of revived runs makes this longer.
+    /// A revived run is left out, because its successor replaces it, as in `halted`: it is dropped from the limited
+    /// number of the newest runs, so that no number of revived runs makes this take longer.
     COUNT_HALTED = "
         SELECT count(*) AS looked, coalesce(sum(CASE WHEN x.successor IS NULL THEN 1 ELSE 0 END), 0) AS n FROM (
             SELECT (SELECT n.id FROM ductwork_runs n WHERE {key:n.revived_from;r.id}) AS successor
               FROM ductwork_runs r {by:ductwork_runs_others}
              WHERE r.status <> 'completed' AND {key:r.status;'halted'} AND r.pipeline = :pipeline
                AND r.id >= :from ORDER BY r.status DESC, r.id DESC LIMIT :most) x";
-    /// From one pipeline to the next by the index, however many executions each has in the queue. On MySQL, that of one.
+    /// Moves from one pipeline to the next by the index, however many executions each has in the queue. On MySQL,
+    /// reads one queue.
     QUEUES = "
         WITH RECURSIVE names (pipeline) AS (
             SELECT min(pipeline) FROM ductwork_availabilities
@@ -73,14 +74,14 @@ pub struct Count {
     pub pipeline: String,
     /// The state.
     pub status: RunStatus,
-    /// Their number; of those that have halted, of those that nobody has revived.
+    /// Their number; for the halted state, only those that nobody has revived.
     pub runs: u64,
-    /// There may be more: as many as `most` were looked at.
+    /// There may be more: `most` runs were looked at.
     pub is_more: bool,
 }
 
-/// How many runs are in each state, pipeline by pipeline, each counted up to `most`: of all, or of those
-/// whose id says that they were triggered `since`. Halted ones that were revived are left out.
+/// How many runs are in each state, by pipeline, each counted up to `most`: of all runs, or of those
+/// that were triggered `since` according to their ids. Halted runs that were revived are left out.
 pub async fn counts(
     conn: &mut Conn,
     since: Option<Duration>,
@@ -139,16 +140,16 @@ pub struct Queue {
     pub due: u64,
     /// Executions that may be claimed later, counted up to `most`.
     pub later: u64,
-    /// How long the first that may be claimed has waited.
+    /// How long the first one that may be claimed has waited.
     pub oldest: Option<Duration>,
 }
 
-/// The pipelines that have something in the queue, on MySQL.
+/// The pipelines with executions in the queue, on MySQL.
 pub(super) async fn queued(conn: &mut Conn) -> Result<Vec<String>, Error> {
     list::names(conn, &NEXT_QUEUED, &[]).await
 }
 
-/// The queues that have something in them.
+/// The queues that are not empty.
 pub async fn queues(conn: &mut Conn, most: u64) -> Result<Vec<Queue>, Error> {
     let most = ("most", Arg::from(most as i64));
     let mut rows = Vec::new();

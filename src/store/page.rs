@@ -1,7 +1,7 @@
-//! Runs and steps as pages show them.
+//! Runs and steps in the form in which pages show them.
 //!
 //! Owns: reading them with as much of each payload as a page has room for, at a cost that does not grow with
-//! what is left out. Never: writes, or judges a payload: one that is damaged is shown as it is.
+//! the omitted part. Never: writes, or judges a payload: a damaged one is shown as it is.
 
 use uuid::Uuid;
 
@@ -13,7 +13,7 @@ use super::list;
 pub use super::resume::Due;
 use super::statement::{Rows, statements};
 
-/// A payload up to this length is read whole, of a longer one the first 1,000 letters.
+/// A payload up to this length is read whole; of a longer one, the first 1,000 letters are read.
 pub const WHOLE: usize = 64 << 10;
 
 macro_rules! step_columns {
@@ -34,8 +34,8 @@ macro_rules! latest_attempt {
     };
 }
 
-/// A reader wants to see what failed, then what asks for a person, what runs, what is queued, and the rest in
-/// its order.
+/// A reader wants to see failed steps first, then those that wait for a person, those that run, those that
+/// are queued, and the rest in its order.
 macro_rules! urgent_first {
     () => {
         "CASE WHEN s.status = 'failed' THEN 0 WHEN s.status = 'waiting' THEN 1 WHEN s.status <> 'in_progress' THEN 4
@@ -43,7 +43,7 @@ macro_rules! urgent_first {
     };
 }
 
-// A run whose deletion has begun is gone for whoever reads.
+// A run whose deletion has begun does not exist for readers.
 statements! {
     PAGE_PAYLOADS_OF_RUN = "
         SELECT {big:octet_length(r.input)} AS input_size,
@@ -61,7 +61,7 @@ statements! {
           JOIN ductwork_steps s ON s.branch_id = br.id", latest_attempt!(), "
          WHERE br.run_id = :run AND :node IN (s.node, '') AND :status IN (s.status, '')
          ORDER BY ", urgent_first!(), ", s.id LIMIT :n");
-    /// By the index of a run's halted branches.
+    /// Uses the index of a run's halted branches.
     PAGE_STEPS_OF_HALTED = concat!("
         SELECT ", step_columns!(), ", br.halt_reason
           FROM (SELECT x.id FROM ductwork_branches x
@@ -133,7 +133,7 @@ statements! {
          ORDER BY pipeline, created_at, digest LIMIT :n";
 }
 
-/// As much of a payload as a page shows.
+/// The part of a payload that a page shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Payload {
     /// Its text: all of it, or its first letters.
@@ -143,7 +143,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// All of it is here.
+    /// True where this is the whole payload.
     pub fn is_whole(&self) -> bool {
         self.text.len() as u64 == self.size
     }
@@ -162,14 +162,14 @@ impl Payload {
 /// A payload of a run or a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// It was given this.
+    /// The value that it received.
     Input,
-    /// It returned this.
+    /// The value that it returned.
     Output,
 }
 
 impl Part {
-    /// As addresses name it.
+    /// Its name in addresses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Input => "input",
@@ -185,7 +185,7 @@ pub struct RunHead {
     pub id: RunId,
     /// Its pipeline.
     pub pipeline: String,
-    /// Digest of its definition.
+    /// The digest of its definition.
     pub definition: String,
     /// Its state.
     pub status: RunStatus,
@@ -197,7 +197,7 @@ pub struct RunHead {
     pub caller: Caller,
     /// µs since 1970.
     pub triggered_at: i64,
-    /// When it ended, in whatever way.
+    /// When it ended, in any way.
     pub ended_at: Option<i64>,
     /// The database's time when this was read.
     pub now: i64,
@@ -224,9 +224,9 @@ pub struct StepHead {
     pub created_at: i64,
     /// µs since 1970.
     pub completed_at: Option<i64>,
-    /// The person who answered at it.
+    /// The person who answered its question.
     pub answered_by: Option<String>,
-    /// The fan-out that its branch is in, and its place there.
+    /// The fan-out that its branch belongs to, and its place there.
     pub place: Option<(FanOutId, u64)>,
     /// The latest attempt.
     pub latest: Option<Attempt>,
@@ -235,34 +235,34 @@ pub struct StepHead {
 /// An attempt at a step.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// 1, 2, ….
+    /// The number of the attempt: 1, 2, ….
     pub number: u32,
-    /// The process that has it, or had it.
+    /// The process that holds, or held, it.
     pub process_id: Option<ProcessId>,
-    /// From when on it may be claimed, while it is in the queue.
+    /// The time from which it may be claimed, while it is in the queue.
     pub due_at: Option<i64>,
     /// µs since 1970.
     pub claimed_at: Option<i64>,
-    /// µs since 1970; of a step's latest attempt the step's own time of ending is told.
+    /// µs since 1970; for a step's latest attempt, this is the step's own time of ending.
     pub completed_at: Option<i64>,
     /// How it ended.
     pub result: Option<ExecutionResult>,
-    /// For machines.
+    /// The error class for machines.
     pub error_class: Option<String>,
-    /// For people: its beginning.
+    /// The beginning of the error message for people.
     pub error_message: Option<String>,
-    /// It has written something that was kept.
+    /// True where its log was kept.
     pub has_log: bool,
 }
 
-/// The traces of an attempt.
+/// The output and the error of an attempt.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// The error's message.
     pub error_message: Option<String>,
-    /// The end of what it wrote.
+    /// The end of its log.
     pub log: Option<String>,
-    /// Where the error came from.
+    /// The origin of the error.
     pub backtrace: Option<String>,
 }
 
@@ -290,30 +290,30 @@ pub struct WaitingStep {
     pub step_id: StepId,
     /// Its node.
     pub node: String,
-    /// The value that it goes on with, unless the person gives another: its beginning.
+    /// The beginning of the value with which it continues, unless the person gives another.
     pub value: Payload,
-    /// Since when it waits: µs since 1970.
+    /// The time since which it waits, in µs since 1970.
     pub since: i64,
     /// The deadline of the answer.
     pub deadline: Option<Due>,
 }
 
-/// A process that has something, or had it.
+/// A process that holds, or held, work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Its key.
     pub id: ProcessId,
-    /// Where it runs, or ran.
+    /// The host that it runs, or ran, on.
     pub host: String,
-    /// Its pid there.
+    /// Its pid on that host.
     pub pid: i64,
-    /// It is no more.
+    /// True where the process is gone.
     pub is_gone: bool,
-    /// How it was known to be dead; `None` where it lives, or ended in order.
+    /// The sign by which it was known to be dead; `None` where it lives, or ended in order.
     pub death: Option<String>,
 }
 
-/// An execution that a process has.
+/// An execution that a process holds.
 #[derive(Clone, Debug)]
 pub struct Held {
     /// The process.
@@ -324,7 +324,7 @@ pub struct Held {
     pub step_id: StepId,
     /// Its node.
     pub node: String,
-    /// 1, 2, ….
+    /// The number of the attempt: 1, 2, ….
     pub attempt: i64,
     /// µs since 1970.
     pub claimed_at: Option<i64>,
@@ -337,11 +337,11 @@ pub struct Version {
     pub pipeline: String,
     /// Its digest.
     pub digest: String,
-    /// When the first run of it was triggered: µs since 1970.
+    /// When its first run was triggered, in µs since 1970.
     pub created_at: i64,
 }
 
-/// A run, if there is one of this id.
+/// The run with this id, if it exists.
 pub async fn run(conn: &mut Conn, id: RunId) -> Result<Option<RunHead>, Error> {
     let row = conn
         .fetch_optional(&PAGE_RUN, &[("run", id.0.into())])
@@ -355,7 +355,7 @@ pub async fn run(conn: &mut Conn, id: RunId) -> Result<Option<RunHead>, Error> {
 }
 
 impl RunHead {
-    /// Of a row that has these columns.
+    /// Reads a row with these columns.
     pub(super) fn read(row: &Row, ended_at: Option<i64>) -> Result<Self, Error> {
         let text = |column| row.get::<Option<String>>(column);
         let (span, state) = (text("trace_parent")?, text("trace_state")?);
@@ -393,8 +393,8 @@ fn whole() -> (&'static str, super::statement::Arg<'static>) {
     ("whole", (WHOLE as i64).into())
 }
 
-/// Steps of a run, of one node and in one state where that is asked for: those first that failed, then those
-/// that wait for a person, run, or are queued, and each kind oldest first.
+/// Steps of a run, optionally of one node and in one state: failed steps first, then those that wait for a
+/// person, run, or are queued, and each kind oldest first.
 pub async fn steps(
     conn: &mut Conn,
     run: RunId,
@@ -419,7 +419,7 @@ pub async fn steps_of_root(conn: &mut Conn, run: RunId, n: usize) -> Result<Vec<
     rows.iter().map(step_head).collect()
 }
 
-/// The steps at which the first `n` branches of a run have halted by themselves, with the reason of each: at a
+/// The steps at which the first `n` branches of a run have halted by themselves, with the reason of each, at a
 /// cost that does not grow with the width of the run.
 pub async fn steps_of_halted(
     conn: &mut Conn,
@@ -432,7 +432,7 @@ pub async fn steps_of_halted(
     rows.iter().map(halted).collect()
 }
 
-/// A step of a run, if there is one of this id in it.
+/// A step of a run; none where the run has no step with this id.
 pub async fn step(conn: &mut Conn, run: RunId, step: StepId) -> Result<Option<StepWhole>, Error> {
     let args = [("run", run.0.into()), ("step", step.0.into()), whole()];
     let row = conn.fetch_optional(&PAGE_STEP, &args).await?;
@@ -461,7 +461,7 @@ pub async fn attempts(conn: &mut Conn, step: StepId, n: usize) -> Result<Vec<Att
         .collect()
 }
 
-/// The traces of an attempt.
+/// The output and the error of an attempt.
 pub async fn log(conn: &mut Conn, step: StepId, attempt: u32) -> Result<Option<Log>, Error> {
     let args = [
         ("step", step.0.into()),
@@ -478,7 +478,7 @@ pub async fn log(conn: &mut Conn, step: StepId, attempt: u32) -> Result<Option<L
     .transpose()
 }
 
-/// A payload of a run, whole: `None` where there is no such run, or it has none.
+/// A whole payload of a run: `None` where the run does not exist, or has no such payload.
 pub async fn payload_of_run(
     conn: &mut Conn,
     run: RunId,
@@ -489,7 +489,7 @@ pub async fn payload_of_run(
     Ok(row.map(|row| row.get("payload")).transpose()?.flatten())
 }
 
-/// A payload of a step, whole: `None` where there is no such step of the run, or it has none.
+/// A whole payload of a step: `None` where the run has no such step, or the step no such payload.
 pub async fn payload_of_step(
     conn: &mut Conn,
     run: RunId,
@@ -505,7 +505,8 @@ pub async fn payload_of_step(
     Ok(row.map(|row| row.get("payload")).transpose()?.flatten())
 }
 
-/// Runs that wait for a person, and their pipelines: so many of the oldest of each. `only`: of these pipelines.
+/// Runs that wait for a person, with their pipelines: the `n` oldest of each pipeline. `only` limits the
+/// pipelines.
 pub(super) async fn dampened(
     conn: &mut Conn,
     only: Option<&[String]>,
@@ -524,8 +525,8 @@ pub(super) async fn dampened(
     Ok(runs)
 }
 
-/// Steps that wait for a person, those first that have waited longest: of so many of the oldest runs of
-/// each pipeline, or of these pipelines alone.
+/// Steps that wait for a person, those that have waited longest first: of the `n` oldest runs of each
+/// pipeline, or of these pipelines only.
 pub async fn waiting(
     conn: &mut Conn,
     only: Option<&[String]>,
@@ -557,7 +558,7 @@ pub async fn waiting(
         .collect()
 }
 
-/// The processes of these ids, living or gone, as far as they are known.
+/// The processes with these ids, living or departed, as far as they are known.
 pub async fn holders(
     conn: &mut Conn,
     ids: impl IntoIterator<Item = ProcessId>,
@@ -585,7 +586,7 @@ pub async fn holders(
         .collect()
 }
 
-/// Executions that processes have.
+/// Executions that processes hold.
 pub async fn held(conn: &mut Conn, n: usize) -> Result<Vec<Held>, Error> {
     let rows = conn.fetch(&PAGE_HELD, &[("n", n.into())]).await?;
     rows.iter()
@@ -602,7 +603,7 @@ pub async fn held(conn: &mut Conn, n: usize) -> Result<Vec<Held>, Error> {
         .collect()
 }
 
-/// The versions of all pipelines, pipeline by pipeline, the first of each first.
+/// The versions of all pipelines, by pipeline, the oldest of each first.
 pub async fn versions(conn: &mut Conn, n: usize) -> Result<Vec<Version>, Error> {
     let rows = conn.fetch(&PAGE_DEFINITIONS, &[("n", n.into())]).await?;
     rows.iter()

@@ -1,65 +1,65 @@
-//! How long an answer of the database is waited for.
+//! How long a connection waits for an answer of the database.
 //!
-//! Owns: the bounds of a connection, by what it is for and by how long a lease is. Never: decides
-//! what a lost answer means (`error`), or closes anything (`conn`).
+//! Owns: the bounds of a connection, by its purpose and by the length of a lease. Never: decides what a
+//! lost answer means (`error`), or closes anything (`conn`).
 //!
-//! A connection may go silent: its packets vanish, and nobody says so. The driver would wait for
-//! ever, so every question has a bound here, after which the connection is given up. A statement that
-//! takes long on a connection that lives must not look like that, so the server ends it by itself a
-//! little sooner, and answers that it did.
+//! A connection may go silent: its packets vanish without any error. The driver would wait for ever, so
+//! every request has a bound here, after which the connection is given up. A statement that takes long on
+//! a live connection must not look like that, so the server ends it by itself a little sooner, and answers
+//! that it did.
 
 use std::time::Duration;
 
 use super::conn::Purpose;
 use super::error::Source;
 
-/// The lease of whoever was told none: as long as the configuration's default.
+/// The lease of processes that were told none: as long as the configuration's default.
 pub const LEASE: Duration = Duration::from_secs(30);
 
-/// No statement of the engine is cut off sooner: a wide one on a busy machine takes seconds, and
-/// would never get through.
+/// No statement of the engine is cut off sooner than this: a wide one on a busy machine takes seconds, and
+/// would never complete.
 const WORK_MIN: Duration = Duration::from_secs(10);
 
-/// Nor is one of the lifeline, which are all short.
+/// No statement of the lifeline is cut off sooner than this; they are all short.
 const LIFELINE_MIN: Duration = Duration::from_secs(1);
 
-/// An audit of a large database takes minutes for one statement. Nobody waits for it but a person.
+/// An audit of a large database takes minutes for one statement. Only a person waits for it.
 const QUERY: Duration = Duration::from_secs(30 * 60);
 
-/// A person who asks what is wrong waits so long for a lock. Then it is known to be one that stays, and is told
-/// (`writable::locked`).
+/// A person who asks for a diagnosis waits this long for a lock. Then the lock is known to be permanent, and is
+/// reported (`writable::locked`).
 pub const LOOK: Duration = Duration::from_secs(6);
 
-/// No statement of a page takes longer: whoever looks at it has gone, and others wait for theirs.
+/// No statement of a page takes longer: by then the reader has gone, and others wait for their pages.
 pub const PAGE: Duration = Duration::from_secs(2);
 
-/// A run of many is left for later when its row is locked for longer.
+/// In a bulk action, a run whose row is locked for longer than this is left for later.
 const BULK: Duration = Duration::from_millis(500);
 
 /// The bounds of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Without an answer for so long the connection is given up.
+    /// The connection is given up after this long without an answer.
     pub answer: Duration,
-    /// The server ends a statement after so long; never, where there is none.
+    /// The server ends a statement after this long; never, where there is none.
     pub statement: Option<Duration>,
-    /// A lock is waited for so long.
+    /// A lock is waited for this long.
     pub lock: Option<Duration>,
-    /// A row that could not be locked within that is left for later, and not tried again at once:
-    /// something else has to be done in time.
+    /// A row that could not be locked within that time is left for later, and not tried again at once: other
+    /// work has to be done in time.
     pub hurried: bool,
-    /// A transaction that others are in the way of is tried again for so long. On a cluster that is often, and each
-    /// attempt is short.
+    /// A transaction in conflict with others is tried again for this long. On a cluster, conflicts are frequent,
+    /// and each attempt is short.
     pub contended: Duration,
-    /// The server ends a session whose client does not acknowledge what it was sent for so long.
+    /// The server ends a session whose client does not acknowledge received data for this long.
     pub silence: Duration,
 }
 
 impl Patience {
-    /// The bounds of a connection for this, where a lease lasts so long.
+    /// The bounds of a connection for this purpose, where a lease lasts this long.
     pub fn of(purpose: Purpose, lease: Duration) -> Self {
         let silence = lease.max(WORK_MIN);
-        // In a hurry nothing is tried again that has waited for a lock in vain.
+        // In a hurry, a transaction that has waited for a lock in vain is not tried again.
         let contended = |hurried: bool, lock: Option<Duration>| match lock {
             Some(lock) if hurried => lock / 2,
             _ => lease / 3,
@@ -77,8 +77,8 @@ impl Patience {
             // waits longer for that row than the commit does for the lock, so that it gets its turn.
             Purpose::Engine => bounded(silence, lease / 12, false),
             Purpose::Bulk => bounded(silence, BULK, true),
-            // Twice the time between two beats, so that another connection can be opened, and
-            // beat, before anybody takes the process for dead.
+            // Twice the time between two beats, so that another connection can be opened, and a beat
+            // sent on it, before anybody takes the process for dead.
             Purpose::Lifeline => bounded((lease / 3).max(LIFELINE_MIN), lease / 8, true),
             Purpose::Page => Self {
                 answer: PAGE + PAGE / 8,
@@ -102,7 +102,7 @@ impl Patience {
 
 impl Patience {
     /// Waits for an answer, but not for ever. A connection that is given up here is in the middle of a
-    /// question: it must not be asked anything any more.
+    /// request: no further request may be sent on it.
     pub async fn answered<T, E: Into<Source>>(
         self,
         answer: impl Future<Output = Result<T, E>>,
@@ -114,7 +114,7 @@ impl Patience {
     }
 }
 
-/// The message about a connection that was given up.
+/// The error for a connection that was given up.
 fn silent(answer: Duration) -> Source {
     let text = format!(
         "no answer within {} s; the connection is given up",

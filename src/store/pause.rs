@@ -1,7 +1,8 @@
-//! Pausing a pipeline: nothing of it is claimed until somebody says so.
+//! Pausing a pipeline: none of its executions is claimed until the pause ends.
 //!
-//! Owns: the rows of paused pipelines, and what the rows of processes say of them: every claim writes its
-//! process's row, so it asks nobody else. Never: claims, or holds up what advances, commits and recovers.
+//! Owns: the rows of paused pipelines, and the marks of a pause in the rows of processes: every claim
+//! writes its process's row, so it reads nothing else. Never: claims, or blocks advancing, committing or
+//! recovering.
 
 use crate::failpoint::failpoint;
 use crate::machine::pause::Pause;
@@ -14,13 +15,14 @@ use super::query;
 use super::statement::statements;
 
 statements! {
-    /// The pause of a pipeline, its row written, so that it stays as it is until the transaction ends; made by
-    /// this, where there was none. A lock alone would hold off nobody who writes to another node of a cluster.
+    /// The pause of a pipeline. Its row is written, so that it stays unchanged until the transaction ends;
+    /// this creates the row where there was none. A lock alone would not hold off a writer at another node of
+    /// a cluster.
     ///
-    /// RACE: a worker registers while its pipeline is paused or unpaused. Neither sees the other's row of
-    /// processes or pauses before the other has ended. So both write the pipeline's row in this table first, a
-    /// registration to take it away again, and one waits for the other: the worker registers as what has been
-    /// decided, or its row is there to be marked. Proven by
+    /// RACE: a worker registers while its pipeline is paused or unpaused. Neither sees the row that the other
+    /// writes, of a process or a pause, before the other has ended. So both write the pipeline's row in this
+    /// table first (a registration removes it again), and one waits for the other: the worker registers in the
+    /// state that was decided, or its row exists and can be marked. Proven by
     /// `a_worker_that_registers_while_its_pipeline_is_paused_is_paused`,
     /// `a_pause_marks_the_worker_whose_registration_it_waited_for` and
     /// `a_worker_that_registers_while_its_pipeline_is_unpaused_claims`. (I35)
@@ -32,7 +34,7 @@ statements! {
         SELECT pipeline, reason, paused_by, paused_at FROM ductwork_pauses
          WHERE pipeline = :pipeline {lock}";
     END_PAUSE = "DELETE FROM ductwork_pauses WHERE pipeline = :pipeline";
-    /// A process that knows no pauses is left as it is, so that it can be told.
+    /// A process that knows no pauses keeps its row as it is, so that it can be reported.
     MARK_PROCESSES = "
         UPDATE ductwork_processes SET paused = :paused WHERE pipeline = :pipeline AND paused IS NOT NULL";
     UNAWARE = "
@@ -49,10 +51,10 @@ statements! {
          WHERE p.pipeline = :pipeline";
 }
 
-/// No pause began then: the row of a registration, which nobody else ever sees.
+/// No pause began then: the time in the row of a registration, which nobody else ever sees.
 const NEVER: i64 = 0;
 
-/// Characters of a reason.
+/// The longest reason, in characters.
 pub const REASON_MAX: usize = 500;
 
 /// A worker of a program that knows no pauses: it goes on claiming.
@@ -60,9 +62,9 @@ pub const REASON_MAX: usize = 500;
 pub struct Unaware {
     /// Its key.
     pub id: ProcessId,
-    /// Where it runs.
+    /// The host that it runs on.
     pub host: String,
-    /// Its pid there.
+    /// Its pid on that host.
     pub pid: u32,
     /// The program's version.
     pub version: String,
@@ -71,16 +73,16 @@ pub struct Unaware {
 /// The answer to a pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paused {
-    /// The pause: a new one, or the one that there was.
+    /// The pause: a new one, or the existing one.
     pub pause: Pause,
     /// False when it was paused before.
     pub created: bool,
-    /// Those who do not heed it.
+    /// The workers that do not heed it.
     pub unaware: Vec<Unaware>,
 }
 
-/// Pauses a pipeline: when this has answered, nothing of it is taken off the queue. One that is paused
-/// stays as it is, with its own reason.
+/// Pauses a pipeline: after this returns, none of its executions is taken off the queue. A paused
+/// pipeline stays as it is, with its own reason.
 pub async fn pause(
     conn: &mut Conn,
     pipeline: &str,
@@ -136,7 +138,7 @@ pub async fn unpause(conn: &mut Conn, pipeline: &str, by: &Actor) -> Result<Opti
     Ok(ended)
 }
 
-/// Whether a process that registers is paused: until its transaction ends that does not change.
+/// Whether a process that registers is paused. This does not change until its transaction ends.
 pub(super) async fn ask(conn: &mut Conn, pipeline: &str) -> Result<bool, Error> {
     let none = Pause {
         pipeline: pipeline.to_owned(),

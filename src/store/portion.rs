@@ -1,13 +1,13 @@
 //! How many of several values go into one message or one transaction.
 //!
-//! Owns: the bound on bytes beside the one on rows. A value is held several times over on its way:
-//! by whoever sends it, in what is sent, and by the database. Pure.
-//! Never: cuts a value; one that is larger than the bound goes alone.
+//! Owns: the bound on bytes, in addition to the one on rows. A value is held several times over on
+//! its way: by the sender, in the message, and by the database. Pure. Never: cuts a value; one that
+//! is larger than the bound goes alone.
 
-/// Bytes of values that go together, unless one alone has more.
+/// The bytes of values that go together, unless a single value has more.
 pub const BYTES_MAX: usize = 16 << 20;
 
-/// How many of the first values, of these sizes, go together: at least one where there is one, no more
+/// How many of the first values, of these sizes, go together: at least one if there are any, no more
 /// than `rows`, and no more bytes than [`BYTES_MAX`], unless the first one alone has more.
 pub fn first(rows: usize, sizes: impl IntoIterator<Item = usize>) -> usize {
     let mut bytes = 0_usize;

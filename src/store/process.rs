@@ -1,7 +1,7 @@
-//! Process rows: who is alive, what they hold, and giving it back when they are not.
+//! Process rows: which processes are alive, what they hold, and giving it back when they are dead.
 //!
-//! Owns: registration, heartbeats with their leases, recovery. Never: decides that a process
-//! is dead; the reaper does (`engine::reaper`), with proof or with two witnesses.
+//! Owns: registration, heartbeats with their leases, recovery. Never: decides that a process is
+//! dead; the reaper does (`engine::reaper`), with proof or with two witnesses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,10 +40,11 @@ statements! {
              version, started_at, last_heartbeat_at, paused)
         VALUES (:id, :supervisor, :role, :pipeline, :host, :boot_id, :pid_namespace, :pid,
                 :pid_started_at, :version, {now}, {now}, :paused)";
-    /// Where the database notifies nobody, the answer tells of others who cannot be heard: on another host, or in
-    /// another container of this one, which may have sockets of its own. On SQLite all are on one host.
+    /// Where the database sends no notifications, the answer tells whether there are other processes that cannot
+    /// be heard: on another host, or in another container of this one, which may have sockets of its own. On
+    /// SQLite all are on one host.
     BEAT = concat!(beat!(), " RETURNING paused, {big:0} AS elsewhere"), on Mysql [&BEAT_ALONE, &BEAT_HEARD];
-    /// For a process that nobody gives orders: one statement everywhere.
+    /// For a process that receives no orders: one statement everywhere.
     BEAT_ALONE = beat!();
     BEAT_HEARD in Mysql = "
         SELECT p.paused,
@@ -53,9 +54,9 @@ statements! {
     TELL = "
         UPDATE ductwork_processes SET trouble = :trouble, troubled_at = {now} - :lasted WHERE id = :id";
     /// Rows that somebody else has locked are left to the next beat: a lease is six beats long. RACE: a
-    /// wide run is cancelled, or somebody looks at rows `FOR UPDATE`, and has what we hold for longer
-    /// than a lease. A beat that waited for it would make a healthy process look dead. Proven by
-    /// `a_beat_waits_for_no_lock_on_what_the_process_holds`.
+    /// wide run is cancelled, or somebody looks at rows `FOR UPDATE`, and keeps the rows that we hold
+    /// locked for longer than a lease. A beat that waited for them would make a healthy process look
+    /// dead. Proven by `a_beat_waits_for_no_lock_on_what_the_process_holds`.
     LEASED_EXECUTIONS = "
         SELECT id FROM ductwork_executions WHERE process_id = :id AND completed_at IS NULL{narrow: AND holder = :id} {skip_locked}";
     EXTEND_LEASES = "
@@ -73,12 +74,12 @@ statements! {
                p.advanced, p.stale, p.statements, p.quiet, p.paused,
                (SELECT count(*) FROM (SELECT b.id FROM ductwork_branches b WHERE b.ready_at > {now} LIMIT 1) w) AS postponed
           FROM ductwork_processes p ORDER BY p.started_at, p.id";
-    /// A row that somebody has locked cannot be beaten: its silence says nothing of its process. On
-    /// SQLite nobody locks a row.
+    /// A row that somebody has locked cannot be beaten: its silence says nothing about its process. On SQLite
+    /// nobody locks a row.
     BEATABLE = "
         SELECT id FROM ductwork_processes WHERE {any:id;b(id id)} {skip_locked}";
-    /// A lease is as long as the configuration of its holder says, which may be another than ours. A heartbeat that
-    /// is later than the clock was written before the clock was set back, and so were the leases.
+    /// A lease is as long as its holder's configuration says, which may differ from ours. A heartbeat that is later
+    /// than the clock was written before the clock was set back, and so were the leases.
     UNDER_LEASE = "
         SELECT p.id FROM ductwork_processes p
          WHERE {any:p.id;b(id id)} AND p.last_heartbeat_at <= {now}
@@ -88,12 +89,11 @@ statements! {
                 OR EXISTS (SELECT 1 FROM ductwork_advancements a {found:ductwork_advancements_claimed}
                             WHERE a.process_id = p.id AND a.completed_at IS NULL{narrow: AND a.holder = p.id}
                               AND a.lease_until > {now}))";
-    /// RACE: the process that is believed dead beats, or claims, between our look and this
-    /// write (H1). Both raise `beat_seq`, so the row no longer matches and nothing happens.
-    /// A heartbeat that is later than the clock says nothing of its age: the clock was set back
-    /// since. With proof of death `seen` is absent. The claims that the process made before this
-    /// write are visible after it; afterwards it can claim nothing, because its row is gone (C4).
-    /// Proven by `a_beat_between_look_and_recovery_saves_the_process`. (I22)
+    /// RACE: the process that is believed dead beats, or claims, between our look and this write (H1). Both raise
+    /// `beat_seq`, so the row no longer matches and nothing happens. A heartbeat that is later than the clock does
+    /// not tell its age: the clock was set back since. With proof of death `seen` is absent. The claims that the
+    /// process made before this write are visible after it; afterwards it can claim nothing, because its row is
+    /// gone (C4). Proven by `a_beat_between_look_and_recovery_saves_the_process`. (I22)
     REMOVE_PROCESS = "
         DELETE FROM ductwork_processes
          WHERE id = :id AND (:proven = 1 OR (beat_seq = :seen
@@ -143,22 +143,23 @@ statements! {
                last_advanced_at = {now}
           {from:b(id id, token id)}
          WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.claim_token = b.token";
-    /// RACE: a connection was given up, and the claim that was sent through it arrives after we
-    /// asked what we hold: nobody would ever run what it claims for us, and our heartbeats would
-    /// keep it. The epoch goes up before we ask. Both write the row, so one waits for the other:
-    /// either we see its claim, or it finds that its epoch is over. Never down: this, too, may
-    /// arrive late. Proven by `a_claim_through_a_connection_that_was_given_up_claims_nothing`.
+    /// RACE: a connection was given up, and the claim that was sent through it arrives after we read
+    /// what we hold: nobody would ever run the executions that it claims for us, and our heartbeats
+    /// would keep them. The epoch rises before we read. Both write the row, so one waits for the
+    /// other: either we see the claim, or the claim finds that its epoch is over. The epoch never
+    /// falls: this write, too, may arrive late. Proven by
+    /// `a_claim_through_a_connection_that_was_given_up_claims_nothing`.
     FENCE_EARLIER = "
         UPDATE ductwork_processes SET epoch = :epoch WHERE id = :process AND epoch < :epoch";
     /// RACE: a claim is still under way, through a connection that was given up. The row is locked
-    /// before it is asked what is held: in one statement that would be asked as of before the wait
-    /// for the claim. Proven by
+    /// before the statement that reads what is held: a single statement would read the state from
+    /// before its wait for the claim. Proven by
     /// `a_process_that_ends_while_a_claim_of_it_is_under_way_keeps_its_row`. (I22)
     LOCK_PROCESS = "
         SELECT role, pipeline, host, pid, version, started_at FROM ductwork_processes
          WHERE id = :id {lock}";
     /// Work that could not be committed or given back before the end is still held: then the row stays
-    /// until somebody proves the death, at once, and not when a lease is over (I22, C4).
+    /// until somebody proves the death, which happens at once, and not when a lease is over (I22, C4).
     DEREGISTER = "
         DELETE FROM ductwork_processes
          WHERE id = :id
@@ -166,7 +167,7 @@ statements! {
                             WHERE e.process_id = :id AND e.completed_at IS NULL{narrow: AND e.holder = :id})
            AND NOT EXISTS (SELECT 1 FROM ductwork_advancements a
                             WHERE a.process_id = :id AND a.completed_at IS NULL{narrow: AND a.holder = :id})";
-    /// Claims without a process: cannot be, and are healed all the same (C4, H14).
+    /// Claims without a process: these cannot exist, and are healed all the same (C4, H14).
     ORPHANS = "
         SELECT DISTINCT x.process_id FROM (
             SELECT process_id FROM ductwork_executions
@@ -186,11 +187,11 @@ pub struct NewProcess {
     pub supervisor: Option<ProcessId>,
     /// Its purpose.
     pub role: Role,
-    /// Whose jobs it works, for a worker.
+    /// For a worker, the pipeline whose jobs it works on.
     pub pipeline: Option<String>,
-    /// Where it runs.
+    /// The host that it runs on.
     pub host: String,
-    /// The kernel's boot.
+    /// The kernel's boot id.
     pub boot_id: String,
     /// Its pid namespace.
     pub pid_namespace: String,
@@ -200,8 +201,8 @@ pub struct NewProcess {
     pub pid_started_at: u64,
 }
 
-/// A process as it claims: through one connection at a time, of which each that it gives up ends an
-/// epoch.
+/// A process in its role as a claimant: it claims through one connection at a time, and an epoch
+/// ends with each connection that it gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimant {
     /// The process.
@@ -216,7 +217,7 @@ impl Claimant {
         Self { process, epoch: 0 }
     }
 
-    /// The parameters of a statement that asks for it.
+    /// The parameters of a statement that refers to it.
     pub(super) fn args(self) -> [(&'static str, Arg<'static>); 2] {
         [
             ("process", self.process.0.into()),
@@ -225,8 +226,9 @@ impl Claimant {
     }
 }
 
-/// Refuses from now on whatever claims for this process in an earlier epoch, and waits for what
-/// is under way: what is held afterwards is all that ever will be, but for what this epoch claims.
+/// Refuses from now on any claim for this process from an earlier epoch, and waits for those under
+/// way: afterwards the process holds everything that it will ever hold, except for claims of this
+/// epoch.
 pub async fn fence_earlier(conn: &mut Conn, claimant: Claimant) -> Result<(), Error> {
     conn.execute(&FENCE_EARLIER, &claimant.args()).await?;
     Ok(())
@@ -241,11 +243,11 @@ pub struct ProcessRow {
     pub supervisor: Option<ProcessId>,
     /// Its purpose.
     pub role: Role,
-    /// Whose jobs it works.
+    /// The pipeline whose jobs it works on.
     pub pipeline: Option<String>,
-    /// Where it runs.
+    /// The host that it runs on.
     pub host: String,
-    /// The kernel's boot.
+    /// The kernel's boot id.
     pub boot_id: String,
     /// Its pid namespace.
     pub pid_namespace: String,
@@ -261,17 +263,18 @@ pub struct ProcessRow {
     pub last_heartbeat_at: i64,
     /// Rises with every sign of life.
     pub beat_seq: i64,
-    /// The database's clock when this was read: µs since 1970.
+    /// The database's time when this was read, in µs since 1970.
     pub seen_at: i64,
-    /// Since its last heartbeat, by the database's clock.
+    /// The time since its last heartbeat, by the database's clock.
     pub age: Duration,
     /// Its counters.
     pub counters: Counters,
-    /// It claims nothing until it is told to.
+    /// True where it claims nothing until it is told to.
     pub quiet: bool,
-    /// It claims nothing, because its pipeline is paused.
+    /// True where it claims nothing because its pipeline is paused.
     pub paused: bool,
-    /// When this was read, a branch waited for a later time: the same in the rows of all processes.
+    /// True where a branch waited for a later time when this was read: the same in the rows of all
+    /// processes.
     pub postponed: bool,
 }
 
@@ -294,7 +297,8 @@ pub struct Counters {
     pub statements: u64,
 }
 
-/// Makes the row of a process, and the one for its counts. A worker of a paused pipeline is paused.
+/// Creates the row of a process, and the row for its counts. A worker of a paused pipeline is
+/// paused.
 pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error> {
     failpoint!(conn, "register.begin");
     let args = [
@@ -329,11 +333,11 @@ pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error
 pub struct Beaten {
     /// Orders for the process.
     pub heard: Heard,
-    /// There are processes that it does not hear when they have work for it.
+    /// There are processes that it cannot hear when they have work for it.
     pub elsewhere: bool,
 }
 
-/// A process's orders, with the answer to a heartbeat.
+/// The orders that a process receives with the answer to a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// It was declared dead.
@@ -372,8 +376,8 @@ pub async fn beat(
     })
 }
 
-/// A heartbeat of a process that claims nothing, and so has no orders to hear: where [`beat`] asks a second
-/// statement for them, this asks one.
+/// A heartbeat of a process that claims nothing, and so receives no orders: where [`beat`] sends a second
+/// statement for them, this sends one.
 pub async fn beat_alone(
     conn: &mut Conn,
     process: ProcessId,
@@ -415,16 +419,16 @@ fn beat_args(
 /// The claims of a process, as a heartbeat finds them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Holding {
-    /// The executions: others that it had were cancelled, or given away.
+    /// The executions: others that it held were cancelled, or given away.
     pub executions: Vec<ExecutionId>,
     /// How many leases of executions were extended.
     pub executions_extended: u64,
-    /// How many leases of advancements were.
+    /// How many leases of advancements were extended.
     pub advancements_extended: u64,
 }
 
-/// Extends the leases of what a process holds, for a process that may hold something, after
-/// a beat that told that it lives.
+/// Extends the leases of everything that a process holds, for a process that may hold something, after a
+/// beat that told that it lives.
 ///
 /// It reads the held executions without a lock: one that somebody else has locked is still ours. The next
 /// beat extends its lease, or the one after that.
@@ -447,7 +451,7 @@ pub async fn hold_on(
         Ok((executions, advancements))
     });
     match extended.await {
-        // A table as a whole is locked, or SQLite's file.
+        // A whole table is locked, or SQLite's file.
         Err(error) if error.is_not_now() && !conn.is_broken() => {}
         extended => {
             (holding.executions_extended, holding.advancements_extended) = extended?;
@@ -456,7 +460,7 @@ pub async fn hold_on(
     Ok(holding)
 }
 
-/// Extends the leases that nobody has locked; how many.
+/// Extends the leases of rows that nobody has locked, and returns how many.
 async fn extend(
     conn: &mut Conn,
     leased: &Statement,
@@ -477,8 +481,8 @@ fn ids(rows: &[Row]) -> Result<Vec<uuid::Uuid>, Error> {
     rows.iter().map(|row| row.get("id")).collect()
 }
 
-/// Tells with its row what keeps a process from getting on, and for how long it has; or that nothing
-/// does any more.
+/// Records in its row what keeps a process from making progress, and for how long it has; or that
+/// nothing does so any more.
 pub async fn report_trouble(
     conn: &mut Conn,
     process: ProcessId,
@@ -493,8 +497,8 @@ pub async fn report_trouble(
     Ok(())
 }
 
-/// All process rows, oldest first. Those of a role that only a newer version knows are left to that
-/// version.
+/// All process rows, oldest first. Rows with a role that only a newer version knows are left to
+/// that version.
 pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
     let rows = conn.fetch(&PROCESSES, &[]).await?;
     rows.iter()
@@ -538,7 +542,7 @@ pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
         .collect()
 }
 
-/// Those of these processes whose rows somebody else has locked at this moment, or that are gone.
+/// Those of these processes whose rows are locked by somebody else at this moment, or gone.
 pub async fn kept_from_beating(
     conn: &mut Conn,
     mut silent: Vec<ProcessId>,
@@ -551,8 +555,8 @@ pub async fn kept_from_beating(
     Ok(silent)
 }
 
-/// Those of these processes that hold something under a lease that is not over. A claim or a heartbeat after this look raises
-/// their `beat_seq`.
+/// Those of these processes that hold something under a lease that is not over. A claim or a heartbeat after this look
+/// raises their `beat_seq`.
 pub async fn under_lease(conn: &mut Conn, silent: &[ProcessId]) -> Result<Vec<ProcessId>, Error> {
     let rows = Rows::new().ids("id", silent.iter().map(|id| id.0));
     let found = conn.fetch(&UNDER_LEASE, &[("b", (&rows).into())]).await?;
@@ -568,16 +572,16 @@ pub(super) fn has_known_role(row: &Row) -> bool {
     role.is_ok_and(|role| role.parse::<Role>().is_ok())
 }
 
-/// Why a process is taken for dead.
+/// The reason why a process is taken for dead.
 #[derive(Clone, Copy, Debug)]
 pub enum Death<'a> {
-    /// Somebody saw it exit, or knows that it cannot exist any more.
+    /// Somebody saw it exit, or knows that it can no longer exist.
     Proven {
         /// How it died, for the record.
         how: &'a str,
     },
-    /// It was ended by its supervisor because the daemon stops, and was seen to exit: what it
-    /// held is given back as `released`, which spends no budget (H22).
+    /// Its supervisor ended it because the daemon stops, and saw it exit: everything that it held
+    /// is given back as `released`, which spends no budget (H22).
     Stopped,
     /// Its heartbeat is older than this, and the witness has seen no beat since `beat_seq`.
     Witnessed {
@@ -588,29 +592,29 @@ pub enum Death<'a> {
     },
 }
 
-/// An execution that a recovery closed.
+/// An execution that was closed by a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
     /// Its pipeline.
     pub pipeline: String,
     /// Its step.
     pub step: String,
-    /// It was the first attempt of a run.
+    /// True where it was the first attempt of a run.
     pub starts: bool,
-    /// It will be tried again.
+    /// True where it will be tried again.
     pub again: bool,
 }
 
 /// The claims that a recovery gave back.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// False: the process was alive, or had been recovered before.
+    /// False where the process was alive, or had been recovered before.
     pub removed: bool,
     /// The purpose that the process had, where its row was removed and this version knows it.
     pub role: Option<Role>,
     /// Executions that may be claimed again.
     pub again: usize,
-    /// Steps that are out of their crash budget.
+    /// Steps that have used up their crash budget.
     pub failed: usize,
     /// Branches that may be advanced again.
     pub branches: usize,
@@ -622,8 +626,8 @@ pub struct Recovered {
     pub pipelines: std::collections::BTreeSet<String>,
 }
 
-/// Takes from a dead process what it held, and makes it available again. Idempotent; any
-/// number may run at once.
+/// Takes everything that a dead process held, and makes it available again. Idempotent; any number
+/// of processes may do so at once.
 pub async fn recover(
     conn: &mut Conn,
     process: ProcessId,
@@ -661,7 +665,7 @@ pub async fn recover(
         ];
         let row = conn.fetch_optional(&LOCK_PROCESS, &args[..1]).await?;
         let removed = row.is_some() && conn.execute(&REMOVE_PROCESS, &args).await? == 1;
-        // With proof, claims of a row that is gone already are orphans, and healed as well.
+        // With proof, claims of a row that is already gone are orphans, and are healed as well.
         if !removed && proven == 0 {
             return Ok(Recovered::default());
         }
@@ -686,7 +690,7 @@ pub async fn recover(
     Ok(recovered)
 }
 
-/// How what a process held is closed.
+/// How the work that a process held is closed.
 struct Lost {
     ending: Ending,
     message: String,
@@ -723,8 +727,8 @@ async fn give_back_executions(
     for row in conn.fetch(&LOST_STEPS, &[("b", (&rows).into())]).await? {
         let pipeline: String = row.get("pipeline")?;
         let digest: String = row.get("definition")?;
-        // An execution that only a newer version can read is recovered all the same: a definition that says
-        // nothing leaves the budgets to the configuration.
+        // An execution that only a newer version can read is recovered all the same: a definition without
+        // settings leaves the budgets to the configuration.
         let definition = match definitions.read(conn, &digest).await? {
             Ok(definition) => definition,
             Err(_) => Arc::new(Definition::silent(&pipeline)),
@@ -750,7 +754,7 @@ async fn give_back_executions(
                 attempt: row.count("attempt")? + 1,
                 retry_count: next.retry_count,
                 crash_count: next.crash_count,
-                // It does not go behind a backlog that it stood before when it was claimed.
+                // It does not go behind a backlog that it preceded when it was claimed.
                 due_in: (!delay.is_zero()).then(|| micros(*delay)),
             }),
             _ => {
@@ -776,7 +780,7 @@ async fn give_back_executions(
         .pipelines
         .extend(again.iter().map(|row| row.pipeline.to_owned()));
     insert::insert_executions(conn, &again).await?;
-    // I14, I18: a step that runs is in progress, and so is the branch that stands there.
+    // I14, I18: the step of a running execution is in progress, and so is the branch at that step.
     if !failed.is_empty() {
         let rows = Rows::new().ids("id", failed.iter().copied());
         conn.write(&FAIL_STEPS, &[("b", (&rows).into())], failed.len())
@@ -836,7 +840,7 @@ async fn give_back_branches(
         .await
 }
 
-/// Removes the row of a process that ends in order, unless it still holds something.
+/// Removes the row of a process that ends in order, unless the process still holds something.
 pub async fn deregister(conn: &mut Conn, process: ProcessId) -> Result<(), Error> {
     conn.transaction(async |conn| {
         let args = [("id", process.0.into())];

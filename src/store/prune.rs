@@ -1,15 +1,15 @@
 //! Retention: deleting runs that ended long ago.
 //!
-//! Owns: deleting runs with everything that belongs to them. Never: decides how long is long.
+//! Owns: deleting runs with everything that belongs to them. Never: decides how old is old enough.
 //!
-//! A run that was revived is kept as long as the run that was made from it: a lineage goes
-//! from its newest end. So nothing ever refers to a run, or to a step, that is gone, and
-//! nothing of an active lineage goes.
+//! A run that was revived is kept as long as the run that was made from it: a lineage is deleted
+//! from its newest end. So nothing ever refers to a run, or to a step, that is gone, and no part of
+//! an active lineage is deleted.
 //!
-//! A transaction deletes some runs whole, or, of a run that is wider than that, some branches with
-//! all that is theirs ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)). Its root and its row go
-//! last. In between `pruning_at` says that it is as good as gone: nobody revives it, and whoever
-//! prunes next goes on with it, however old it is.
+//! A transaction deletes some whole runs, or, of a run that is wider than that, some branches with
+//! all their rows ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)). The run's root and its row
+//! are deleted last. In between, `pruning_at` marks the run as good as gone: nobody revives it, and
+//! the next prune goes on with it, however old it is.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -27,17 +27,18 @@ use super::error::Error;
 use super::micros;
 use super::statement::{Rows, statements};
 
-/// Bounds of a transaction. Where faults are tried between two, few rows make some.
+/// Bounds of a transaction. Where tests inject faults between two transactions, a few rows already
+/// take several.
 const TINY: bool = cfg!(feature = "failpoints");
 
-/// Runs per transaction, at most: each of them is locked.
+/// At most this many runs per transaction: each of them is locked.
 const RUNS: u64 = if TINY { 2 } else { 500 };
 
-/// Branches per transaction: at least, to begin with, and at most. As many as take about as long as
-/// one should.
+/// Branches per transaction: at least, at first, and at most. The number adapts to the time that
+/// one transaction should take.
 const BRANCHES: [usize; 3] = if TINY { [2, 2, 2] } else { [50, 200, 2_000] };
 
-/// How long a transaction should take: nobody notices who waits behind it.
+/// How long a transaction should take: a wait this short goes unnoticed.
 const TOOK: Duration = Duration::from_millis(100);
 
 statements! {
@@ -50,7 +51,7 @@ statements! {
            AND {ended:r} >= :behind
            AND ({ended:r}, r.id) > (:behind, :behind_id)
          ORDER BY {ended:r}, r.id LIMIT :n {skip_locked}";
-    /// Those whose deletion has begun.
+    /// The runs whose deletion has begun.
     HALF_PRUNED_RUNS = "
         SELECT r.id FROM ductwork_runs r
          WHERE r.pruning_at IS NOT NULL ORDER BY r.pruning_at LIMIT :n {skip_locked}";
@@ -58,11 +59,11 @@ statements! {
         SELECT count(*) AS n FROM ductwork_runs r {by:ductwork_runs_ended}
          WHERE r.status IN ('completed', 'halted', 'cancelled')
            AND {ended:r} <= {now} - :age";
-    /// RACE: a run is revived between the snapshot of our look and our lock on its row. Looked
-    /// at again under the lock, in a later snapshot, it has a successor, and is kept (T6); a
+    /// RACE: a run is revived between the snapshot of our look and our lock on its row. When we look
+    /// again under the lock, in a later snapshot, the run has a successor, and is kept (T6); a
     /// revival that comes later finds the run gone. Raced by
-    /// `prune_and_revive_at_once_leave_no_run_without_its_origin`. A run whose hook has yet to
-    /// run is kept as well (`prune_keeps_what_is_active`).
+    /// `prune_and_revive_at_once_leave_no_run_without_its_origin`. A run whose hook has yet to run
+    /// is kept as well (`prune_keeps_what_is_active`).
     STILL_PRUNABLE = "
         SELECT r.id FROM {rows:b(id id)}
           JOIN ductwork_runs r ON {key:r.id;b.id}
@@ -72,8 +73,8 @@ statements! {
                   JOIN ductwork_steps s ON {key:s.branch_id;br.id} AND s.via IN ('on_halt', 'on_complete')
                   JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.result IS NULL
                  WHERE {key:br.run_id;r.id} AND br.fan_out_id IS NULL))";
-    /// That they are no roots is wrapped: PostgreSQL would read all branches of all fan-outs when it
-    /// believes that there are none.
+    /// The condition that they are no roots is wrapped: PostgreSQL would otherwise read all branches
+    /// of all fan-outs when it believes that there are none.
     PRUNABLE_BRANCHES = "
         SELECT br.id, br.run_id, br.fan_out_id FROM ductwork_branches br
          WHERE {any:br.run_id;b(id id)}
@@ -86,7 +87,8 @@ statements! {
           FROM ductwork_steps s
           LEFT JOIN ductwork_transitions t ON {key:t.from_step_id;s.id}
          WHERE {any:s.branch_id;b(id id)}";
-    /// The place in the queue of a hook that nobody has run since its run waited for a person.
+    /// The place in the queue of a hook that nobody has run since its run began to wait for a
+    /// person.
     PRUNABLE_PLACES = "
         SELECT e.id FROM ductwork_executions e WHERE {any:e.step_id;b(id id)} AND e.result IS NULL";
     PRUNE_AVAILABILITIES = "
@@ -99,15 +101,15 @@ statements! {
     PRUNE_TRANSITIONS = "{delete:ductwork_transitions;b(id id)} WHERE {of:ductwork_transitions.id;b(id id)}";
     PRUNE_EXECUTIONS = "{delete:ductwork_executions;b(id id)} WHERE {of:ductwork_executions.step_id;b(id id)}";
     PRUNE_STEPS = "{delete:ductwork_steps;b(id id)} WHERE {of:ductwork_steps.id;b(id id)}";
-    /// Those of the branches that were split, and those at which they arrived: a barrier that has
-    /// lost some of its branches would not add up.
+    /// The fan-outs of the branches that were split, and the barriers at which they arrived: a
+    /// barrier that has lost some of its branches would no longer add up.
     PRUNE_FAN_OUTS = "{delete:ductwork_fan_outs;b(id id)} WHERE {of:ductwork_fan_outs.branch_id;b(id id)}";
     PRUNE_BARRIERS = "{delete:ductwork_fan_outs;b(id id)} WHERE {of:ductwork_fan_outs.id;b(id id)}";
     PRUNE_BRANCHES = "{delete:ductwork_branches;b(id id)} WHERE {of:ductwork_branches.id;b(id id)}";
     PRUNE_RUNS = "{delete:ductwork_runs;b(id id)} WHERE {of:ductwork_runs.id;b(id id)}";
 }
 
-/// How many runs ended at least `older_than` ago: for a person to know, before they are deleted.
+/// How many runs ended at least `older_than` ago, to show to a person before they are deleted.
 pub async fn count(conn: &mut Conn, older_than: Duration) -> Result<u64, Error> {
     let args = [("age", micros(older_than).into())];
     match conn.fetch_optional(&COUNT_ENDED_RUNS, &args).await? {
@@ -116,14 +118,14 @@ pub async fn count(conn: &mut Conn, older_than: Duration) -> Result<u64, Error> 
     }
 }
 
-/// Deletes runs that ended at least `older_than` ago, at most `limit` of them, oldest first;
-/// how many. Any number may prune at once.
+/// Deletes runs that ended at least `older_than` ago, at most `limit` of them, oldest first, and
+/// returns how many. Any number of processes may prune at once.
 #[cfg(feature = "internals")]
 pub async fn prune(conn: &mut Conn, older_than: Duration, limit: u64) -> Result<u64, Error> {
     prune_reporting(conn, older_than, limit, &mut |_| {}).await
 }
 
-/// The same; `report` hears how many are gone, after each transaction.
+/// The same; `report` receives how many are gone, after each transaction.
 pub async fn prune_reporting(
     conn: &mut Conn,
     older_than: Duration,
@@ -139,10 +141,10 @@ pub async fn prune_reporting(
 
 /// A deletion under way.
 pub struct Pruning {
-    /// None: only what was begun.
+    /// None: only deletions that were begun before.
     older_than: Option<Duration>,
     limit: u64,
-    /// Runs that are gone so far.
+    /// How many runs are gone so far.
     pub runs: u64,
     in_pass: u64,
     cursor: Cursor,
@@ -151,7 +153,7 @@ pub struct Pruning {
 }
 
 impl Pruning {
-    /// Of what ended so long ago, at most so many runs.
+    /// A deletion of runs that ended at least this long ago, of at most this many runs.
     pub fn of(older_than: Option<Duration>, limit: u64) -> Self {
         Self {
             older_than,
@@ -164,12 +166,12 @@ impl Pruning {
         }
     }
 
-    /// From now on of what ended so long ago.
+    /// From now on, also deletes runs that ended at least this long ago.
     pub fn older_than(&mut self, age: Duration) {
         self.older_than = Some(age);
     }
 
-    /// The same, so many branches per transaction, however long it takes.
+    /// The same, with this many branches per transaction, however long it takes.
     #[must_use]
     #[cfg(feature = "internals")]
     pub fn by(mut self, branches: usize) -> Self {
@@ -177,7 +179,7 @@ impl Pruning {
         self
     }
 
-    /// One transaction; false when there is nothing left to do.
+    /// Runs one transaction; false when there is nothing left to do.
     pub async fn step(&mut self, conn: &mut Conn) -> Result<bool, Error> {
         if self.runs >= self.limit {
             return Ok(false);
@@ -188,8 +190,8 @@ impl Pruning {
         let asked = Instant::now();
         let batch = conn
             .transaction(async |conn| {
-                // A run that somebody has begun to delete comes first; one that another prune has at
-                // this moment is left to it.
+                // A run whose deletion has begun comes first; one that another prune holds at this
+                // moment is left to it.
                 let begun = half_pruned(conn, n).await?;
                 let (seen, last) = match older_than {
                     Some(age) if begun.is_empty() => ended(conn, age, cursor, n).await?,
@@ -206,15 +208,16 @@ impl Pruning {
         self.runs += part.runs;
         self.in_pass += part.runs;
         if part.more {
-            // The same runs again.
+            // The next transaction takes the same runs again.
         } else if let Some(last) = last {
-            // A run whose hook nobody runs is left behind, so that it holds back no other.
+            // A run whose hook nobody runs is skipped, so that it holds back no other.
             self.cursor = last;
         } else if part.runs > 0 {
-            // That was begun before. There may be more of it, and what is old enough is as it was.
+            // Those deletions had begun before. There may be more of them, and the runs that are
+            // old enough are untouched.
         } else if self.in_pass > 0 {
-            // A pass that deleted something may have made room for another: a lineage goes one run
-            // at a time, from its newest end.
+            // A pass that deleted something may allow another pass: a lineage is deleted one run at
+            // a time, from its newest end.
             (self.cursor, self.in_pass) = (Cursor::FIRST, 0);
         } else {
             return match older_than {
@@ -231,8 +234,8 @@ impl Pruning {
     }
 }
 
-/// As many branches as one transaction should delete, after it took so long for so many. (Decides
-/// nothing but the size of the next.)
+/// How many branches one transaction should delete, after this many took this long. (Decides only
+/// the size of the next transaction.)
 fn fitting(branches: usize, took: Duration, [least, _, most]: [usize; 3]) -> usize {
     let next = match took {
         took if took > TOOK => branches / 2,
@@ -249,7 +252,7 @@ async fn half_pruned(conn: &mut Conn, n: u64) -> Result<Vec<Uuid>, Error> {
     ids(&seen, "id")
 }
 
-/// The next runs that ended so long ago, under lock, and the last of them.
+/// The next runs that ended at least this long ago, under lock, and the place of the last one seen.
 async fn ended(
     conn: &mut Conn,
     older_than: Duration,
@@ -274,15 +277,15 @@ async fn ended(
     Ok((ids(&runs, "id")?, last))
 }
 
-/// The rows that one transaction has deleted.
+/// The result of one transaction.
 struct Part {
-    /// Runs that are gone.
+    /// How many runs are gone.
     runs: u64,
-    /// Some of what was to be deleted is still there.
+    /// True where some of the rows to delete still exist.
     more: bool,
 }
 
-/// Deletes runs that are held under lock, or so many of their branches.
+/// Deletes runs that are held under lock, or at most this many of their branches.
 async fn delete(conn: &mut Conn, runs: Vec<Uuid>, at_most: usize) -> Result<Part, Error> {
     if runs.is_empty() {
         let (runs, more) = (0, false);
@@ -293,7 +296,8 @@ async fn delete(conn: &mut Conn, runs: Vec<Uuid>, at_most: usize) -> Result<Part
     let branches = conn.fetch(&PRUNABLE_BRANCHES, &args).await?;
     let more = branches.len() >= at_most;
     if more {
-        // There may be others; whose they are is not known, so none of the runs is whole any more.
+        // There may be other branches; their runs are not known, so none of the runs is whole any
+        // more.
         let begun: BTreeSet<Uuid> = ids(&branches, "run_id")?.into_iter().collect();
         let rows = Rows::new().ids("id", begun.iter().copied());
         conn.write(&BEGIN_PRUNING, &[("b", (&rows).into())], begun.len())
@@ -318,8 +322,8 @@ async fn delete(conn: &mut Conn, runs: Vec<Uuid>, at_most: usize) -> Result<Part
     Ok(Part { runs, more })
 }
 
-/// Branches with all that is theirs. Rows that refer to a row go before it. Of these
-/// runs only a hook of a wait may have an open execution.
+/// Deletes branches with all their rows. A row is deleted after the rows that refer to it. In these
+/// runs, only a hook of a wait may have an open execution.
 async fn delete_branches(conn: &mut Conn, branches: Vec<Uuid>) -> Result<(), Error> {
     if branches.is_empty() {
         return Ok(());

@@ -1,8 +1,8 @@
-//! The reading side, for people and pages: one run whole, and how far it is. (Lists: `store::list`.)
+//! The reading side, for people and pages: one whole run, and its progress. (Lists: `store::list`.)
 //!
-//! Owns: read models, each bounded by a limit or by one run. Never: writes; nor is anything
-//! read here that a decision of the engine rests on. So a word of a newer version is shown as it is,
-//! where no state depends on it.
+//! Owns: read models, each bounded by a limit or by one run. Never: writes, or reads anything that a
+//! decision of the engine depends on. So a word of a newer version is shown as it is, where no state
+//! depends on it.
 
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -14,23 +14,23 @@ use super::error::Error;
 use super::list;
 use super::statement::{Rows, statements};
 
-/// Ids per statement.
+/// How many ids one statement takes.
 const CHUNK: usize = 1_000;
 
-/// No payload is left out.
+/// Leaves out no payload.
 pub const WHOLE: i64 = i64::MAX;
 
 /// The fewest hexadecimal digits that may stand for a run's id.
 pub const FEWEST_DIGITS: usize = 4;
 
-/// An id ends in random digits, which no index finds: a run is looked for by its last digits among so
-/// many of the newest. All others are found by their first digits.
+/// An id ends in random digits, which no index finds: a run is searched by its last digits among this
+/// many of the newest runs. All other runs are found by their first digits.
 pub const NEWEST: usize = 200_000;
 
-/// As many runs are found where digits stand for several.
+/// How many runs are listed, at most, where digits stand for several.
 pub const CANDIDATES: usize = 100;
 
-/// A run as `run_row` reads it. Payloads of more bytes than `:whole` stay where they are.
+/// A run as `run_row` reads it. Payloads of more bytes than `:whole` are not read.
 macro_rules! run_columns {
     () => {
         "r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from,
@@ -50,9 +50,9 @@ macro_rules! run_columns {
 
 pub(super) use run_columns;
 
-// A run whose deletion has begun is gone for whoever reads.
+// A run whose deletion has begun does not exist for readers.
 statements! {
-    /// The run that has `:n` newer ones before it.
+    /// The run with `:n` newer ones.
     RUNS_AWAY = "
         SELECT id FROM ductwork_runs WHERE id >= :from AND id < :before
          ORDER BY id DESC LIMIT 1 OFFSET :n";
@@ -62,7 +62,7 @@ statements! {
     RUNS_BETWEEN = "
         SELECT id FROM ductwork_runs
          WHERE id >= :first AND id <= :last AND pruning_at IS NULL ORDER BY id LIMIT :n";
-    /// It reads nothing but the index of ids, whose short form begins at the 25th digit.
+    /// It reads nothing but the index of ids; the short form of an id begins at its 25th digit.
     RUNS_ENDING = "
         SELECT id FROM ductwork_runs
          WHERE id >= :from AND id < :before
@@ -106,7 +106,7 @@ statements! {
           JOIN ductwork_steps s ON s.branch_id = br.id
          WHERE br.run_id = :run AND s.status = 'failed' ORDER BY s.id LIMIT :n";
     DEFINITION_OF_RUN = "SELECT definition FROM ductwork_runs WHERE id = :run";
-    /// Open attempts that follow others, with what became of the one before.
+    /// Open attempts that follow others, with the result of the previous one.
     RETRIES = "
         SELECT s.node, s.branch_id, e.attempt, a.due_at, {now} AS now,
                p.result, p.error_class, p.error_message
@@ -132,7 +132,7 @@ pub struct Run {
     pub id: RunId,
     /// Its pipeline.
     pub pipeline: String,
-    /// Digest of its definition.
+    /// The digest of its definition.
     pub definition: String,
     /// Its state.
     pub status: RunStatus,
@@ -140,11 +140,11 @@ pub struct Run {
     pub input: Box<RawValue>,
     /// Its output, once it is complete.
     pub output: Option<Box<RawValue>>,
-    /// The key it was triggered with.
+    /// The key that it was triggered with.
     pub trigger_key: Option<String>,
     /// The halted run that it continues.
     pub revived_from: Option<RunId>,
-    /// The run as which it was revived.
+    /// The run that its revival made.
     pub revived_as: Option<RunId>,
     /// µs since 1970.
     pub triggered_at: i64,
@@ -156,27 +156,29 @@ pub struct Run {
     pub halted_at: Option<i64>,
     /// µs since 1970.
     pub cancelled_at: Option<i64>,
-    /// It is being cancelled: when it was last gone on with.
+    /// When its cancellation was last continued, where it is being cancelled.
     pub cancelling_at: Option<i64>,
-    /// Why branches of it halted, each reason once.
+    /// The reasons why branches of it halted, each once.
     pub halt_reasons: Vec<String>,
-    /// Its payloads that are too large for the list that it stands in: null stands in their place.
+    /// The sizes of its payloads that are too large for the list that contains it: the list has null
+    /// in their place.
     pub left_out: LeftOut,
-    /// Its input or its output is not JSON. In a list null stands in its place; alone it is not read.
+    /// Set where its input or its output is not JSON. A list has null in its place; such a run alone
+    /// is an error.
     pub damaged: Option<Error>,
 }
 
 /// The sizes of payloads that were left out, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Of the input.
+    /// The size of the input.
     pub input: Option<u64>,
-    /// Of the output.
+    /// The size of the output.
     pub output: Option<u64>,
 }
 
 impl LeftOut {
-    /// Of a row that has payloads, or nothing in their place, and their sizes.
+    /// Reads a row that has payloads, or nothing in their place, and their sizes.
     pub(super) fn of(row: &Row) -> Result<Self, Error> {
         let size = |column, bytes| {
             let text: Option<String> = row.get(column)?;
@@ -190,7 +192,7 @@ impl LeftOut {
     }
 }
 
-/// Payloads, which nobody is to see: their sizes are what is left.
+/// Removes payloads that nobody may see: only their sizes are left.
 pub(super) fn leave_out(
     input: &mut Box<RawValue>,
     output: &mut Option<Box<RawValue>>,
@@ -203,18 +205,18 @@ pub(super) fn leave_out(
 }
 
 impl Run {
-    /// Leaves its payloads out, as a list does whose reader has no room for them.
+    /// Leaves its payloads out, as in a list whose reader has no room for them.
     pub fn leave_out_payloads(&mut self) {
         leave_out(&mut self.input, &mut self.output, &mut self.left_out);
     }
 
-    /// When it ended, in whatever way.
+    /// When it ended, in any way.
     pub fn ended_at(&self) -> Option<i64> {
         self.completed_at.or(self.halted_at).or(self.cancelled_at)
     }
 }
 
-/// As much of a run as whoever waits for it needs.
+/// The part of a run that a caller who waits for its end needs.
 #[derive(Clone, Debug)]
 pub struct RunState {
     /// Its pipeline.
@@ -248,7 +250,7 @@ pub struct StepRow {
     pub output: Option<Box<RawValue>>,
     /// µs since 1970.
     pub completed_at: Option<i64>,
-    /// The person who answered at it.
+    /// The person who answered its question.
     pub answered_by: Option<String>,
     /// Its attempts, in order.
     pub executions: Vec<ExecutionRow>,
@@ -267,15 +269,15 @@ impl StepRow {
 pub struct ExecutionRow {
     /// The execution.
     pub id: ExecutionId,
-    /// 1, 2, ….
+    /// The number of the attempt: 1, 2, ….
     pub attempt: u32,
     /// Errors of earlier attempts.
     pub retry_count: u32,
     /// Crashes of earlier attempts.
     pub crash_count: u32,
-    /// The process that has it, or had it.
+    /// The process that holds, or held, it.
     pub process_id: Option<ProcessId>,
-    /// From when on it may be claimed, while it is in the queue.
+    /// The time from which it may be claimed, while it is in the queue.
     pub due_at: Option<i64>,
     /// µs since 1970.
     pub claimed_at: Option<i64>,
@@ -283,30 +285,30 @@ pub struct ExecutionRow {
     pub completed_at: Option<i64>,
     /// How it ended.
     pub result: Option<ExecutionResult>,
-    /// For machines.
+    /// The error class for machines.
     pub error_class: Option<String>,
-    /// For people.
+    /// The error message for people.
     pub error_message: Option<String>,
     /// The end of the log.
     pub error_backtrace: Option<String>,
 }
 
-/// A run whole, as far as the limit goes.
+/// A whole run, up to the limit.
 #[derive(Clone, Debug)]
 pub struct RunDetail {
     /// The run.
     pub run: Run,
     /// Its steps, oldest first.
     pub steps: Vec<StepRow>,
-    /// There is more than was asked for.
+    /// True where there are more steps than requested.
     pub truncated: bool,
-    /// Digest of the definition of the run that it continues, where that is another one.
+    /// The digest of the definition of the run that it continues, where that is a different one.
     pub definition_was: Option<String>,
     /// The database's time when this was read.
     pub now: i64,
 }
 
-/// How far the steps of one node are.
+/// The progress of the steps of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeProgress {
     /// The node.
@@ -317,23 +319,23 @@ pub struct NodeProgress {
     pub via: String,
     /// Steps so far.
     pub total: u64,
-    /// Those with an output.
+    /// Steps with an output.
     pub completed: u64,
-    /// Those that a process has at this moment.
+    /// Steps that a process holds at this moment.
     pub running: u64,
-    /// Those whose open attempt is not their first.
+    /// Steps whose open attempt is not their first.
     pub retrying: u64,
-    /// Those that will go on by themselves, hooks aside.
+    /// Steps that will continue by themselves, except for hooks.
     pub moving: u64,
-    /// Those that wait for a person.
+    /// Steps that wait for a person.
     pub waiting: u64,
-    /// Those out of budget.
+    /// Steps that have used up their budget.
     pub failed: u64,
-    /// Those of a cancelled run.
+    /// Steps of a cancelled run.
     pub cancelled: u64,
-    /// When the first was reached: µs since 1970.
+    /// When the first step was reached, in µs since 1970.
     pub first_at: i64,
-    /// When the last that has ended did.
+    /// When the last ended step ended.
     pub last_at: Option<i64>,
 }
 
@@ -344,17 +346,17 @@ pub struct Retry {
     pub node: String,
     /// The branch.
     pub branch_id: BranchId,
-    /// 2, 3, ….
+    /// The number of the attempt: 2, 3, ….
     pub attempt: u32,
-    /// From when on it may be claimed, while it is in the queue.
+    /// The time from which it may be claimed, while it is in the queue.
     pub due_at: Option<i64>,
     /// The database's time.
     pub now: i64,
-    /// How the attempt before ended.
+    /// How the previous attempt ended.
     pub result: Option<ExecutionResult>,
-    /// For machines.
+    /// The error class for machines.
     pub error_class: Option<String>,
-    /// For people.
+    /// The error message for people.
     pub error_message: Option<String>,
 }
 
@@ -365,7 +367,7 @@ pub struct Spread {
     pub node: String,
     /// Divide or expand.
     pub via: String,
-    /// 0, 1, ….
+    /// The branch's place: 0, 1, ….
     pub ordinal: i64,
     /// How many branches there are.
     pub width: i64,
@@ -378,9 +380,9 @@ pub enum Found {
     One(RunId),
     /// No run.
     None,
-    /// Several: some of them.
+    /// Several runs, of which these are some.
     Ambiguous(Vec<RunId>),
-    /// These are no digits of an id: too few, too many, or not hexadecimal.
+    /// These are not digits of an id: too few, too many, or not hexadecimal.
     Malformed,
 }
 
@@ -393,7 +395,7 @@ pub async fn run(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Error> {
     }
 }
 
-/// The same, as a list has it: a payload that is damaged hides nothing else.
+/// The same, as in a list: a damaged payload hides nothing else.
 pub async fn run_as_it_is(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Error> {
     let args = [("run", id.0.into()), ("whole", WHOLE.into())];
     let Some(row) = conn.fetch_optional(&RUN, &args).await? else {
@@ -405,13 +407,13 @@ pub async fn run_as_it_is(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Err
     Ok(Some(run))
 }
 
-/// True where there is such a run.
+/// True where the run exists.
 pub async fn is_there(conn: &mut Conn, id: RunId) -> Result<bool, Error> {
     let args = [("run", id.0.into())];
     Ok(conn.fetch_optional(&RUN_IS_THERE, &args).await?.is_some())
 }
 
-/// The state of a run: one row by its key, for whoever waits for its end.
+/// The state of a run, for a caller who waits for its end: one row, by its key.
 pub async fn run_state(conn: &mut Conn, id: RunId) -> Result<Option<RunState>, Error> {
     let row = conn
         .fetch_optional(&RUN_STATE, &[("run", id.0.into())])
@@ -426,7 +428,7 @@ pub async fn run_state(conn: &mut Conn, id: RunId) -> Result<Option<RunState>, E
     .transpose()
 }
 
-/// How far a run is, node by node, in the order in which the nodes were first reached.
+/// The progress of a run, by node, in the order in which the nodes were first reached.
 pub async fn progress(conn: &mut Conn, id: RunId) -> Result<Vec<NodeProgress>, Error> {
     let rows = conn.fetch(&PROGRESS, &[("run", id.0.into())]).await?;
     rows.iter()
@@ -451,12 +453,12 @@ pub async fn progress(conn: &mut Conn, id: RunId) -> Result<Vec<NodeProgress>, E
         .collect()
 }
 
-/// The run whose id, or its short form, begins or ends with these digits (dashes and case do not matter).
+/// The run whose id, or its short form, begins or ends with these digits (dashes and case are ignored).
 pub async fn find_run(conn: &mut Conn, given: &str) -> Result<Found, Error> {
     find_run_among(conn, given, NEWEST).await
 }
 
-/// The same, where so many of the newest runs are looked through.
+/// The same, where this many of the newest runs are searched.
 pub async fn find_run_among(conn: &mut Conn, given: &str, newest: usize) -> Result<Found, Error> {
     let Some(digits) = digits(given) else {
         return Ok(Found::Malformed);
@@ -474,7 +476,7 @@ pub async fn find_run_among(conn: &mut Conn, given: &str, newest: usize) -> Resu
     let mut found = rows.iter().map(id).collect::<Result<Vec<_>, _>>()?;
     if first != last {
         for run in ending(conn, &digits, newest).await? {
-            // Its deletion may have begun.
+            // The deletion of the run may have begun.
             if !found.contains(&run) && run_state(conn, run).await?.is_some() {
                 found.push(run);
             }
@@ -532,7 +534,7 @@ pub async fn show(
         let Some(run) = run(conn, id).await? else {
             return Ok(None);
         };
-        // One more than asked for, to know whether that was all.
+        // One more than requested, to know whether that was all.
         let n = limit.map_or(i64::MAX, |limit| limit as i64 + 1);
         let args = [("run", id.0.into()), ("n", n.into())];
         let mut steps = Vec::new();
@@ -567,7 +569,7 @@ pub async fn definition_of(conn: &mut Conn, run: RunId) -> Result<Option<String>
     row.map(|row| row.get("definition")).transpose()
 }
 
-/// Steps of a run that are out of budget, with their attempts, oldest first.
+/// Steps of a run that have used up their budget, with their attempts, oldest first.
 pub async fn failed_steps(conn: &mut Conn, id: RunId, limit: usize) -> Result<Vec<StepRow>, Error> {
     let args = [("run", id.0.into()), ("n", limit.into())];
     let mut steps = Vec::new();
@@ -578,7 +580,7 @@ pub async fn failed_steps(conn: &mut Conn, id: RunId, limit: usize) -> Result<Ve
     Ok(steps)
 }
 
-/// The attempts of a run that follow others, those first whose predecessor ended last.
+/// The attempts of a run that follow others, those whose predecessor ended last first.
 pub async fn retries(conn: &mut Conn, id: RunId, limit: usize) -> Result<Vec<Retry>, Error> {
     let args = [("run", id.0.into()), ("n", limit.into())];
     let rows = conn.fetch(&RETRIES, &args).await?;
@@ -598,10 +600,10 @@ pub async fn retries(conn: &mut Conn, id: RunId, limit: usize) -> Result<Vec<Ret
         .collect()
 }
 
-/// The fan-outs that a branch is in, innermost first.
+/// The fan-outs that contain a branch, innermost first.
 pub async fn spreads(conn: &mut Conn, branch: BranchId) -> Result<Vec<Spread>, Error> {
     let (mut spreads, mut branch) = (Vec::new(), branch);
-    // As deep as definitions nest; a broken row must not lead in a circle.
+    // As deep as definitions nest; a broken row must not cause an endless loop.
     while spreads.len() < 128 {
         let args = [("branch", branch.0.into())];
         let Some(row) = conn.fetch_optional(&SPREAD, &args).await? else {
@@ -618,7 +620,7 @@ pub async fn spreads(conn: &mut Conn, branch: BranchId) -> Result<Vec<Spread>, E
     Ok(spreads)
 }
 
-/// The database's time, µs since 1970: what ages are told by.
+/// The database's time, in µs since 1970, from which ages are computed.
 pub async fn now(conn: &mut Conn) -> Result<i64, Error> {
     match conn.fetch_optional(&NOW, &[]).await? {
         Some(row) => row.get("now"),
@@ -631,7 +633,7 @@ async fn whole_executions(conn: &mut Conn, steps: &mut [StepRow]) -> Result<(), 
     executions(conn, &mut steps, 1).await
 }
 
-/// Reads the attempts at these steps, with the ends of their logs or without.
+/// Reads the attempts at these steps, with or without the ends of their logs.
 pub(super) async fn executions(
     conn: &mut Conn,
     steps: &mut [&mut StepRow],
@@ -668,7 +670,7 @@ pub(super) async fn executions(
     Ok(())
 }
 
-/// A run of its row, without the reasons why branches of it halted.
+/// Reads a run from its row, without the reasons why branches of it halted.
 pub(super) fn run_row(row: &Row) -> Result<Run, Error> {
     let id: Uuid = row.get("id")?;
     let mut damaged = None;
@@ -702,7 +704,8 @@ fn sound_step(row: &Row) -> Result<StepRow, Error> {
     damaged.map_or(Ok(step), Err)
 }
 
-/// A step of its row, without its attempts. A payload that is no JSON is null, and told.
+/// Reads a step from its row, without its attempts. A payload that is no JSON becomes null, and is
+/// reported.
 pub(super) fn step_row(row: &Row, damaged: &mut Option<Error>) -> Result<StepRow, Error> {
     let id: Uuid = row.get("id")?;
     let mut payload = |column| sound(payload(row, column, "step", id), damaged);
@@ -726,7 +729,7 @@ fn null() -> Box<RawValue> {
     RawValue::NULL.to_owned()
 }
 
-/// A payload, or none and why: one that is damaged must not hide the others of a list.
+/// A payload, or none and the reason: a damaged one must not hide the others of a list.
 fn sound(
     read: Result<Option<Box<RawValue>>, Error>,
     damaged: &mut Option<Error>,

@@ -1,54 +1,54 @@
-//! Rendering: the text of a statement as one database takes it.
+//! Rendering: the text of a statement in the form of one database.
 //!
-//! Owns: the replacement of fragments, which shared statements name in braces, and the numbering of
-//! parameters. Never: the SQL of a fragment, which each database has in `backend/`.
+//! Owns: the replacement of fragments, which shared statements name in braces, and the numbering of parameters. Never:
+//! the SQL of a fragment, which each database has in `backend/`.
 //!
 //! | fragment | stands for |
 //! |---|---|
 //! | `{now}` | the time of the statement, in microseconds |
 //! | `{lock}`, `{share}`, `{skip_locked}` | the lock on the rows that a SELECT reads |
-//! | `{by:index}` | the index that a database has to use where it knows nothing of how many rows share a value, or takes all nulls for one value |
-//! | `{found:index}` | the same, on MySQL alone |
-//! | `{cross}` | the CROSS JOIN that reads what stands before it first, but on PostgreSQL, which chooses well |
+//! | `{by:index}` | the index that a database has to use where it does not know how many rows share a value, or treats all nulls as one value |
+//! | `{found:index}` | the same, only on MySQL |
+//! | `{cross}` | the CROSS JOIN that reads the tables before it first, except on PostgreSQL, which chooses well |
 //! | `{rows:b(id id, node text, n int)}` | the rows of the parameter `:b` as a table |
-//! | `{rows:held}` | the same, of a batch that `batch` declares |
-//! | `{join:table alias}` | the JOIN of a batch with the table that it is looked up in: where rows are locked as they are read, in the batch's order |
+//! | `{rows:held}` | the same, for a batch that `batch` declares |
+//! | `{join:table alias}` | the JOIN of a batch with the table in which it is looked up: where rows are locked as they are read, in the batch's order |
 //! | `{key:table.id;b.id}` | a row that is looked up by its key |
 //! | `{any:table.id;b(id id)}` | one of a batch of keys |
 //! | `UPDATE {into:table;b(id id, n int)} SET …` | the table that is written from the rows of a batch, which the WHERE looks up |
-//! | `SET … {from:b(id id, n int)} WHERE …` | these rows once more: databases name them at one of the two places |
+//! | `SET … {from:b(id id, n int)} WHERE …` | these rows once more: each database names them in one of the two places |
 //! | `{delete:table;b(id id)} WHERE …` | the beginning of a DELETE of the rows of a batch, which the WHERE looks up |
-//! | `{of:table.id;b(id id)}` | the same as `{any:…}`, of a table that `{into:…}` or `{delete:…}` names with the same batch. An UPDATE with it has no `{from:…}`. Other conditions may follow. |
-//! | `{keep:table;key, key}` | the end of an INSERT: a row whose key is there already is left out, and whether it was is not told |
-//! | `{replace:key, key} a = …, b = …` | the end of an INSERT: a row whose key is there already is written to |
-//! | `{new:column}` | in these assignments, what was to be inserted |
+//! | `{of:table.id;b(id id)}` | the same as `{any:…}`, for a table that `{into:…}` or `{delete:…}` names with the same batch. An UPDATE with it has no `{from:…}`. Other conditions may follow. |
+//! | `{keep:table;key, key}` | the end of an INSERT: a row whose key exists already is left out, without telling whether it was |
+//! | `{replace:key, key} a = …, b = …` | the end of an INSERT: a row whose key exists already is updated |
+//! | `{new:column}` | in these assignments, the value that was to be inserted |
 //! | `{same:a;b}` | equal, or both are null |
 //! | `{big:number}` | a number of any type as a whole number of 64 bits |
-//! | `WITH name {materialized} (…)` | a part that is computed once, before what reads it |
+//! | `WITH name {materialized} (…)` | a part that is computed once, before the parts that read it |
 //! | `{copied:id}` | the id of the copy that the run `:to` has of the row `id`. The first half is the run's, so it is unique and lies close to it; the second half, its random bits, is the row's own. A null stays null. |
 //! | `{array:value;order}` | all values of a column as one JSON array, in an order |
-//! | `{fingerprint:id;salt;weight;rows}` | the sum of the hashes of a column of ids, as a text. Each is hashed together with the salt and counted so many times; both may be left out. Only rows that fit the condition count. |
+//! | `{fingerprint:id;salt;weight;rows}` | the sum of the hashes of a column of ids, as a text. Each is hashed together with the salt and multiplied by the weight; both may be left out. Only rows that fit the condition count. |
 //! | `{series}` | the numbers from `:first` to `:last` as a table with the column `n` |
 //! | `{made:kind;n}` | an id that is made from two numbers, in the order of the second |
 //! | `{hex:id}` | the digits of an id as a text, in lower case |
 //! | `{id}`, `{int}` | the types of a key and of a number |
-//! | `{narrow: AND x}` | on MySQL, a condition that follows from the others, by whose column it finds rows |
-//! | `{ended:r}` | the time at which a run has ended, as an index has it |
+//! | `{narrow: AND x}` | on MySQL, a condition that follows from the others, and whose column finds the rows |
+//! | `{ended:r}` | the time at which a run ended, in the form in which an index has it |
 //! | `{whole:n;m}` | on MySQL, a statement that fails unless the two numbers are the same |
 //!
-//! `{into:…}`, `{from:…}` take a batch that `batch` declares as well: `{into:table;held}`, `{from:held}`.
-//! The columns of a batch have other names than the columns of the table that an UPDATE names without
-//! their table: some databases would not know which of the two is meant.
+//! `{into:…}` and `{from:…}` also take a batch that `batch` declares: `{into:table;held}`, `{from:held}`. The columns
+//! of a batch must differ from the columns that an UPDATE uses without naming their table: some databases would not
+//! know which of the two is meant.
 
 use std::fmt::Write;
 
 use super::backend::Backend;
 
 /// Renders the text of a statement: fragments replaced, `:names` by `$1` or `?1` …, the same name by the same
-/// number; or by `?`, where a database counts them by their places.
+/// number; or by `?`, where a database counts parameters by their positions.
 ///
-/// Returns the SQL and the names of its parameters, in the order of their numbers or places.
-/// Panics on a malformed statement: they are all `'static`, and a test renders each.
+/// Returns the SQL and the names of its parameters, in the order of their numbers or positions. Panics on a
+/// malformed statement: they are all `'static`, and a test renders each.
 pub(super) fn render(backend: &dyn Backend, text: &str) -> (String, Vec<String>) {
     let mut names: Vec<String> = Vec::new();
     let (mark, numbers) = (backend.mark(), backend.numbers());
@@ -66,7 +66,7 @@ pub(super) fn render(backend: &dyn Backend, text: &str) -> (String, Vec<String>)
     (sql, names)
 }
 
-/// Renders the text with a variable of the session, `@d_name`, in the place of each `:name`.
+/// Renders the text with a variable of the session, `@d_name`, in place of each `:name`.
 pub(super) fn with_variables(backend: &dyn Backend, text: &str) -> String {
     replaced(&expanded(backend, text), |name, sql| {
         write!(sql, "@d_{name}").expect("a string takes all");
@@ -90,7 +90,7 @@ fn expanded(backend: &dyn Backend, text: &str) -> String {
     expanded
 }
 
-/// The text with something else for each `:name`.
+/// The text with a replacement for each `:name`.
 fn replaced(text: &str, mut replace: impl FnMut(&str, &mut String)) -> String {
     let mut sql = String::with_capacity(text.len());
     let mut rest = text;

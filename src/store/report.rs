@@ -1,7 +1,7 @@
-//! Reports: what audits and drills have found, kept for whoever looks later.
+//! Reports: the findings of audits and drills, kept for later readers.
 //!
-//! Owns: their rows, of each kind the newest ones, and the form of their figures. Never: audits anything, or
-//! decides when somebody does.
+//! Owns: their rows, the newest of each kind, and the form of their figures. Never: audits anything, or
+//! decides when to do so.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use super::conn::{Conn, Row};
 use super::error::Error;
 use super::statement::statements;
 
-/// Of each kind so many are kept.
+/// How many reports of each kind are kept.
 pub const KEPT: usize = 100;
 
-/// Older ones that are forgotten with one write: there is one of them, unless clocks have disagreed.
+/// How many older reports one write forgets: there is one of them, unless clocks have disagreed.
 const FORGOTTEN_AT_ONCE: usize = 500;
 
-/// Letters of what a drill has shown that are kept.
+/// How many letters of a drill's result are kept.
 const LETTERS: usize = 500;
 
 statements! {
-    // A row that somebody has damaged may have texts of any length: so much of them is read.
+    // A damaged row may have texts of any length: this bounds how much of them is read.
     RECORD_REPORT = "
         INSERT INTO ductwork_reports (id, kind, at, ok, figures) VALUES (:id, :kind, {now}, :ok, :figures)";
-    /// Their ids begin with the time: the last of them are the newest, as far as clocks agree.
+    /// Ids begin with the time: the last are the newest, as far as the clocks agree.
     OLD_REPORTS = "
         SELECT r.id FROM ductwork_reports r WHERE r.kind = :kind
          ORDER BY r.kind DESC, r.id DESC LIMIT :n OFFSET :kept";
@@ -46,7 +46,7 @@ statements! {
 pub enum Kind {
     /// Every invariant was checked.
     Audit,
-    /// Races were played beside the database.
+    /// Races were played through beside the database.
     Drill,
 }
 
@@ -54,7 +54,7 @@ pub enum Kind {
 pub const KINDS: [Kind; 2] = [Kind::Audit, Kind::Drill];
 
 impl Kind {
-    /// Its word.
+    /// The stored word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Audit => "audit",
@@ -71,14 +71,14 @@ pub struct AuditFigures {
     pub version: String,
     /// How long it took.
     pub took_ms: u64,
-    /// A breach that was younger was left out.
+    /// The grace period: younger breaches were left out.
     pub grace_ms: u64,
-    /// Each invariant that was checked, with how many rows break it; of a thousand or more, at least a thousand.
+    /// Each checked invariant, with how many rows break it; for a thousand or more, at least a thousand.
     pub invariants: BTreeMap<String, u64>,
 }
 
 impl AuditFigures {
-    /// Of an audit of this program.
+    /// The figures of an audit by this program.
     pub fn of(violations: &[Violation], grace: Duration, took: Duration) -> Self {
         let names = INVARIANTS.iter().map(|it| (it.name.to_owned(), 0));
         let mut invariants: BTreeMap<String, u64> = names.collect();
@@ -102,30 +102,30 @@ impl AuditFigures {
 pub struct DrillFigures {
     /// The version of the program.
     pub version: String,
-    /// The database, and how careful it is.
+    /// The database, and how carefully it keeps committed data.
     pub database: String,
-    /// How long all took.
+    /// How long all drills took.
     pub took_ms: u64,
-    /// Each drill.
+    /// The result of each drill.
     pub drills: Vec<Drilled>,
 }
 
-/// The end of a drill.
+/// The result of a drill.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Drilled {
     /// Its name.
     pub drill: String,
-    /// Its plot.
+    /// The story that it plays.
     pub title: String,
-    /// It has shown what it is for.
+    /// True where it has shown what it is meant to show.
     pub ok: bool,
     /// The proof, or the failure.
     pub text: String,
 }
 
 impl Drilled {
-    /// Of a drill; of a long text its beginning.
+    /// The result of a drill; a long text is cut to its beginning.
     pub fn new(drill: &str, title: &str, ok: bool, text: &str) -> Self {
         Self {
             drill: drill.to_owned(),
@@ -150,9 +150,9 @@ pub struct Report {
     pub kind: String,
     /// µs since 1970.
     pub at: i64,
-    /// Nothing was wrong.
+    /// True where nothing was wrong.
     pub ok: bool,
-    /// As they are stored.
+    /// The figures, as they are stored.
     pub figures: String,
 }
 
@@ -167,7 +167,7 @@ impl Report {
         })
     }
 
-    /// Its figures; none where they cannot be read.
+    /// The parsed figures; none where they cannot be read.
     pub fn figures<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
         serde_json::from_str(&self.figures).ok()
     }

@@ -1,7 +1,7 @@
-//! Branches that wait for a person, and letting them go on.
+//! Branches that wait for a person, and resuming them.
 //!
-//! Owns: the end of a dampen, by an answer or by a deadline that has passed. Never: judges the value that
-//! a person gave; the caller has made sure that it is JSON and not too long.
+//! Owns: the end of a dampen, by an answer or by a passed deadline. Never: judges the value that a person
+//! gave; the caller has made sure that it is JSON and not too long.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,9 @@ statements! {
           LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;s.branch_id}
          WHERE s.run_id = :run AND s.via = 'dampen' AND s.status = 'waiting'
          ORDER BY s.created_at, s.id";
-    /// RACE: two people resume one branch, or one of them cancels the run. All write this row
-    /// from 'dampened'; one of them finds it so, and the others wait for its lock first. Proven by
-    /// `of_two_resumes_at_once_one_counts`.
+    /// RACE: two people resume one branch, or one of them cancels the run. All write this row from
+    /// 'dampened'; one of them finds it in this state, and the others wait for its lock first.
+    /// Proven by `of_two_resumes_at_once_one_counts`.
     HOLD_DAMPENED = "
         SELECT br.step_id FROM {rows:b(branch_id id, step_id id)}
           {join:ductwork_branches br} ON {key:br.id;b.branch_id} AND br.step_id = b.step_id
@@ -43,7 +43,7 @@ statements! {
                answered_by = :by
           {from:b(id id)}
          WHERE {key:ductwork_steps.id;b.id} AND ductwork_steps.status = 'waiting'";
-    /// Without an answer and without an output: an advancer halts the branch.
+    /// The step has neither an answer nor an output: an advancer halts the branch.
     FAIL_UNANSWERED = "
         UPDATE {into:ductwork_steps;b(id id)} SET status = 'failed', completed_at = {now}
           {from:b(id id)}
@@ -54,7 +54,7 @@ statements! {
                dampened = dampened - b.n
           {from:b(id id, n int)}
          WHERE {key:ductwork_runs.id;b.id} AND coalesce(ductwork_runs.status, '') = 'dampened'";
-    /// Nobody has locked them: a branch is locked before its deadline.
+    /// Nobody has locked these rows: a branch is locked before its deadline.
     PASSED_DEADLINES = "
         SELECT d.branch_id, d.unanswered, br.step_id, br.run_id
           FROM ductwork_deadlines d
@@ -62,15 +62,15 @@ statements! {
          WHERE d.answer_by <= {now} AND d.unanswered IN ('halt', 'approve')
          ORDER BY d.answer_by, d.branch_id LIMIT :n";
     END_DEADLINES = "{delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)}";
-    /// Its branch may wait again by now, with a deadline that is yet to come.
+    /// The branch of a deadline may wait again by now, with a later deadline.
     END_PASSED_DEADLINES = "
         {delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)} AND answer_by <= {now}";
 }
 
-/// Deadlines of one transaction.
+/// How many deadlines one transaction handles.
 const DEADLINES: usize = 100;
 
-/// The name that is kept where a deadline has answered.
+/// The name that is stored where a deadline answered.
 const DEADLINE: &str = "(deadline)";
 
 /// A step at which a branch waits for a person.
@@ -82,27 +82,27 @@ pub struct WaitingStep {
     pub branch_id: BranchId,
     /// Its node: the definition says what it asks.
     pub node: String,
-    /// The value that goes on unless the person gives another.
+    /// The value with which the branch continues unless the person gives another.
     pub input: String,
-    /// Since when it waits: µs since 1970.
+    /// The time since which it waits, in µs since 1970.
     pub since: i64,
     /// The deadline of the answer.
     pub deadline: Option<Due>,
 }
 
-/// The deadline of a question, as seen at one moment.
+/// The deadline of a question, as read at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
     /// µs since 1970.
     pub answer_by: i64,
     /// The database's time when this was read.
     pub now: i64,
-    /// The stored word for the move without an answer; a newer version may know others.
+    /// The stored word for the move when nobody answers; a newer version may know others.
     pub unanswered: String,
 }
 
 impl Due {
-    /// As people are told it.
+    /// The text that people read.
     pub fn words(&self) -> String {
         let when = match self.answer_by > self.now {
             true => time::relative(self.answer_by, self.now),
@@ -131,17 +131,17 @@ impl Due {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Resume {
-    /// So many branches go on.
+    /// This many branches continue.
     Done(usize),
-    /// There is no such run.
+    /// The run does not exist.
     NotFound,
     /// The run, or this step of it, does not wait for a person.
     NotDampened(RunStatus),
-    /// A value was given, and several steps wait: for which of them is it?
+    /// A value was given, and several steps wait: it is unclear for which of them it is.
     Ambiguous(Vec<WaitingStep>),
 }
 
-/// The steps of a run that wait for a person, longest first.
+/// The steps of a run that wait for a person, the longest wait first.
 pub async fn waiting(conn: &mut Conn, run_id: RunId) -> Result<Vec<WaitingStep>, Error> {
     let args = [("run", run_id.0.into())];
     let rows = conn.fetch(&WAITING_STEPS, &args).await?;
@@ -159,8 +159,9 @@ pub async fn waiting(conn: &mut Conn, run_id: RunId) -> Result<Vec<WaitingStep>,
         .collect()
 }
 
-/// Lets waiting branches of a run go on: the one at `step`, or all. `value` (one JSON value)
-/// replaces what they would go on with, and is for one step only. `by` is the person who answers.
+/// Resumes waiting branches of a run: the one at `step`, or all. `value` (one JSON value) replaces
+/// the value with which they would continue, and is for one step only. `by` is the person who
+/// answers.
 pub async fn resume(
     conn: &mut Conn,
     run_id: RunId,
@@ -201,7 +202,7 @@ pub async fn resume(
     Ok(resumed)
 }
 
-/// A branch that waits for a person, as it was found.
+/// A branch that waits for a person, in the state in which it was found.
 struct Answered {
     branch_id: BranchId,
     step_id: StepId,
@@ -211,7 +212,7 @@ struct Answered {
 /// The answer to a question.
 #[derive(Clone, Copy)]
 enum Answer<'a> {
-    /// The branch goes on with this value, or with the one that was asked about.
+    /// The branch continues with this value, or with the value that the question was about.
     Value {
         value: Option<&'a str>,
         by: Option<&'a str>,
@@ -220,7 +221,7 @@ enum Answer<'a> {
     None,
 }
 
-/// Gives branches that wait to an advancer; how many of them were still waiting.
+/// Makes waiting branches ready for an advancer, and returns how many of them were still waiting.
 async fn release(
     conn: &mut Conn,
     answered: &[Answered],
@@ -254,7 +255,7 @@ async fn release(
         .await?;
     let rows = Rows::new().ids("id", resumed.iter().copied());
     let rows = ("b", (&rows).into());
-    // I18: a branch that waits for a person stands at a step that does, of a run that knows of it.
+    // I18: a branch that waits for a person is at a step that waits too, and its run counts it.
     match answer {
         Answer::Value { value, by } => {
             let args = [rows, ("value", value.into()), ("by", by.into())];
@@ -270,21 +271,22 @@ async fn release(
     Ok(resumed.len())
 }
 
-/// Questions that were decided because their time was over.
+/// Questions that were decided because their deadline passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// Branches that go on with the value that was asked about.
+    /// Branches that continue with the value that the question was about.
     pub approved: usize,
     /// Branches that halt.
     pub halted: usize,
-    /// There may be more.
+    /// True where there may be more.
     pub more: bool,
 }
 
 /// Decides questions whose deadline has passed, oldest first, in one transaction.
 ///
 /// RACE: a person answers, or cancels the run, at the same moment. All write the branch from
-/// 'dampened'; one of them finds it so. Proven by `of_an_answer_and_a_deadline_at_once_one_counts`.
+/// 'dampened'; one of them finds it in this state. Proven by
+/// `of_an_answer_and_a_deadline_at_once_one_counts`.
 pub async fn pass_deadlines(conn: &mut Conn) -> Result<Passed, Error> {
     failpoint!(conn, "deadlines.begin");
     let passed = conn.transaction(async |conn| {

@@ -1,12 +1,12 @@
 //! A new run from a halted one.
 //!
-//! Owns: copying what was completed, and setting what halted in motion again, in one
-//! transaction. Payloads never leave the database, and no list of what is copied exists in
-//! memory: a copy's id follows from its original's (`{copied:…}`), so each table is one
-//! statement. Never: decides where a branch takes up its work (`machine::revive`).
+//! Owns: copying the completed rows, and restarting the halted branches, in one transaction.
+//! Payloads never leave the database, and no list of the copied rows exists in memory: a copy's id
+//! follows from its original's (`{copied:…}`), so each table is one statement. Never: decides where
+//! a branch takes up its work (`machine::revive`).
 //!
-//! Not copied: transitions and advancements (the crossings were made by the old run;
-//! copies name their originals as `source_step_id`), executions, hooks.
+//! Not copied: transitions and advancements (the old run made the crossings; copies name their
+//! originals as `source_step_id`), executions, hooks.
 
 use std::collections::BTreeSet;
 
@@ -27,9 +27,9 @@ use super::transition::insert::{self, NewExecution};
 use super::transition::{Wait, hooks};
 
 statements! {
-    /// RACE: prune deletes the run while it is revived. Both write this row, so either we find
-    /// it gone, or prune finds that it has a successor. (The row has to become another one: where several
-    /// nodes take writes, what changes nothing is told to none of the others.) Raced by
+    /// RACE: prune deletes the run while it is revived. Both write this row, so either we find it gone,
+    /// or prune finds that it has a successor. (The row has to change: where several nodes take writes, a
+    /// write that changes nothing is not sent to the others.) Raced by
     /// `prune_and_revive_at_once_leave_no_run_without_its_origin`.
     HOLD_HALTED_RUN = "
         UPDATE ductwork_runs SET revivals = revivals + 1
@@ -45,8 +45,8 @@ statements! {
                r.trace_state, r.baggage
           FROM ductwork_runs r WHERE r.id = :from";
     REVIVED_RUN = "SELECT pipeline, definition FROM ductwork_runs WHERE id = :to";
-    /// A branch that halted waits: for the branches of its fan-out that halt no more, or, if
-    /// it halted by itself, until it is restarted further on in this transaction.
+    /// A halted branch waits: for the branches of its fan-out, which are no longer halted, or, if
+    /// it halted by itself, until it is restarted later in this transaction.
     REVIVE_BRANCHES = "
         INSERT INTO ductwork_branches
             (id, run_id, pipeline, fan_out_id, ordinal, status, step_id, output, last_advanced_at)
@@ -54,7 +54,7 @@ statements! {
                CASE br.status WHEN 'completed' THEN 'completed' ELSE 'waiting' END,
                {copied:br.step_id}, br.output, {now}
           FROM ductwork_branches br WHERE br.run_id = :from";
-    /// Those that halted are still to arrive.
+    /// The halted branches have yet to arrive.
     REVIVE_FAN_OUTS = "
         INSERT INTO ductwork_fan_outs
             (id, run_id, branch_id, node, via, width, arrived, parent_fan_out_id, parent_ordinal,
@@ -75,7 +75,7 @@ statements! {
           JOIN ductwork_steps s ON s.branch_id = br.id
          WHERE br.run_id = :from AND s.status = 'completed' AND s.via NOT IN ('on_halt', 'on_complete', 'on_wait')
            AND s.id NOT IN (SELECT b.id FROM {rows:b(id id)})";
-    /// No copy: it has yet to be done.
+    /// These are not copies: they have yet to be done.
     REVIVE_FAILED_STEPS = "
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, status, input, created_at)
@@ -88,8 +88,8 @@ statements! {
         INSERT INTO ductwork_tuples (run_id, \"key\", value, first_set_at, last_set_at)
         SELECT :to, t.\"key\", t.value, t.first_set_at, t.last_set_at
           FROM ductwork_tuples t WHERE t.run_id = :from";
-    /// A fan-out that leaves a branch's current node was made at its current step: the graph
-    /// has no cycle, so a branch stands at a node once.
+    /// A fan-out that leaves a branch's current node was made at the branch's current step: the
+    /// graph has no cycle, so a branch visits a node once.
     HALTED_BRANCHES = "
         SELECT br.id, br.step_id AS from_step_id, {copied:br.id} AS branch_id,
                {copied:br.step_id} AS step_id, s.status, s.node, s.ordinal, s.via,
@@ -109,7 +109,7 @@ statements! {
         UPDATE {into:ductwork_steps;b(id id)} SET status = 'advancing'
           {from:b(id id)}
          WHERE {key:ductwork_steps.id;b.id} AND ductwork_steps.status = 'completed'";
-    /// No copies: their output is to be made anew.
+    /// These are not copies: their output has to be produced anew.
     REDO_STEPS = "
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, status, input, created_at)
@@ -118,8 +118,8 @@ statements! {
           FROM {rows:b(id id, status text)}
           JOIN ductwork_steps s ON {key:s.id;b.id}";
     ASK_REVIVED_RUN = "UPDATE ductwork_runs SET status = 'dampened', dampened = :n WHERE id = :to";
-    /// The kinds of steps, of barriers and of ends of a run: as many as its definition has, whatever
-    /// its fan-outs' widths.
+    /// The kinds of steps, of barriers and of ends of a run: as many as its definition has,
+    /// independent of the width of its fan-outs.
     SHAPE_STEPS = "
         SELECT DISTINCT s.node, s.step, s.via, p.node AS from_node,
                CASE WHEN g.id IS NOT NULL THEN 'split' WHEN s.input = '[]' THEN 'empty' ELSE 'whole' END AS left_it,
@@ -162,32 +162,32 @@ statements! {
          ORDER BY br.ordinal DESC LIMIT 1";
 }
 
-/// Rows per statement.
+/// How many rows one statement takes.
 const CHUNK: usize = 1_000;
 
 /// The result of a revival.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Revive {
-    /// This run goes on where the other halted.
+    /// This run continues where the other halted.
     Done(RunId),
-    /// There is no such run.
+    /// The run does not exist.
     NotFound,
     /// It has not halted.
     NotHalted(RunStatus),
-    /// It was revived before, as this run.
+    /// It was already revived; this is the new run.
     AlreadyRevived(RunId),
-    /// It cannot go on with the definition that was asked for, and why: nothing was written.
+    /// It cannot continue with the requested definition, for these reasons: nothing was written.
     Disagrees(Vec<String>),
 }
 
-/// The form that a revival is wanted in.
+/// How a run should be revived.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// The definition with which the new run goes on; `None` for the one that its origin was started
-    /// with.
+    /// The definition with which the new run continues; `None` for the one that its origin was
+    /// started with.
     pub definition: Option<&'a Definition>,
-    /// The new run has the context of its origin; otherwise it begins with none.
+    /// True where the new run gets the context of its origin; otherwise it begins without a context.
     pub context: bool,
     /// The person or the program that revives.
     pub by: Option<&'a Actor>,
@@ -195,7 +195,7 @@ pub struct Wanted<'a> {
 
 #[cfg(feature = "internals")]
 impl Wanted<'_> {
-    /// As it was: with its definition and its context.
+    /// Unchanged: with its definition and its context.
     pub const SAME: Self = Self {
         definition: None,
         context: true,
@@ -203,16 +203,16 @@ impl Wanted<'_> {
     };
 }
 
-/// Makes a new run from a halted one, as it was.
+/// Makes a new run from a halted one, unchanged.
 #[cfg(feature = "internals")]
 pub async fn revive(conn: &mut Conn, from: RunId) -> Result<Revive, Error> {
     revive_as(conn, from, Wanted::SAME).await
 }
 
-/// Makes a new run from a halted one: what was completed is not done again; what halted is
-/// taken up where it halted.
+/// Makes a new run from a halted one: completed work is not done again; halted branches continue
+/// where they halted.
 ///
-/// Lost acknowledgement: revive again, and read the run's id from `AlreadyRevived`.
+/// If the acknowledgement is lost: revive again, and read the run's id from `AlreadyRevived`.
 pub async fn revive_as(conn: &mut Conn, from: RunId, wanted: Wanted<'_>) -> Result<Revive, Error> {
     let to = RunId::new();
     let digest = match wanted.definition {
@@ -231,7 +231,7 @@ pub async fn revive_as(conn: &mut Conn, from: RunId, wanted: Wanted<'_>) -> Resu
     let revived = revived.await;
     failpoint!(conn, "revive.end");
     match revived {
-        // Another revival was faster: its run is there to be read.
+        // Another revival was faster: its run can be read now.
         Err(Error::Constraint { constraint, source }) => match successor(conn, from).await? {
             Some(run) => Ok(Revive::AlreadyRevived(run)),
             None => Err(Error::Constraint { constraint, source }),
@@ -348,15 +348,16 @@ async fn copy(
         };
         let waits: Vec<Wait<'_>> = asked.iter().filter_map(wait).collect();
         for waits in waits.chunks(CHUNK) {
-            // The command that revives wakes the workers of the run's pipeline.
+            // The revive command wakes the workers of the run's pipeline.
             hooks::begin_waits(conn, waits, &mut BTreeSet::new()).await?;
         }
     }
     Ok(Revive::Done(to))
 }
 
-/// The definition, where a branch halted because its output did not fit it, or because nobody answered.
-/// One that this version cannot read tells nothing, and the branch is advanced again.
+/// The definition, where a branch halted because its output did not fit the definition, or because
+/// nobody answered. A definition that this version cannot read decides nothing, and the branch is
+/// advanced again.
 async fn needed(
     conn: &mut Conn,
     halted: &[super::Row],
@@ -373,7 +374,7 @@ async fn needed(
     Ok(None)
 }
 
-/// The kinds of rows that a run consists of.
+/// The kinds of rows in a run.
 async fn shape(conn: &mut Conn, from: RunId) -> Result<Shape, Error> {
     let args = [("from", from.0.into())];
     let mut shape = Shape::default();
@@ -427,12 +428,12 @@ struct Halted {
     step_id: StepId,
     fan_out_id: Option<FanOutId>,
     restart: Restart,
-    /// Its node, and its step's place on it.
+    /// Its node, and its step's place on the branch.
     node: String,
     ordinal: i64,
-    /// Its original's step.
+    /// The step of its original.
     from: StepId,
-    /// That step has an output.
+    /// True where that step has an output.
     done: bool,
 }
 
@@ -470,7 +471,8 @@ impl Halted {
         })
     }
 
-    /// The status in which its step begins anew, though it has an output; `None` where that is kept.
+    /// The status in which its step begins anew, although it has an output; `None` where the output
+    /// is kept.
     fn redone(&self) -> Option<StepStatus> {
         match self.restart {
             Restart::Run if self.done => Some(StepStatus::InProgress),
@@ -482,7 +484,7 @@ impl Halted {
 
 async fn set_in_motion(conn: &mut Conn, halted: &[Halted], pipeline: &str) -> Result<(), Error> {
     let (mut run, mut advance) = (Vec::new(), Vec::new());
-    // Each with its status, and whether an advancer may take it.
+    // Each branch with its status, and whether an advancer may take it.
     let mut moving = Vec::new();
     for branch in halted {
         let mut to = |id, status, ready| moving.push((id, status, ready));
@@ -527,11 +529,11 @@ async fn set_in_motion(conn: &mut Conn, halted: &[Halted], pipeline: &str) -> Re
     insert::insert_executions(conn, &executions).await
 }
 
-/// A barrier at which all had arrived fires again when the last of its branches arrives
-/// again; which branch is to be advanced for that, and from which step.
+/// A barrier at which all branches had arrived fires again when the last of them arrives again.
+/// Returns the branch to advance for that, and from which step.
 ///
-/// A branch whose value is its own fan-out's array must not be advanced again (that would
-/// split it once more); its barrier is reopened in its turn. Nesting ends, so this does.
+/// A branch whose value is its own fan-out's array must not be advanced again (that would split it
+/// once more); its barrier is reopened in turn. Nesting is finite, so this loop ends.
 async fn reopen(conn: &mut Conn, fan_out: FanOutId) -> Result<(BranchId, StepId), Error> {
     let mut fan_out = fan_out;
     loop {

@@ -1,5 +1,5 @@
-//! A place in the configured database that nobody else uses: what a benchmark or a drill
-//! writes must never be found among real runs.
+//! A place in the configured database that nobody else uses: the rows of a benchmark or a drill must never appear
+//! among real runs.
 //!
 //! Owns: making and removing it: a schema on PostgreSQL, a database on MySQL, a file beside the configured one on
 //! SQLite. Never: touches anything outside of it.
@@ -24,9 +24,9 @@ static CURRENT: [Statement; 2] = [
     Statement::only(Only::Mysql, "CURRENT_SCHEMA", "SELECT DATABASE() AS name"),
 ];
 
-/// A schema or a file of its own.
+/// A schema, database or file of its own.
 pub struct Sandbox {
-    /// The database it is a part of.
+    /// The database that it is a part of.
     around: Location,
     location: Location,
     url: String,
@@ -34,8 +34,8 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// A place beside what `url` names; `purpose` is a part of its name: lower-case letters.
-    /// Nothing is made yet.
+    /// A place beside the database of `url`; `purpose` is a part of its name, in lower-case
+    /// letters. Nothing is created yet.
     pub fn beside(url: &str, purpose: &str) -> Result<Self, Error> {
         let around = Location::parse(url)?;
         let id = Uuid::now_v7().simple().to_string();
@@ -53,13 +53,13 @@ impl Sandbox {
         })
     }
 
-    /// Makes it, with the schema of this program; a connection to it.
+    /// Creates it, with the schema of this program, and returns a connection to it.
     pub async fn create(&self) -> Result<Conn, Error> {
         self.make().await?;
         let mut conn = self.location.connect(Purpose::Query).await?;
         if let Some(current) = CURRENT.iter().find(|one| one.is_for(conn.dialect())) {
-            // A pooler in between may ignore the options of a connection. Without them all of
-            // this would be written among the real runs.
+            // A pooler in between may ignore the options of a connection. Without these options,
+            // everything would be written among the real runs.
             let row = conn.fetch_optional(current, &[]).await?;
             let current = row.map(|row| row.get::<Option<String>>("name"));
             if current.transpose()?.flatten().as_deref() != Some(&self.name) {
@@ -74,7 +74,7 @@ impl Sandbox {
         Ok(conn)
     }
 
-    /// Makes it, empty, unless it is a file, which is made by the first who connects.
+    /// Creates it empty, unless it is a file, which is created by the first connection.
     pub async fn make(&self) -> Result<(), Error> {
         if self.file().is_some() {
             return Ok(());
@@ -98,11 +98,11 @@ impl Sandbox {
         }
     }
 
-    /// Removes it with all that is in it; that it was never made is no error.
+    /// Removes it with all its contents; it is no error if it was never created.
     pub async fn remove(&self) -> Result<(), Error> {
         let Some(file) = self.file() else {
             let mut conn = self.around.connect(Purpose::Query).await?;
-            // Where a schema is a database, all that is in it goes with it.
+            // Where a schema is a database, it is dropped with all its contents.
             let cascade = match conn.dialect() {
                 Dialect::Mysql => "",
                 _ => "CASCADE",
@@ -128,17 +128,17 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Where it is.
+    /// Its location.
     pub fn location(&self) -> &Location {
         &self.location
     }
 
-    /// Its address, for `DUCTWORK_DATABASE_URL`. Holds the password of the configured one.
+    /// Its address, for `DUCTWORK_DATABASE_URL`. Contains the password of the configured one.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its name: of the schema, or the end of the file's.
+    /// The name of the schema, or the end of the file's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -148,9 +148,9 @@ impl Sandbox {
         self.location.file()
     }
 
-    /// The name is made here, of letters, digits and underscores: it needs no quotes.
+    /// The name is generated here, from letters, digits and underscores: it needs no quotes.
     fn sql(&self, before: &str, after: &str) -> &'static str {
-        // Twice in the life of a process.
+        // This leaks twice in the life of a process.
         Box::leak(format!("{before} {} {after}", self.name).into_boxed_str())
     }
 }
@@ -168,9 +168,9 @@ mod tests {
         let path = directory.path().display().to_string();
         let url = format!("sqlite://{}/real.db", path.replace('%', "%25"));
         let sandbox = Sandbox::beside(&url, "test").unwrap();
-        // The text there is never the database itself.
+        // The address never leads to the database itself.
         assert!(Sandbox::beside(&format!("{url}?mode=ro"), "test").is_err());
-        // It need not have been made.
+        // Removing it is no error although it was not created.
         sandbox.remove().await.unwrap();
         let conn = sandbox.create().await.unwrap();
         let names = || -> Vec<String> {
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(current, sandbox.name());
         conn.close().await;
         sandbox.remove().await.unwrap();
-        // Nothing can be made in a schema that is not there.
+        // Nothing can be created in a missing schema.
         let mut conn = sandbox.location().connect(Purpose::Query).await.unwrap();
         let row = conn.fetch_optional(&CURRENT[0], &[]).await.unwrap();
         let current: Option<String> = row.unwrap().get("name").unwrap();

@@ -1,10 +1,10 @@
 //! Counts over time: the points of each pipeline, by minute and by hour, and the look from which the next ones follow.
 //!
-//! Owns: their rows. Never: counts anything, or decides what a point tells (`metrics::series`).
+//! Owns: their rows. Never: counts anything, or decides what a point contains (`metrics::series`).
 //!
-//! Points are written with the look that they follow from, in one transaction, and only if that look goes on from the
-//! one that is stored: of two who look at once, or one who comes late, one writes. So nothing is told twice, and what
-//! nobody has written is found by the next look.
+//! Points are written with the look that they follow from, in one transaction, and only if that look follows the
+//! stored one: when two processes look at once, or one comes late, only one writes. So nothing is counted twice, and
+//! counts that nobody has written are found by the next look.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use super::error::Error;
 use super::micros;
 use super::statement::{Rows, statements};
 
-/// Points of minutes are kept for so long,
+/// How long points of minutes are kept.
 pub const MINUTES_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// and those of hours.
+/// How long points of hours are kept.
 pub const HOURS_FOR: Duration = Duration::from_secs(400 * 24 * 3600);
 
-/// As many are forgotten in one statement.
+/// One statement forgets at most this many.
 const FORGOTTEN_AT_ONCE: usize = 1_000;
 
-/// And in one turn: more than an hour brings.
+/// How many such statements one turn runs: these forget more than an hour brings.
 const TURNS: usize = 20;
 
-/// Points of all pipelines that are read at once: those of a day and a bit, of as many pipelines as there are series.
+/// How many points of all pipelines are read at once: those of a day and a bit, for as many pipelines as have series.
 const READ_MAX: usize = 10_000;
 
 macro_rules! columns {
@@ -43,12 +43,13 @@ statements! {
     BEGIN_SERIES = "
         INSERT INTO ductwork_series_looks (id, turn, body) VALUES (1, 0, :body)
         {keep:ductwork_series_looks;id}";
-    /// RACE: two consoles have looked at the sums at once, or one was held up and writes what another has told by now.
-    /// The second finds another turn, and writes nothing. Proven by
+    /// RACE: two consoles have looked at the sums at once, or one was delayed and writes counts that another has
+    /// written by now. The second finds another turn, and writes nothing. Proven by
     /// `of_two_who_tell_the_same_minute_one_does_and_nothing_is_counted_twice`.
     FOLLOW_SERIES = "
         UPDATE ductwork_series_looks SET turn = turn + 1, body = :body WHERE id = 1 AND turn = :turn";
-    /// A minute that is there already was told before a clock was set back: nothing of it is lost.
+    /// An existing minute was written before a clock was set back: its counts are kept, and the newer times replace
+    /// its times.
     ADD_SERIES = "
         INSERT INTO ductwork_series (pipeline, grain, at, since, started, completed, halted, retries, waited, lasted)
         SELECT b.pipeline, b.grain, b.at, b.since, b.started, b.completed, b.halted, b.retries, b.waited, b.lasted
@@ -68,13 +69,13 @@ statements! {
     FORGET_OLDEST in Mysql = "
         DELETE FROM ductwork_series
          WHERE grain = :grain AND at <= {now} - :age ORDER BY grain, at LIMIT :n";
-    // A row that somebody has damaged may have texts of any length: so much of them is read.
+    // A damaged row may have texts of any length: this bounds how much of them is read.
     SERIES_OF_PIPELINE = concat!("
         SELECT ", columns!(), ", substr(s.waited, 1, 10000) AS waited, substr(s.lasted, 1, 10000) AS lasted
           FROM ductwork_series s
          WHERE s.pipeline = :pipeline AND s.grain = :grain AND s.at >= :from AND s.at < :before
          ORDER BY s.pipeline DESC, s.grain DESC, s.at DESC LIMIT :n");
-    /// Times of the latest ones alone: they are most of a row.
+    /// Reads the times of the latest points only: they are most of a row.
     SERIES_OF_ALL = concat!("
         SELECT ", columns!(), ",
                CASE WHEN s.at >= :lately THEN substr(s.waited, 1, 10000) END AS waited,
@@ -83,7 +84,7 @@ statements! {
          WHERE s.grain = :grain AND s.at >= :from AND s.at < :before ORDER BY s.grain, s.at LIMIT :n");
 }
 
-/// The look that is stored, and how many have written points before.
+/// The stored look, and the number of looks that have written points before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// Its number.
@@ -105,7 +106,7 @@ pub async fn last(conn: &mut Conn) -> Result<Option<Stored>, Error> {
     row.map(stored).transpose()
 }
 
-/// Stores the first look of all, where there is none yet.
+/// Stores the very first look, where none is stored yet.
 pub async fn begin(conn: &mut Conn, looked: &Looked) -> Result<(), Error> {
     let body = body(looked);
     conn.execute(&BEGIN_SERIES, &[("body", (&body).into())])
@@ -113,8 +114,8 @@ pub async fn begin(conn: &mut Conn, looked: &Looked) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes points with the look that they follow from, which goes on from the look of this turn. False: another has gone
-/// on from there, and nothing was written.
+/// Writes points with the look that they follow from, which follows the look of this turn. False: another process has
+/// continued from there, and nothing was written.
 pub async fn follow(
     conn: &mut Conn,
     turn: i64,
@@ -159,7 +160,7 @@ fn text(times: &Histogram) -> Option<String> {
     (times.count() > 0).then(text)
 }
 
-/// Forgets points that are too old; at most as many as a turn may.
+/// Forgets points that are too old, at most as many as one turn may.
 pub async fn forget(conn: &mut Conn) -> Result<(), Error> {
     for (grain, age) in [(Grain::Minute, MINUTES_FOR), (Grain::Hour, HOURS_FOR)] {
         let args = [
@@ -196,7 +197,8 @@ pub async fn of_pipeline(
     rows.iter().map(|row| point(row, grain)).collect()
 }
 
-/// Points of all pipelines, oldest first, that begin at `from` or later and before `before`; with times from `lately` on.
+/// Points of all pipelines, oldest first, that begin at `from` or later and before `before`; their times are included
+/// from `lately` on.
 pub async fn of_all(
     conn: &mut Conn,
     grain: Grain,
@@ -218,7 +220,7 @@ fn point(row: &Row, grain: Grain) -> Result<Point, Error> {
     let number = |name| Ok::<u64, Error>(u64::try_from(row.get::<i64>(name)?).unwrap_or_default());
     let times = |name| {
         let text: Option<String> = row.get(name)?;
-        // Times that cannot be read are none.
+        // Times that cannot be read count as none.
         let read = text.and_then(|text| serde_json::from_str(&text).ok());
         Ok::<Histogram, Error>(read.unwrap_or_default())
     };

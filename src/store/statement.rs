@@ -1,8 +1,8 @@
 //! Statements: named, `'static`, rendered once per database.
 //!
 //! Owns: the type of a statement and its arguments, and how several are sent at once, in a row.
-//! Never: a statement itself. Statements that all databases share stand beside the functions that
-//! use them; those that each database has in its own words stand in `backend/*/*.sql`.
+//! Never: a statement itself. Statements that all databases share are next to the functions that
+//! use them; those that each database has in its own SQL are in `backend/*/*.sql`.
 //! `store::catalogue` lists them all.
 
 use std::sync::OnceLock;
@@ -19,23 +19,23 @@ pub struct Statement {
     pub name: &'static str,
     text: Text,
     only: Option<Only>,
-    /// The statements that do the same on MySQL, one after the other; none where it takes this one.
+    /// The statements that do the same on MySQL, in order; none where MySQL takes this one.
     on_mysql: &'static [&'static Statement],
     rendered: [OnceLock<Rendered>; Dialect::COUNT],
 }
 
-/// Where a statement stands alone, if not everywhere.
+/// Where a statement can be sent, if not everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
-    /// On SQLite alone: a hot operation, or a question that only SQLite can be asked.
+    /// On SQLite only: a hot operation, or a statement that only SQLite takes.
     Sqlite,
     /// Where a hot operation is several statements, each of which sees the writes of those before it.
     InTurn,
-    /// On PostgreSQL alone, likewise.
+    /// On PostgreSQL only, likewise.
     Postgres,
-    /// On MySQL and MariaDB alone, likewise.
+    /// On MySQL and MariaDB only, likewise.
     Mysql,
-    /// Nowhere: it is several in a row.
+    /// Nowhere: it consists of several in a row.
     Row,
 }
 
@@ -44,29 +44,29 @@ enum Text {
     Row(&'static [&'static Statement]),
 }
 
-/// One statement of a question: its text, and the arguments of the question that it is given.
+/// One statement of a request: its text, and the arguments of the request that it uses.
 pub struct Asked {
     /// The text, with `?1`, `?2`, ….
     pub(super) sql: &'static str,
-    /// For each of these the place of its value.
+    /// The position of the value of each of these.
     pub(crate) given: Vec<usize>,
-    /// The text in which the types of the values are told, where a database needs that: known with the first
-    /// values that it is given, and the same ever after.
+    /// The text with the types of the values, where a database needs them: it is fixed with the first
+    /// values, and never changes afterwards.
     pub(super) typed: OnceLock<String>,
 }
 
-/// A statement as one database takes it.
+/// A statement in the form of one database.
 pub(crate) struct Rendered {
     pub(crate) sql: &'static str,
     pub(crate) parameters: Vec<String>,
-    /// With variables in the place of its parameters, for a database that runs several statements as one.
+    /// With variables in place of its parameters, for a database that runs several statements as one.
     pub(crate) compound: String,
-    /// The same as SQLite is asked: by one statement, or by several in a row.
+    /// The same in the form for SQLite: one statement, or several in a row.
     pub(crate) asked: &'static [Asked],
 }
 
 impl Asked {
-    /// A text, and the places of its values.
+    /// A text, and the positions of its values.
     pub(super) fn new(sql: &'static str, given: Vec<usize>) -> Self {
         let typed = OnceLock::new();
         Self { sql, given, typed }
@@ -79,13 +79,13 @@ impl Statement {
         Self::of(name, Text::One(text), None)
     }
 
-    /// A text that does not stand alone everywhere.
+    /// A text that cannot be sent everywhere.
     pub const fn only(only: Only, name: &'static str, text: &'static str) -> Self {
         Self::of(name, Text::One(text), Some(only))
     }
 
-    /// Several statements in one round trip within a transaction, for SQLite: one after the
-    /// other, each of which sees the writes of those before it. Their arguments are sent once.
+    /// Several statements in one round trip within a transaction, for SQLite: in order, each of
+    /// which sees the writes of those before it. Their arguments are sent once.
     pub const fn row(name: &'static str, statements: &'static [&'static Statement]) -> Self {
         Self::of(name, Text::Row(statements), Some(Only::Row))
     }
@@ -100,7 +100,8 @@ impl Statement {
         }
     }
 
-    /// The same, with the statements that do it on MySQL: it returns no rows of what it writes.
+    /// The same, with the statements that do it on MySQL, which does not return the rows that it
+    /// writes.
     pub const fn on_mysql(mut self, statements: &'static [&'static Statement]) -> Self {
         self.on_mysql = statements;
         self
@@ -152,7 +153,8 @@ impl Statement {
         }
     }
 
-    /// The statements that this is several of on `dialect`, in a row; none when it is one there.
+    /// The statements that this consists of on `dialect`, in a row; none when it is a single one
+    /// there.
     pub(crate) fn parts(&self, dialect: Dialect) -> Vec<&'static Statement> {
         let parts = match dialect {
             Dialect::Mysql if !self.on_mysql.is_empty() => self.on_mysql,
@@ -165,7 +167,7 @@ impl Statement {
         parts.iter().flat_map(inner).collect()
     }
 
-    /// The statements that this is several of, in a row; none when it is one.
+    /// The statements that this consists of, in a row; none when it is a single one.
     pub(crate) fn in_row(&self) -> &'static [&'static Statement] {
         match self.text {
             Text::Row(statements) => statements,
@@ -173,7 +175,7 @@ impl Statement {
         }
     }
 
-    /// The text as `dialect` takes it.
+    /// The statement in the form of `dialect`.
     pub(crate) fn rendered(&self, dialect: Dialect) -> &Rendered {
         self.rendered[dialect as usize].get_or_init(|| {
             let mut text = String::new();
@@ -183,7 +185,7 @@ impl Statement {
                 Dialect::Mysql => with_variables(dialect.backend(), &text),
                 _ => String::new(),
             };
-            // Once per statement and database, for the life of the process.
+            // This leaks once per statement and database, for the life of the process.
             let sql = Box::leak(sql.into_boxed_str());
             Rendered {
                 asked: Box::leak(self.asked(sql, &parameters, dialect)),
@@ -217,7 +219,7 @@ impl Statement {
         }
     }
 
-    /// The SQL for MySQL with variables of the session, `@d_name`, in the place of parameters: for EXPLAIN.
+    /// The SQL for MySQL with variables of the session, `@d_name`, in place of parameters: for EXPLAIN.
     #[cfg(feature = "internals")]
     pub fn with_variables(&self) -> &str {
         &self.rendered(Dialect::Mysql).compound
@@ -229,8 +231,8 @@ impl Statement {
     }
 }
 
-/// The text of a section of a file: what stands between `-- name: NAME` and the next such line. A
-/// name that the file lacks does not compile.
+/// The text of a section of a file, from `-- name: NAME` to the next such line. A name that the
+/// file lacks does not compile.
 pub(in crate::store) const fn section(file: &'static str, name: &str) -> &'static str {
     const MARK: &[u8] = b"\n-- name: ";
     let (bytes, name) = (file.as_bytes(), name.as_bytes());
@@ -247,7 +249,7 @@ pub(in crate::store) const fn section(file: &'static str, name: &str) -> &'stati
     panic!("the file has no section of this name")
 }
 
-/// Where `wanted` begins, at or behind `from`; the end, when it is not there.
+/// The position of `wanted`, at or after `from`; the end, when it does not occur.
 const fn find_bytes(bytes: &[u8], from: usize, wanted: &[u8]) -> usize {
     let mut at = from;
     while at < bytes.len() && !starts(bytes, at, wanted) {
@@ -269,9 +271,10 @@ const fn starts(bytes: &[u8], at: usize, wanted: &[u8]) -> bool {
 
 /// Declares statements, and the list of them for the catalogue.
 ///
-/// `NAME = "…";` is for all databases, and `NAME in Postgres = "…";` for one. `NAME in Sqlite from "backend/sqlite/….sql";` is the section of
-/// that name, for one. `NAME runs [&FIRST, …];` sends several at once, where they are asked in turn.
-/// `NAME = "…", on Mysql [&FIRST, …];` are these on MySQL.
+/// `NAME = "…";` is for all databases, and `NAME in Postgres = "…";` for one.
+/// `NAME in Sqlite from "backend/sqlite/….sql";` is the section of that name, for one. `NAME runs [&FIRST, …];` sends
+/// several at once, where statements are sent in turn. `NAME = "…", on Mysql [&FIRST, …];` replaces the text by these
+/// statements on MySQL.
 macro_rules! statements {
     ($($(#[$doc:meta])* $vis:vis $name:ident $(in $only:ident)? $(from $file:literal)? $(runs $row:tt)? $(= $text:expr)? $(, on Mysql $parts:tt)?;)*) => {
         $($(#[$doc])* $vis static $name: $crate::store::statement::Statement =
@@ -345,7 +348,7 @@ args! {
 /// Named arguments.
 pub type Args<'a> = &'a [(&'static str, Arg<'a>)];
 
-/// The argument of this name.
+/// The argument with this name.
 pub(super) fn find<'a>(statement: &Statement, args: Args<'a>, name: &str) -> &'a Arg<'a> {
     match args.iter().find(|(known, _)| *known == name) {
         Some((_, arg)) => arg,
@@ -441,7 +444,7 @@ impl Rows<'_> {
         self.columns.first().map_or(0, |(_, column)| column.len())
     }
 
-    /// Bytes of its values, about.
+    /// About how many bytes its values have.
     pub(super) fn weight(&self) -> usize {
         let of = |column: &Column<'_>| match column {
             Column::Ids(values) => values.len() * 20,
@@ -456,7 +459,7 @@ impl Rows<'_> {
 }
 
 impl Column<'_> {
-    /// How many rows it has a value for.
+    /// How many rows it has values for.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Ids(values) => values.len(),

@@ -1,7 +1,7 @@
 //! The steps of a run, page by page, for programs and pages.
 //!
-//! Owns: an order in which all of them can be read at a cost that does not grow with the width of the run:
-//! those of the root branch, then fan-out by fan-out and element by element. Never: writes.
+//! Owns: an order in which all steps can be read at a cost that does not grow with the width of the run:
+//! those of the root branch, then by fan-out and by element. Never: writes.
 
 use uuid::Uuid;
 
@@ -51,7 +51,7 @@ statements! {
 /// A place in the order of a run's steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The fan-out that the step's branch is in; nil for the root branch.
+    /// The fan-out that the step's branch belongs to; nil for the root branch.
     pub fan_out: Uuid,
     /// The branch's place in it.
     pub element: i64,
@@ -68,28 +68,28 @@ impl Place {
     };
 }
 
-/// A step, and what a list says about it beside.
+/// A step, with additional data for a list.
 #[derive(Clone, Debug)]
 pub struct Listed {
     /// The step, without the logs of its attempts.
     pub step: StepRow,
-    /// Its payloads that are too large for a list.
+    /// The sizes of its payloads that are too large for a list.
     pub left_out: LeftOut,
-    /// Its input or its output is not JSON; null stands in its place.
+    /// Set where its input or its output is not JSON; null replaces that payload.
     pub damaged: Option<Error>,
-    /// Where the next page begins, if this step ends one.
+    /// The place where the next page begins, if this step ends a page.
     pub place: Place,
 }
 
 impl Listed {
-    /// Leaves its payloads out, as a list does whose reader has no room for them.
+    /// Leaves its payloads out, as in a list whose reader has no room for them.
     pub fn leave_out_payloads(&mut self) {
         let Self { step, left_out, .. } = self;
         query::leave_out(&mut step.input, &mut step.output, left_out);
     }
 }
 
-/// At most `n` steps of a run that follow this place; without payloads of more than `whole` bytes.
+/// At most `n` steps of a run that follow this place, without payloads of more than `whole` bytes.
 pub async fn after(
     conn: &mut Conn,
     run: RunId,
@@ -139,7 +139,7 @@ pub async fn after(
     .await
 }
 
-/// A step of this run, whole; `None` where the run has no such step.
+/// A whole step of this run; `None` where the run has no such step.
 pub async fn one(conn: &mut Conn, run: RunId, id: StepId) -> Result<Option<Listed>, Error> {
     let args = [
         ("id", id.0.into()),

@@ -1,7 +1,7 @@
-//! The facts by which `machine::stuck` tells what does not move.
+//! The facts from which `machine::stuck` concludes what does not move.
 //!
 //! Owns: reading them, in one snapshot, at a cost that grows neither with the history nor with the
-//! queue: the heads of queues, and what is in flight. Never: concludes anything from them.
+//! queue: the heads of queues, and the work in flight. Never: concludes anything from them.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::query;
 use super::statement::{Rows, statements};
 
 statements! {
-    /// By the first rows of the indexes that the others read.
+    /// Reads the first rows of the indexes that the other statements read.
     MAY_BE_STUCK = "
         SELECT 1 AS found
          WHERE EXISTS (SELECT 1 FROM ductwork_availabilities)
@@ -39,7 +39,8 @@ statements! {
                + (SELECT count(*) FROM ductwork_advancements a {found:ductwork_advancements_claimed}
                    WHERE a.process_id = p.id AND a.completed_at IS NULL{narrow: AND a.holder = p.id}) AS holds
           FROM ductwork_processes p ORDER BY p.started_at, p.id";
-    /// From one pipeline to the next by the index, however many executions each has in the queue.
+    /// Moves from one pipeline to the next by the index, however many executions each has in the
+    /// queue.
     STUCK_DUE = "
         WITH RECURSIVE names (pipeline) AS (
             SELECT min(pipeline) FROM ductwork_availabilities
@@ -56,7 +57,7 @@ statements! {
           JOIN ductwork_steps s ON s.id = e.step_id
          WHERE a.due_at < {now} - :grace
          ORDER BY a.due_at LIMIT 20", on Mysql [&STUCK_DUE_OF];
-    /// Of these pipelines.
+    /// The same, for these pipelines.
     STUCK_DUE_OF in Mysql = "
         SELECT a.pipeline, s.run_id, a.due_at AS since
           FROM (SELECT (SELECT a.execution_id FROM ductwork_availabilities a {found:ductwork_availabilities_due}
@@ -72,8 +73,8 @@ statements! {
         SELECT pipeline, run_id, ready_at AS since FROM ductwork_branches
          WHERE ready_at IS NOT NULL AND ready_at < {now} - :grace
          ORDER BY ready_at, id LIMIT 1";
-    /// Not among them: a branch that waits for its turn after it was given back, one that a process lost by
-    /// its death or by a stop, and a wide expand that goes on after it was hindered once.
+    /// Excluded are a branch that waits for its turn after it was given back, one that a process lost by
+    /// its death or by a stop, and a wide expand that continues after it was hindered once.
     STUCK_TRIED = "
         SELECT br.pipeline, t.run_id, t.opened_at AS since,
                (SELECT a.error_message FROM ductwork_advancements a
@@ -90,8 +91,8 @@ statements! {
                         WHERE a.transition_id = t.id AND a.error_class IS NOT NULL
                           AND a.error_class NOT IN ('released', 'process_crashed'))
          LIMIT 100";
-    /// In the order of an index that knows only what is claimed: among all that is open, the queue
-    /// would be gone through.
+    /// Reads in the order of an index that contains only claimed executions: a search among all
+    /// open ones would scan the queue.
     STUCK_EXPIRED = "
         SELECT x.pipeline, s.run_id, x.lease_until AS since
           FROM (SELECT pipeline, step_id, lease_until FROM ductwork_executions
@@ -106,12 +107,12 @@ statements! {
          LIMIT 100";
 }
 
-/// False where nothing waits, nothing is held and no process is in trouble: then nothing is stuck.
+/// False where nothing waits, nothing is held and no process has trouble: then nothing is stuck.
 pub async fn may_be(conn: &mut Conn) -> Result<bool, Error> {
     Ok(conn.fetch_optional(&MAY_BE_STUCK, &[]).await?.is_some())
 }
 
-/// The facts about waiting work, and about those who could move it.
+/// The facts about waiting work, and about the processes that could move it.
 pub async fn facts(conn: &mut Conn, stale_after: Duration) -> Result<Facts, Error> {
     let grace = [("grace", micros(GRACE).into())];
     conn.snapshot(async |conn| {

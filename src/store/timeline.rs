@@ -1,7 +1,7 @@
 //! The times of a run's steps, for its timeline.
 //!
-//! Owns: reading them, bounded: all of a narrow run, some of each fan-out of a wide one. Never: places them
-//! (`machine::timeline`), or writes.
+//! Owns: reading them, bounded: all steps of a narrow run, some of each fan-out of a wide one. Never:
+//! places them (`machine::timeline`), or writes.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ statements! {
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
          WHERE br.run_id = :run ORDER BY s.created_at, s.id LIMIT :n");
-    /// Of several runs, in any order: whoever asks wants all of them, or none.
+    /// The times of several runs, in any order: a caller wants all of them, or none.
     TIMES_TOGETHER = concat!("
         SELECT br.run_id, ", time_columns!(), "
           FROM {rows:b(id id)}
@@ -42,14 +42,14 @@ statements! {
           JOIN ductwork_steps s ON {key:s.branch_id;br.id}
          WHERE br.run_id = :run AND br.fan_out_id IS NULL
          ORDER BY s.ordinal LIMIT :n");
-    /// Of the elements at these places.
+    /// The times of the elements at these places.
     TIMES_OF_ELEMENTS = concat!("
         SELECT ", time_columns!(), "
           FROM {rows:b(fan_out id, place int)}
           JOIN ductwork_branches br ON {key:br.fan_out_id;b.fan_out} AND br.ordinal = b.place
           JOIN ductwork_steps s ON {key:s.branch_id;br.id}
          ORDER BY s.id LIMIT :n");
-    /// By the index of a run's halted branches.
+    /// Uses the index of a run's halted branches.
     TIMES_OF_HALTED = concat!("
         SELECT ", time_columns!(), "
           FROM (SELECT x.id FROM ductwork_branches x
@@ -58,7 +58,7 @@ statements! {
           JOIN ductwork_branches br ON {key:br.id;halted.id}
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
          ORDER BY s.id");
-    /// The last of each step.
+    /// The last attempts of each step.
     TIMES_OF_ATTEMPTS = "
         SELECT e.step_id, e.attempt, e.claimed_at, e.completed_at, e.result
           FROM {rows:b(id id)}
@@ -67,10 +67,10 @@ statements! {
          ORDER BY e.step_id, e.attempt";
 }
 
-/// Steps of a narrow run that are read.
+/// How many steps of a narrow run are read.
 const STEPS: usize = 5_000;
 
-/// Fan-outs of a wide run of which elements are read.
+/// How many fan-outs of a wide run have elements read.
 const FAN_OUTS: usize = 10;
 
 /// The times of a run.
@@ -92,7 +92,7 @@ pub async fn facts(conn: &mut Conn, head: &RunHead) -> Result<Facts, Error> {
     .await
 }
 
-/// The steps of a run, and whether they are some of a wide one.
+/// The steps of a run, and whether they are a sample of a wide one.
 pub(super) async fn steps(conn: &mut Conn, run: RunId) -> Result<(Vec<StepTime>, bool), Error> {
     if why::is_wide(conn, run).await? {
         return Ok((some(conn, run).await?, true));
@@ -101,7 +101,7 @@ pub(super) async fn steps(conn: &mut Conn, run: RunId) -> Result<(Vec<StepTime>,
     Ok((read(&conn.fetch(&TIMES, &args).await?)?, false))
 }
 
-/// The steps of several runs, if they have no more than `most` together.
+/// The steps of several runs, if they have at most `most` together.
 pub(super) async fn together(
     conn: &mut Conn,
     runs: impl Iterator<Item = RunId>,
@@ -123,7 +123,8 @@ pub(super) async fn together(
     Ok(Some(of))
 }
 
-/// Some steps of a wide run: those of its root, of elements of its fan-outs, evenly, and those that failed.
+/// Some steps of a wide run: those of its root, those of evenly chosen elements of its fan-outs, and those
+/// that failed.
 async fn some(conn: &mut Conn, run: RunId) -> Result<Vec<StepTime>, Error> {
     let args = [("run", run.0.into()), ("n", ROWS.into())];
     let mut steps = read(&conn.fetch(&TIMES_OF_ROOT, &args).await?)?;
@@ -135,7 +136,7 @@ async fn some(conn: &mut Conn, run: RunId) -> Result<Vec<StepTime>, Error> {
         let made = i64::try_from(it.made).unwrap_or(i64::MAX);
         let n = made.min(each as i64);
         let last = (n - 1).max(1);
-        // The first and the last are among them.
+        // The first and the last element are among them.
         places.extend((0..n).map(|at| (it.id, at * (made - 1) / last)));
     }
     if !places.is_empty() {
@@ -151,7 +152,7 @@ async fn some(conn: &mut Conn, run: RunId) -> Result<Vec<StepTime>, Error> {
     Ok(steps)
 }
 
-/// Adds the attempts, so many of each step that all of them can be drawn.
+/// Adds the attempts, of each step only as many as can be drawn together.
 async fn attempts(conn: &mut Conn, steps: &mut [StepTime]) -> Result<(), Error> {
     let rows = Rows::new().ids("id", steps.iter().map(|step| step.id));
     let most = (BARS / steps.len().max(1)).clamp(1, 20);

@@ -1,7 +1,7 @@
 //! Tokens of the console's visitors, links that let a browser in, and the sessions of browsers.
 //!
-//! Owns: their rows, and that a link is used once. Never: sees a secret (it is given digests), or says what a
-//! scope allows.
+//! Owns: their rows, and the guarantee that a link is used only once. Never: sees a secret (it receives
+//! digests), or decides what a scope allows.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::error::Error;
 use super::micros;
 use super::statement::{Rows, statements};
 
-/// As many sessions and links that are over are forgotten whenever one is made.
+/// How many ended sessions and links are forgotten whenever a new one is made.
 const FORGOTTEN_AT_ONCE: i64 = 100;
 
-/// A browser is let in for so long.
+/// How long a browser is let in.
 pub const LET_IN_FOR: Duration = Duration::from_secs(12 * 60 * 60);
 
 statements! {
@@ -46,18 +46,18 @@ statements! {
     /// Proven by `of_two_browsers_that_open_one_link_one_is_let_in`.
     END_TOKEN = "
         UPDATE ductwork_tokens SET ended_at = {now} WHERE id = :id AND ended_at IS NULL";
-    /// The sessions that were opened with one.
+    /// Ends the sessions that were opened with a token or link.
     END_OPENED = "
         UPDATE ductwork_tokens SET ended_at = {now}
          WHERE parent = :id AND ended_at IS NULL AND expires_at > {now}";
-    /// A link is there as long as a session that it may have opened.
+    /// A link is kept as long as a session that it may have opened.
     OLD_TOKENS = "
         SELECT id FROM ductwork_tokens
          WHERE kind IN ('link', 'session') AND expires_at < {now} - :kept LIMIT :n";
     FORGET_TOKENS = "{delete:ductwork_tokens;b(id text)} WHERE {of:ductwork_tokens.id;b(id text)}";
 }
 
-/// A token to make.
+/// A new token.
 #[derive(Clone, Debug)]
 pub struct NewToken<'a> {
     /// Its public part.
@@ -70,19 +70,19 @@ pub struct NewToken<'a> {
     pub name: &'a str,
     /// Its rights.
     pub scope: Scope,
-    /// The only pipelines that it is for; `None`: all.
+    /// The only pipelines that it is valid for; `None`: all.
     pub pipelines: Option<&'a [String]>,
-    /// Its bearer may see the inputs, outputs and logs of runs.
+    /// True where its bearer may see the inputs, outputs and logs of runs.
     pub payloads: bool,
     /// The person who makes it.
     pub by: &'a str,
-    /// How long it holds; `None`: until it is revoked.
+    /// How long it is valid; `None`: until it is revoked.
     pub valid: Option<Duration>,
     /// The token or the link that it was opened with.
     pub parent: Option<&'a str>,
 }
 
-/// A token as it is stored.
+/// A stored token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// Its public part.
@@ -95,9 +95,9 @@ pub struct Token {
     pub digest: String,
     /// Its rights.
     pub scope: Scope,
-    /// The only pipelines that it is for; `None`: all.
+    /// The only pipelines that it is valid for; `None`: all.
     pub pipelines: Option<Vec<String>>,
-    /// Its bearer may see the inputs, outputs and logs of runs.
+    /// True where its bearer may see the inputs, outputs and logs of runs.
     pub payloads: bool,
     /// µs since 1970.
     pub created_at: i64,
@@ -105,16 +105,17 @@ pub struct Token {
     pub created_by: String,
     /// µs since 1970.
     pub expires_at: Option<i64>,
-    /// µs since 1970: revoked, used up, or signed out.
+    /// When it was revoked, used up, or signed out, in µs since 1970.
     pub ended_at: Option<i64>,
     /// The token or the link that it was opened with.
     pub parent: Option<String>,
-    /// It counts: it has not ended or expired, and the one that it was opened with lets it.
+    /// True where it is valid: it has not ended or expired, and the token that it was opened with
+    /// does not prevent it.
     pub is_valid: bool,
 }
 
 impl Token {
-    /// An error names the token: somebody has to revoke it.
+    /// An error names the token, because somebody has to revoke it.
     fn read(row: &Row) -> Result<Self, Error> {
         let id: String = row.get("id")?;
         Self::whole(row).map_err(|error| Error::Corrupt(format!("the token {id}: {error}")))
@@ -130,9 +131,9 @@ impl Token {
             (row.get("parent")?, row.get("parent_kind")?);
         let of_parent = match (&parent, parent_kind.as_deref()) {
             (None, _) => true,
-            // Nobody could revoke it any more.
+            // Without its parent, nobody could revoke it any more.
             (Some(_), None) => false,
-            // It has ended by opening this; one that is revoked ends this as well.
+            // A link ends when it opens a session; revoking the link ends the session as well.
             (Some(_), Some(kind)) if kind == TokenKind::Link.as_str() => true,
             (Some(_), Some(_)) => holds(row.get("parent_expires_at")?, row.get("parent_ended_at")?),
         };
@@ -164,13 +165,13 @@ impl Token {
 pub enum Listed {
     /// A token.
     Token(Token),
-    /// One that lets nobody in, because it cannot be read.
+    /// A token that lets nobody in, because it cannot be read.
     Damaged {
         /// Its public part.
         id: String,
         /// The damage.
         problem: String,
-        /// It was revoked.
+        /// True where it was revoked.
         has_ended: bool,
     },
 }
@@ -197,7 +198,7 @@ impl Listed {
     }
 }
 
-/// Makes a token, and forgets some sessions and links that are over.
+/// Makes a token, and forgets some ended sessions and links.
 pub async fn create(conn: &mut Conn, token: &NewToken<'_>) -> Result<(), Error> {
     conn.transaction(async |conn| {
         forget(conn).await?;
@@ -238,7 +239,7 @@ async fn insert(conn: &mut Conn, token: &NewToken<'_>) -> Result<(), Error> {
     conn.write(&CREATE_TOKEN, &args, 1).await
 }
 
-/// The token of this id, whether it still holds or not.
+/// The token with this id, whether it is still valid or not.
 pub async fn find(conn: &mut Conn, id: &str) -> Result<Option<Token>, Error> {
     let row = conn
         .fetch_optional(&FIND_TOKEN, &[("id", id.into())])
@@ -246,12 +247,12 @@ pub async fn find(conn: &mut Conn, id: &str) -> Result<Option<Token>, Error> {
     row.as_ref().map(Token::read).transpose()
 }
 
-/// Those of these ids that still hold.
+/// Those of these ids that are still valid.
 pub async fn holding(conn: &mut Conn, ids: &[String]) -> Result<Vec<String>, Error> {
     let rows = Rows::new().texts("id", ids.iter().map(String::as_str));
     let mut holding = Vec::new();
     for row in conn.fetch(&FIND_TOKENS, &[("b", (&rows).into())]).await? {
-        // One that is damaged lets nobody in.
+        // A damaged token lets nobody in.
         let token = Token::read(&row).ok().filter(|token| token.is_valid);
         holding.extend(token.map(|token| token.id));
     }
@@ -268,17 +269,17 @@ pub async fn page(conn: &mut Conn, after: &str, n: usize) -> Result<Vec<Listed>,
 /// The answer to a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revoked {
-    /// False where there is none, or it has ended before.
+    /// False where it does not exist, or had ended before.
     pub itself: bool,
-    /// Sessions that were opened with it, and have ended by this.
+    /// How many sessions that were opened with it ended with it.
     pub sessions: u64,
 }
 
-/// Ends one, and the sessions that were opened with it.
+/// Ends a token or link, and the sessions that were opened with it.
 pub async fn revoke(conn: &mut Conn, id: &str) -> Result<Revoked, Error> {
     conn.transaction(async |conn| {
-        // RACE: a browser opens a link while that is revoked. Both write its row first: the browser finds it
-        // ended, or this waits for the browser's session and ends it. Raced by
+        // RACE: a browser opens a link while the link is revoked. Both write its row first: the browser
+        // finds it ended, or this waits for the browser's session and ends it. Raced by
         // `a_link_that_is_revoked_while_a_browser_opens_it_lets_nobody_in`.
         let itself = end(conn, id).await?;
         let sessions = conn.execute(&END_OPENED, &[("id", id.into())]).await?;
@@ -287,13 +288,13 @@ pub async fn revoke(conn: &mut Conn, id: &str) -> Result<Revoked, Error> {
     .await
 }
 
-/// Ends one: false where there is none, or it has ended before.
+/// Ends a token, link or session: false where it does not exist, or had ended before.
 pub async fn end(conn: &mut Conn, id: &str) -> Result<bool, Error> {
     Ok(conn.execute(&END_TOKEN, &[("id", id.into())]).await? == 1)
 }
 
-/// Opens a browser's session with a valid token or link, which the caller has found and whose secret it
-/// has compared. A link is used up by it: false where another browser was faster.
+/// Opens a browser's session with a valid token or link, which the caller has found and whose secret
+/// the caller has compared. This uses up a link: false where another browser was faster.
 pub async fn open_session(
     conn: &mut Conn,
     with: &Token,

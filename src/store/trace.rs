@@ -1,6 +1,7 @@
 //! The attempts of runs, for their traces.
 //!
-//! Owns: reading them, bounded: all of a narrow run, some of a wide one, and narrow runs together. Never: makes spans (`machine::trace`).
+//! Owns: reading them, bounded: all of a narrow run, some of a wide one, and those of narrow runs together. Never:
+//! makes spans (`machine::trace`).
 
 use std::collections::HashMap;
 
@@ -24,7 +25,8 @@ statements! {
     RUNS_TO_TRACE = ended_since!("
                r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.trace_parent, r.trace_state, r.triggered_at,
                {now} AS now");
-    /// The last attempts of these steps, and where they ran, as long as that is known.
+    /// The last attempts of these steps, and the hosts that they ran on, as long as these are
+    /// known.
     TRACE_ATTEMPTS = "
         SELECT e.id, e.step_id, e.attempt, e.claimed_at, e.completed_at, e.result, e.error_class,
                substr(e.error_message, 1, 1000) AS error_message, e.process_id, coalesce(p.host, d.host) AS host
@@ -36,10 +38,10 @@ statements! {
          ORDER BY e.step_id, e.attempt";
 }
 
-/// Attempts of one step.
+/// How many attempts of one step are read.
 const EACH: usize = 20;
 
-/// Steps of several runs that are read together.
+/// How many steps of several runs are read together.
 const TOGETHER: usize = SPANS;
 
 /// A run and its attempts.
@@ -58,8 +60,8 @@ pub async fn facts(
     .await
 }
 
-/// The first of several runs, with their attempts: at most `n` of them, and as many as can be read together, but
-/// one at least.
+/// The first of several runs, with their attempts: at most `n` of them, and only as many as can be read
+/// together, but at least one.
 pub async fn some(
     conn: &mut Conn,
     heads: &[RunHead],
@@ -107,7 +109,8 @@ pub async fn some(
     }
 }
 
-/// The trace that a run's definition wants it in. One that cannot be read, which a newer version wrote, wants none.
+/// The trace that a run's definition puts it in. A definition that cannot be read, because a newer version wrote
+/// it, chooses none.
 async fn wanted(
     conn: &mut Conn,
     head: &RunHead,
@@ -138,7 +141,8 @@ fn of(head: &RunHead, trace: RunTrace, attempts: Vec<Attempt>, is_sample: bool) 
     }
 }
 
-/// Of a run's steps those that are told, and whether some are left out: those that failed come before all others.
+/// The steps of a run that its trace contains, and whether some are left out: failed steps come before all
+/// others.
 fn told(mut steps: Vec<StepTime>) -> (Vec<StepTime>, bool) {
     steps.retain(|step| step.started_at.is_some());
     let is_cut = steps.len() > SPANS;
@@ -149,7 +153,8 @@ fn told(mut steps: Vec<StepTime>) -> (Vec<StepTime>, bool) {
     (steps, is_cut)
 }
 
-/// The next runs that ended, in the order of their ends: at most `n` behind a place, and the place of the last.
+/// The next runs that ended, in the order of their ends: at most `n` after a place, and the place of the last
+/// one.
 pub(super) async fn ended(
     conn: &mut Conn,
     behind: Cursor,

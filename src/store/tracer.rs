@@ -1,11 +1,11 @@
-//! Runs whose traces have yet to be sent.
+//! Runs whose traces have not been sent yet.
 //!
-//! Owns: how far traces have been sent, and what is remembered of it. Never: makes spans, or sends anything.
+//! Owns: how far traces have been sent, and the memory of this. Never: makes spans, or sends anything.
 //!
-//! No row says of a run that its trace was sent: ids follow from rows, so a trace that is sent twice is one. A place
-//! in the order of ends is in the database, and whoever begins anew begins a while before it. A run's time of ending
-//! is a little older than the commit that shows it, so the walk steps back again and again, and a second one goes
-//! through an hour: both pass over the runs of which this one remembers that it has sent them.
+//! No row records that the trace of a run was sent: ids follow from rows, so a trace that is sent twice is one
+//! trace. The database stores a place in the order of ends, and a process that starts over begins a while before it.
+//! A run's time of ending is a little older than the commit that shows it, so the walk steps back again and again,
+//! and a second walk goes through an hour: both skip the runs that this process remembers having sent.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -20,39 +20,38 @@ use super::page::RunHead;
 use super::{micros, query, trace};
 use crate::machine::trace::Facts;
 
-/// The row of the collector, whose name no endpoint can have.
+/// The name of the collector's row, which no endpoint can have.
 const NAME: &str = "/traces";
 
-/// One who begins anew begins so long before the place that was written down, because nobody knows what was sent
-/// since.
+/// How long before the stored place a process that starts over begins, because nobody knows what was sent since.
 const BEGINS_BEFORE: Duration = Duration::from_secs(5 * 60);
 
-/// The walk steps back as often as this.
+/// How often the walk steps back.
 const BACK_EVERY: Duration = Duration::from_secs(10);
 
-/// The second walk goes so far back,
+/// How far back the second walk goes.
 const SWEPT: Duration = Duration::from_secs(60 * 60);
 
-/// as often as this.
+/// How often the second walk starts.
 const SWEEP_EVERY: Duration = Duration::from_secs(10 * 60);
 
-/// Runs of a page.
+/// How many runs a page has.
 const PAGE: usize = 500;
 
-/// Runs that are read together, at most.
+/// How many runs are read together, at most.
 const TOGETHER: usize = 100;
 
-/// Runs that are remembered: both walks go no further back than these.
+/// How many runs are remembered: neither walk goes further back than these.
 const KEPT: usize = 100_000;
 
-/// The place is written down this often.
+/// How often the place is stored.
 const WRITTEN_EVERY: Duration = Duration::from_secs(5);
 
 /// The runs that were sent, by their ends.
 #[derive(Debug, Default)]
 struct Sent {
     ends: BTreeSet<Cursor>,
-    /// All that were sent and ended then or later are known.
+    /// All runs that were sent and that ended at this time or later are known.
     since: i64,
 }
 
@@ -72,16 +71,16 @@ impl Sent {
     }
 }
 
-/// The walks of one who sends traces.
+/// The walks of one process that sends traces.
 #[derive(Debug)]
 pub struct Tracer {
-    /// Runs that ended before are no concern.
+    /// Runs that ended before this time are ignored.
     since: i64,
-    /// All that ended before was sent, or waits to be.
+    /// All runs that ended before this place were sent, or wait to be sent.
     ended: Cursor,
     waiting: VecDeque<RunHead>,
     sent: Sent,
-    /// So many are read together.
+    /// How many runs are read together.
     together: usize,
     swept: Option<Cursor>,
     sweeps_at: Instant,
@@ -94,15 +93,15 @@ pub struct Tracer {
 pub enum Look {
     /// There is nothing to send.
     Nothing,
-    /// There may be, at once.
+    /// There may be something to send: look again at once.
     More,
-    /// These are to be sent.
+    /// The traces of these runs have to be sent.
     Runs(Vec<Facts>),
 }
 
 impl Tracer {
-    /// Begins a while before the place to which traces have been sent; for the first time with the runs that end
-    /// from now on.
+    /// Begins a while before the place up to which traces have been sent; the first time, it begins with the
+    /// runs that end from now on.
     pub async fn begin(conn: &mut Conn) -> Result<Self, Error> {
         let heard = delivery::heard(conn, NAME).await?;
         let from = heard.seen.saturating_sub(micros(BEGINS_BEFORE));
@@ -123,7 +122,7 @@ impl Tracer {
         })
     }
 
-    /// The next runs whose traces are to be sent.
+    /// The next runs whose traces have to be sent.
     pub async fn look(
         &mut self,
         conn: &mut Conn,
@@ -149,7 +148,7 @@ impl Tracer {
         }
     }
 
-    /// The first so many of those that the last look had are done with.
+    /// Records that the first `n` runs of the last look are finished.
     pub fn sent(&mut self, n: usize) {
         let n = n.min(self.waiting.len());
         for head in self.waiting.drain(..n) {
@@ -157,9 +156,9 @@ impl Tracer {
         }
     }
 
-    /// A page of the runs that have ended; true where there are more.
+    /// Reads a page of the runs that have ended; true where more are left.
     async fn walk(&mut self, conn: &mut Conn, now: i64) -> Result<bool, Error> {
-        // Nothing waits, so all before was sent.
+        // Nothing waits, so everything before this place was sent.
         self.write(conn, self.ended.time().min(now)).await?;
         let (heads, last) = trace::ended(conn, self.ended, PAGE).await?;
         let is_full = heads.len() >= PAGE;
@@ -191,7 +190,7 @@ impl Tracer {
         let (heads, last) = trace::ended(conn, swept, PAGE).await?;
         let is_full = heads.len() >= PAGE;
         self.take(heads);
-        // The first walk has what follows.
+        // The first walk covers the rest.
         self.swept = last.filter(|last| is_full && *last < self.ended);
         Ok(self.swept.is_some())
     }
@@ -229,7 +228,7 @@ mod tests {
     use crate::store::trigger::{NewRun, trigger};
     use crate::store::{Location, Purpose, cancel, migrate};
 
-    /// The newest run ended half a minute earlier,
+    /// Moves the end of the newest run half a minute back,
     const LATE: &str = "
         UPDATE ductwork_runs SET cancelled_at = cancelled_at - 30000000
          WHERE id = (SELECT max(id) FROM ductwork_runs)";
@@ -278,7 +277,7 @@ mod tests {
         let first = ended(conn, &definition).await;
         assert_eq!(looked(&mut tracer, conn).await, [first]);
         assert_eq!(looked(&mut tracer, conn).await, []);
-        // As if its commit had come long after its end.
+        // The same as if its commit had followed long after its end.
         let later = ended(conn, &definition).await;
         let late = ended(conn, &definition).await;
         tracer.since -= micros(SWEPT);
@@ -289,7 +288,7 @@ mod tests {
         tracer.steps_back_at = Instant::now();
         assert_eq!(looked(&mut tracer, conn).await, [], "it has stepped back");
         assert_eq!(looked(&mut tracer, conn).await, [late]);
-        // And as if it had come after an hour, nearly.
+        // The same as if it had followed after nearly an hour.
         let slow = ended(conn, &definition).await;
         let moved = conn.script("slow", SLOW).await;
         moved.expect("an update");

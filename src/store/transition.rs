@@ -1,15 +1,13 @@
-//! Carrying out what `machine::advance` decided: a batch of branches crosses its edges.
+//! Carrying out the decisions of `machine::advance`: a batch of branches crosses its edges.
 //!
-//! Owns: every write that moves a branch: new rows (`insert`), arrivals, the end of a run and the steps
-//! beside its flow (`hooks`), from the rows that each branch's advance becomes (`plan`). Set-based: the number of statements depends
-//! on which kinds of advance are in the batch and how deep fan-ins cascade, never on how many
-//! branches there are.
+//! Owns: every write that moves a branch: new rows (`insert`), arrivals, the end of a run and the steps beside its
+//! flow (`hooks`), from the rows that each branch's advance becomes (`plan`). Set-based: the number of statements
+//! depends on which kinds of advance the batch has and how deep fan-ins cascade, never on the number of branches.
 //! Never: opens or commits a transaction (the caller's fence does), decides.
 //!
-//! Lock order: execution → branch → barrier → run; barriers inner before outer. A worker's commit
-//! writes its barriers before its branches, which nobody who holds or waits for a barrier wants:
-//! they are in progress, and their executions were the worker's. A transaction that still deadlocks
-//! is tried again whole.
+//! Lock order: execution → branch → barrier → run; barriers inner before outer. A worker's commit writes its barriers
+//! before its branches, but nobody who holds or waits for a barrier wants these branches: they are in progress, and
+//! their executions were the worker's. A transaction that still deadlocks is tried again as a whole.
 
 pub(super) mod hooks;
 pub(super) mod insert;
@@ -34,9 +32,9 @@ use plan::{Arriving, Input, Moved, Standing, Writes, child, plan, via_of};
 pub(super) use plan::Wait;
 pub use plan::{Crossed, Crossing};
 
-/// Rows per statement: enough that a statement's cost is its rows', few enough that a
-/// million-wide fan-out holds no million rows in memory. Where faults are tried between two
-/// chunks, a small fan-out has some.
+/// Rows per statement: enough that the cost of a statement is mostly that of its rows, few enough
+/// that a million-wide fan-out does not hold a million rows in memory. Where tests inject faults
+/// between two chunks, a small fan-out has several.
 const CHUNK: usize = if cfg!(feature = "failpoints") {
     2
 } else {
@@ -44,9 +42,8 @@ const CHUNK: usize = if cfg!(feature = "failpoints") {
 };
 
 statements! {
-    /// The one write that moves a branch. Its guard: the branch still stands at the step it is
-    /// moved from, under the claim of whoever moves it (none for a branch that waited at its
-    /// barrier).
+    /// The only write that moves a branch. Its guard: the branch is still at the step that it is
+    /// moved from, under the mover's claim (none for a branch that waited at its barrier).
     MOVE_BRANCHES = "
         UPDATE {into:ductwork_branches;b(id id, from_step_id id, token id, to_status text, to_step_id id, reason text, value text)}
            SET status = b.to_status, step_id = b.to_step_id, halt_reason = b.reason, output = b.value,
@@ -56,9 +53,9 @@ statements! {
            AND ductwork_branches.step_id = b.from_step_id
            AND ductwork_branches.status IN ('in_progress', 'advancing', 'waiting')
            AND {same:ductwork_branches.claim_token;b.token}";
-    /// RACE: two advancers make branches of one expand, the one with a claim that was taken away. Each
-    /// of its transactions writes the branch under its claim, so the zombie's is refused; and no two
-    /// branches have one place (I30). Proven by `a_zombie_advancer_spreads_nothing`. (I9)
+    /// RACE: two advancers make branches of one expand, one of them with a claim that was taken away.
+    /// Each of its transactions writes the branch under its claim, so the zombie's is refused; and no
+    /// two branches have the same place (I30). Proven by `a_zombie_advancer_spreads_nothing`. (I9)
     HOLD_BRANCHES = "
         UPDATE {into:ductwork_branches;b(id id, token id)} SET last_advanced_at = {now}
           {from:b(id id, token id)}
@@ -72,7 +69,7 @@ statements! {
           {from:b(id id, fan_out_id id)}
          WHERE {key:ductwork_branches.id;b.id}",
         on Mysql [&GATHER_OUTPUTS_FIRST];
-    /// MySQL lets no part of a write read the table that is written, unless it has been read before.
+    /// On MySQL, no part of a write can read the table that is written, unless it was read before.
     GATHER_OUTPUTS_FIRST in Mysql = "
         UPDATE (SELECT b.id, {array:coalesce(c.output, s.output);c.ordinal} AS value
                   FROM {rows:b(id id, fan_out_id id)}
@@ -86,8 +83,8 @@ statements! {
         UPDATE {into:ductwork_steps;b(id id)} SET status = 'completed'
           {from:b(id id)}
          WHERE {key:ductwork_steps.id;b.id} AND ductwork_steps.status = 'advancing'";
-    /// Barriers in one order, so that batches that share several do not deadlock: the younger
-    /// first, which are the inner ones, as a cascade takes them.
+    /// Locks barriers in one order, so that batches that share several do not deadlock: the
+    /// younger, which are the inner ones, first, as a cascade takes them.
     LOCK_FAN_OUTS = "
         SELECT id FROM ductwork_fan_outs
          WHERE {any:id;b(id id)} ORDER BY id DESC {lock}",
@@ -95,10 +92,9 @@ statements! {
     LOCK_FAN_OUTS_IN_TURN in Mysql = "
         SELECT f.id FROM {rows:b(id id)} {join:ductwork_fan_outs f} ON {key:f.id;b.id}
          ORDER BY f.id DESC {lock}";
-    /// RACE: two last siblings arrive at once. Both write this row, so one of them sees the
-    /// other's arrival and exactly one sees `arrived = width`; a lock with a count of siblings
-    /// would let both miss it (R1, R2). Proven by
-    /// `two_last_siblings_at_once_fire_the_barrier_once`. (I13)
+    /// RACE: two last siblings arrive at once. Both write this row, so one of them sees the other's
+    /// arrival, and exactly one sees `arrived = width`; a lock with a count of siblings would let
+    /// both miss it (R1, R2). Proven by `two_last_siblings_at_once_fire_the_barrier_once`. (I13)
     ARRIVE = "
         UPDATE {into:ductwork_fan_outs;b(id id, arriving int, halting int)}
            SET fired_at = CASE WHEN arrived + b.arriving = width THEN {now} END,
@@ -128,8 +124,8 @@ statements! {
           JOIN ductwork_branches c ON {key:c.fan_out_id;b.id}
           JOIN ductwork_steps s ON {key:s.id;c.step_id}
          GROUP BY b.id";
-    /// The status is wrapped, so that the row is looked up by its key: SQLite would rather walk
-    /// all runs in progress, and a run's end would cost more the longer the queue.
+    /// The status is wrapped, so that the row is looked up by its key: SQLite would otherwise scan
+    /// all runs in progress, and the end of a run would cost more the longer the queue.
     COMPLETE_RUNS = "
         UPDATE {into:ductwork_runs;b(id id, branch_id id)}
            SET status = 'completed', completed_at = {now},
@@ -178,8 +174,8 @@ pub async fn cross(
             Standing::of(crossing)
         })
         .collect();
-    // Each round is one level of fan-ins: branches that end arrive, the last arrival moves the
-    // branch that waits, which may end in its turn.
+    // Each round is one level of fan-ins: ended branches arrive, and the last arrival moves the
+    // waiting branch, which may end in turn.
     let mut loaded: Vec<Loaded>;
     loop {
         let mut writes = Writes::default();
@@ -193,7 +189,7 @@ pub async fn cross(
             produced.entry(transition).or_insert((step.via, 0)).1 += 1;
         }
         for branch in &standing {
-            // Their steps are made in chunks, and never stand in `writes`.
+            // The steps of an expand are made in chunks, and are never in `writes`.
             if let Some(Advance::Spread { .. }) = &branch.advance {
                 let produced = produced
                     .entry(branch.transition)
@@ -260,7 +256,7 @@ async fn apply<'a>(
     end_runs(conn, standing, &writes, crossed).await
 }
 
-/// Moves branches, all of them, or the transaction must be rolled back.
+/// Moves all of these branches, or the transaction must be rolled back.
 async fn move_branches(conn: &mut Conn, moved: &[Moved<'_>]) -> Result<(), Error> {
     if moved.is_empty() {
         return Ok(());
@@ -278,12 +274,12 @@ async fn move_branches(conn: &mut Conn, moved: &[Moved<'_>]) -> Result<(), Error
                 .map(|row| row.halt_reason.map(HaltReason::as_str)),
         )
         .optional_texts("value", moved.iter().map(|row| row.output));
-    // I9: they are moved under their claims.
+    // I9: branches are moved under their claims.
     conn.write(&MOVE_BRANCHES, &[("b", (&rows).into())], moved.len())
         .await
 }
 
-/// Asserts the claims of branches that are split further in another transaction.
+/// Asserts the claims of branches whose split continues in another transaction.
 async fn hold(conn: &mut Conn, held: &[(BranchId, ClaimToken)]) -> Result<(), Error> {
     if held.is_empty() {
         return Ok(());
@@ -291,13 +287,13 @@ async fn hold(conn: &mut Conn, held: &[(BranchId, ClaimToken)]) -> Result<(), Er
     let rows = Rows::new()
         .ids("id", held.iter().map(|row| row.0))
         .ids("token", held.iter().map(|row| row.1));
-    // I9: they are split under their claims.
+    // I9: branches are split under their claims.
     conn.write(&HOLD_BRANCHES, &[("b", (&rows).into())], held.len())
         .await
 }
 
-/// The branches of an expand that this transaction makes, a chunk at a time: of as many as are few, and
-/// as are not too long together.
+/// Makes the branches of an expand that belong to this transaction, a chunk at a time: a chunk is
+/// limited in its number of branches and in their total length.
 async fn spread(
     conn: &mut Conn,
     parent: &Standing<'_>,
@@ -330,8 +326,8 @@ async fn spread(
     Ok(())
 }
 
-/// Ends runs, and makes the hooks of those that halt. A run that is over already stays as it ended; no
-/// schedule brings it about (I15), and what would move a branch of it is refused.
+/// Ends runs, and makes the hooks of those that halt. A run that is already over stays as it ended; no
+/// schedule brings this about (I15), and a write that would move a branch of it is refused.
 async fn end_runs(
     conn: &mut Conn,
     standing: &[Standing<'_>],
@@ -376,7 +372,7 @@ async fn end_runs(
     hooks::halted(conn, &roots, crossed).await
 }
 
-/// Arrivals, written to their barriers; those that are complete by it.
+/// Writes arrivals to their barriers, and returns the barriers that they complete.
 async fn arrive(
     conn: &mut Conn,
     arrivals: BTreeMap<FanOutId, Arriving>,
@@ -415,7 +411,7 @@ async fn arrive(
     Ok(fired)
 }
 
-/// A barrier at which all have arrived.
+/// A barrier at which all branches have arrived.
 struct Fired {
     id: FanOutId,
     branch_id: BranchId,
@@ -423,7 +419,7 @@ struct Fired {
     transition: TransitionId,
 }
 
-/// A branch that waited at a barrier that fired, as loaded.
+/// A loaded branch that waited at a barrier that fired.
 struct Loaded {
     fired: Fired,
     run_id: RunId,
@@ -446,7 +442,7 @@ async fn load_waiting(
     let rows = Rows::new().ids("id", fired.iter().map(|fired| fired.id));
     let mut sizes = HashMap::new();
     for row in conn.fetch(&FAN_OUT_SIZES, &[("b", (&rows).into())]).await? {
-        // Unknown where a branch halted and has no output: then there is no array either.
+        // Unknown where a branch halted without an output: then there is no array either.
         let size = row.get::<Option<i64>>("size")?.unwrap_or_default();
         sizes.insert(FanOutId(row.get("id")?), size);
     }

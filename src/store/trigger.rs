@@ -21,7 +21,7 @@ use super::micros;
 use super::portion;
 use super::statement::{Rows, statements};
 
-/// Runs per statement; their bytes are bounded beside.
+/// Runs per statement; their bytes have a bound of their own.
 const CHUNK: usize = 1_000;
 
 statements! {
@@ -35,12 +35,12 @@ statements! {
     INSERT_STARTS in InTurn from "backend/sqlite/trigger.sql";
     INSERT_FIRST_EXECUTIONS in InTurn from "backend/sqlite/trigger.sql";
     INSERT_FIRST_AVAILABILITIES in InTurn from "backend/sqlite/trigger.sql";
-    /// An input that is far longer is another one, and need not be read to know it.
+    /// A much longer input is a different one, and need not be read to know this.
     RUNS_BY_KEY = "
         SELECT r.id, r.trigger_key, CASE WHEN octet_length(r.input) <= b.size THEN r.input END AS input
           FROM {rows:b(trigger_key text, size int)}
           JOIN ductwork_runs r ON r.pipeline = :pipeline AND r.trigger_key = b.trigger_key";
-    /// Where statements are asked in turn.
+    /// For databases that statements are sent to in turn.
     BEGIN_RUNS runs [
         &INSERT_ROOTS,
         &INSERT_STARTS,
@@ -65,26 +65,26 @@ pub struct NewRun<'a> {
     pub input: &'a str,
 }
 
-/// A run that was asked for.
+/// The answer for a requested run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Triggered {
-    /// The run: a new one, or the one that its key had started.
+    /// The run: a new one, or the one that the key had started.
     pub run_id: RunId,
-    /// False when the key had started it before.
+    /// False when the key had started the run before.
     pub created: bool,
-    /// True when the key had started it with another input.
+    /// True when the key had started the run with another input.
     pub input_differs: bool,
 }
 
-/// Characters of the longest key: what an index takes in every database.
+/// The longest key, in characters: the limit of an index in every database.
 pub const KEY_MAX: usize = 512;
 
-/// Starts runs of one definition; one answer per element of `runs`, in their order.
+/// Starts runs of one definition; returns one answer per element of `runs`, in their order.
 ///
 /// One transaction per thousand runs, or fewer where their inputs are large; on PostgreSQL one
-/// statement. A second trigger with a key returns the first run. Lost acknowledgement, or a database
-/// that goes away after some of them: with a key, trigger again; without, the run may exist. Any error
-/// says nothing of an earlier transaction.
+/// statement. A second trigger with a key returns the first run. After a lost acknowledgement, or when
+/// the database goes away after some of the runs: with a key, trigger again; without a key, the run may
+/// exist. An error does not tell whether an earlier transaction succeeded.
 pub async fn trigger(
     conn: &mut Conn,
     definition: &Definition,
@@ -94,8 +94,8 @@ pub async fn trigger(
     trigger_by(conn, definition, runs, delay, None, None).await
 }
 
-/// The same, by somebody, which is recorded with each run that it makes, and by a caller, of whom each of
-/// them keeps what it hands on.
+/// The same, by somebody, who is recorded with each new run, and for a caller, whose passed-on data each
+/// new run keeps.
 pub async fn trigger_by(
     conn: &mut Conn,
     definition: &Definition,
@@ -127,7 +127,7 @@ async fn insert(
     by: Option<&Actor>,
     within: Option<&Caller>,
 ) -> Result<Vec<Triggered>, Error> {
-    // The same key twice in one call is one run, like in two.
+    // The same key twice in one call means one run, as in two calls.
     let mut first: HashMap<&str, usize> = HashMap::new();
     let ids: Vec<RunId> = runs.iter().map(|_| RunId::new()).collect();
     let asked: Vec<usize> = (0..runs.len())
@@ -223,7 +223,7 @@ async fn record(
     action::record(conn, by, Verb::Trigger, created.iter().copied(), None).await
 }
 
-/// The runs that keys had started, with their inputs where these may be the ones that were asked for.
+/// The runs that keys had started, with their inputs where these may equal the requested ones.
 type Known = HashMap<String, (RunId, Option<String>)>;
 
 async fn known(conn: &mut Conn, pipeline: &str, runs: &[NewRun<'_>]) -> Result<Known, Error> {
@@ -241,7 +241,7 @@ async fn known(conn: &mut Conn, pipeline: &str, runs: &[NewRun<'_>]) -> Result<K
     let found = conn.fetch_latest(&RUNS_BY_KEY, &args).await;
     let mut known = Known::new();
     for row in found.map_err(Error::after_commit)? {
-        // Once for each length that was asked for.
+        // A key appears once for each requested length.
         let (id, input) = (RunId(row.get("id")?), row.get("input")?);
         let run = known.entry(row.get("trigger_key")?).or_insert((id, None));
         run.1 = run.1.take().or(input);
@@ -249,17 +249,18 @@ async fn known(conn: &mut Conn, pipeline: &str, runs: &[NewRun<'_>]) -> Result<K
     Ok(known)
 }
 
-/// Bytes of the longest text that may be the same value as one of so many: with white space and other escapes.
+/// The length in bytes of the longest text that may be the same value as a text of `size` bytes: with white
+/// space and other escapes.
 fn longest_spelling(size: usize) -> i64 {
     const ROOM: usize = 16 << 10;
     size.saturating_mul(4).saturating_add(ROOM) as i64
 }
 
-/// The answer for a run whose key had started one before.
+/// The answer for a run whose key had started a run before.
 fn as_known(run: &NewRun<'_>, known: &Known) -> Result<Triggered, Error> {
     let key = run.key.unwrap_or_default();
     let (run_id, input) = known.get(key).ok_or_else(|| {
-        // It was there when ours was refused, and pruned before we asked for it.
+        // The run existed when ours was refused, and was pruned before we read it.
         Error::Gone(format!(
             "the run with the key {key:?} was deleted at this very moment"
         ))
@@ -271,13 +272,13 @@ fn as_known(run: &NewRun<'_>, known: &Known) -> Result<Triggered, Error> {
     })
 }
 
-/// True for the same value, however it is spaced and its objects are ordered: whoever sends a request once more may
-/// write it anew.
+/// True for the same value, whatever its spacing and the order of its objects' keys: a client that repeats a
+/// request may write it differently.
 fn is_same(one: &str, other: &str) -> bool {
     one == other || Json::of(one).spelled() == Json::of(other).spelled()
 }
 
-/// The keys of what a run begins with.
+/// The keys of a run's first rows.
 #[derive(Clone, Copy)]
 struct Begun {
     run: RunId,
@@ -308,7 +309,7 @@ fn rows<'a>(runs: &[NewRun<'a>], begun: &[(usize, Begun)]) -> Rows<'a> {
     }))
 }
 
-/// The wait that the definition asks for before its first step.
+/// The wait that the definition requires before its first step.
 fn own_delay(definition: &Definition) -> Duration {
     let start = definition.node(crate::definition::NodeIndex(0));
     let step = start
@@ -338,7 +339,7 @@ mod tests {
         let conn = location.connect(Purpose::Engine).await;
         let mut conn = conn.expect("a file of its own");
         migrate::migrate(&mut conn).await.expect("a new schema");
-        // 8 MiB more than nothing.
+        // 8 MiB more than an empty database.
         let full = conn.script("FULL", "PRAGMA max_page_count = 2048").await;
         full.expect("a setting that SQLite has");
         let definition = Pipeline::named("Tests").start("Step").build();

@@ -1,7 +1,7 @@
 //! The turn of a starter to change the schema of a cluster.
 //!
-//! Owns: the row of the starter that has it, in the record of the migrations, where its version is zero. Never: changes the schema
-//! (`migrate`).
+//! Owns: the row of the starter that has the turn: the row with version zero in the record of the migrations. Never:
+//! changes the schema (`migrate`).
 
 use std::time::{Duration, Instant};
 
@@ -12,17 +12,17 @@ use super::error::Error;
 use super::micros;
 use super::statement::statements;
 
-/// A starter has its turn for so long, unless it goes on: longer than a change of a small table takes.
+/// How long a starter has its turn, unless it renews it: longer than a change of a small table takes.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// So long it is waited for before it is asked for again.
+/// The pause before the next request for the turn.
 const PAUSE: Duration = Duration::from_millis(250);
 
 statements! {
-    /// RACE: two nodes of a cluster change the schema at once. Each change waits for all before it, at every node, and
-    /// a node that waits for its own while it has to make room for another's may stand still for ever, and with it
-    /// the cluster. So one starter at a time changes anything; its turn is a row, because no node sees another's
-    /// locks. Raced by `starters_at_three_nodes_make_one_schema`.
+    /// RACE: two nodes of a cluster change the schema at once. Each change waits for all changes before it, at every
+    /// node, and a node that waits for its own change while it has to make room for another's may hang for ever, and
+    /// with it the cluster. So only one starter at a time makes changes; its turn is a row, because no node sees
+    /// another's locks. Raced by `starters_at_three_nodes_make_one_schema`.
     OFFER_TURN in Mysql = "
         INSERT INTO ductwork_migrations (version, name, applied_at) VALUES (0, :holder, 0)
         {keep:ductwork_migrations;version}";
@@ -32,14 +32,14 @@ statements! {
     END_TURN in Mysql = "DELETE FROM ductwork_migrations WHERE version = 0 AND name = :holder";
 }
 
-/// The turn of a starter, which only one on a cluster needs.
+/// The turn of a starter, which is needed only on a cluster.
 pub(super) struct Turn {
     holder: String,
     is_ours: bool,
 }
 
 impl Turn {
-    /// Nobody's yet.
+    /// A turn that has not been taken yet.
     pub(super) fn new() -> Self {
         let holder = Uuid::new_v4().to_string();
         Self {
@@ -48,10 +48,10 @@ impl Turn {
         }
     }
 
-    /// Waits for it, or keeps it.
+    /// Waits for the turn, or renews it.
     ///
     /// # Errors
-    /// `Schema` when another has had it for longer than this.
+    /// `Schema` when another starter has had the turn for longer than this.
     pub(super) async fn take(&mut self, conn: &mut Conn, patience: Duration) -> Result<(), Error> {
         let began = Instant::now();
         while conn.is_in_cluster() && !self.taken(conn).await? {
@@ -80,7 +80,7 @@ impl Turn {
         Ok(self.is_ours)
     }
 
-    /// Gives it to the next one.
+    /// Passes the turn to the next starter.
     pub(super) async fn end(self, conn: &mut Conn) -> Result<(), Error> {
         if self.is_ours {
             let args = [("holder", self.holder.as_str().into())];

@@ -1,4 +1,4 @@
-//! The facts by which `machine::why` tells what keeps a run from moving.
+//! The facts from which `machine::why` concludes what keeps a run from moving.
 //!
 //! Owns: reading them, bounded, in one snapshot. Never: concludes anything from them.
 
@@ -54,7 +54,7 @@ macro_rules! nearest_first {
 }
 
 statements! {
-    /// Those nearest to moving first, so that the limit cuts off what matters least.
+    /// The branches nearest to moving first, so that the limit cuts off those that matter least.
     LEAVES = concat!("
         SELECT ", leaf_columns!(), "
           FROM ductwork_branches b ", leaf_joins!(), "
@@ -68,8 +68,8 @@ statements! {
          ORDER BY ", nearest_first!(), " LIMIT 100");
     IS_WIDE = "
         SELECT 1 AS found FROM ductwork_branches WHERE run_id = :run LIMIT 1 OFFSET :narrow";
-    /// Some branches of a wide run that move, or that are next to: by what processes hold, and by the
-    /// heads of the queues. Nothing here is read once per branch of the run.
+    /// Some branches of a wide run that move, or will move next: found by what processes hold, and by
+    /// the heads of the queues. Nothing here is read once per branch of the run.
     MOVING = "
         SELECT x.branch_id AS id FROM (
             SELECT s.branch_id
@@ -111,7 +111,8 @@ statements! {
           JOIN ductwork_fan_outs f ON f.branch_id = b.id AND f.fired_at IS NULL
          WHERE b.run_id = :run AND b.status = 'waiting'
          ORDER BY f.width - f.arrived DESC LIMIT 10";
-    /// Of a branch that could not be advanced the error is that of the last attempt to.
+    /// The error of a branch that could not be advanced is the error of the last attempt to advance
+    /// it.
     HALTS = "
         WITH halted {materialized} (
             SELECT id, step_id, halt_reason FROM ductwork_branches
@@ -135,16 +136,17 @@ statements! {
              WHERE pipeline = :pipeline AND due_at <= {now} LIMIT :most) x";
 }
 
-/// A run with more branches than this is looked at through what moves of it, not branch by branch.
+/// A run with more branches than this is examined through its moving parts, not branch by branch.
 const NARROW: usize = 2_000;
 
-/// So far are the queues looked into for the branches of a wide run.
+/// How far the queues are searched for the branches of a wide run.
 const HEADS: usize = 2_000;
 
 /// The longest output that is read whole, to count its elements.
 const WHOLE: i64 = 64 << 10;
 
-/// The facts about a run and about those who could move it; `None` when there is no such run.
+/// The facts about a run and about the processes that could move it; `None` when the run does not
+/// exist.
 pub async fn facts(
     conn: &mut Conn,
     run: RunId,
@@ -181,7 +183,7 @@ pub async fn facts(
             definition: short(&found.definition).to_owned(),
             graph: definition.as_ref().ok().cloned(),
         };
-        // Of a run that goes on they tell how it will end.
+        // For a run in progress, these tell how it will end.
         facts.halts = halts(conn, run, HALTS_MAX).await?;
         if found.status.is_terminal() {
             facts.revived_as = revived_as(conn, run).await?;
@@ -240,8 +242,8 @@ pub async fn facts(
     .await
 }
 
-/// The rows of LEAVES and BARRIERS, at a cost that does not grow with the width of the run; unless
-/// nothing of it moves: then it waits for persons, and each of its branches is looked at.
+/// The rows of LEAVES and BARRIERS, at a cost that does not grow with the width of the run; except
+/// when nothing of it moves: then it waits for persons, and each of its branches is read.
 async fn leaves_and_barriers(
     conn: &mut Conn,
     run: RunId,
@@ -270,7 +272,7 @@ async fn leaves_and_barriers(
     Ok((leaves, conn.fetch(&BARRIERS, &args).await?))
 }
 
-/// The run has so many branches that nothing may be read of each.
+/// True where the run has too many branches to read anything for each.
 pub async fn is_wide(conn: &mut Conn, run: RunId) -> Result<bool, Error> {
     let narrow = [("run", run.0.into()), ("narrow", NARROW.into())];
     Ok(conn.fetch_optional(&IS_WIDE, &narrow).await?.is_some())
@@ -283,7 +285,7 @@ pub async fn revived_as(conn: &mut Conn, run: RunId) -> Result<Option<RunId>, Er
     Ok(next.map(|row| row.get("id")).transpose()?.map(RunId))
 }
 
-/// Why branches of a run halted by themselves: the first `n` of them.
+/// The reasons why branches of a run halted by themselves, for the first `n` of them.
 pub async fn halts(conn: &mut Conn, run: RunId, n: usize) -> Result<Vec<HaltFact>, Error> {
     let args = [
         ("run", run.0.into()),

@@ -1,6 +1,6 @@
-//! Whether the database takes writes at all, as far as can be told without one.
+//! Whether the database takes writes at all, as far as this can be told without a write.
 //!
-//! Owns: the question. Never: writes.
+//! Owns: answering this. Never: writes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use super::micros;
 use super::process;
 use super::statement::{Only, Statement};
 
-/// PostgreSQL and MySQL.
+/// For PostgreSQL and MySQL.
 static ONLY_READS: Statement = Statement::only(
     Only::Postgres,
     "ONLY_READS",
@@ -39,7 +39,8 @@ static IS_READ_ONLY: Statement = Statement::only(
     "SELECT CASE WHEN @@global.read_only <> 0 THEN 'read_only is on, so the server takes no writes' END AS why",
 );
 
-/// MySQL only, where these are often set to be faster. PostgreSQL's role may choose its own.
+/// MySQL only, where these settings are often relaxed for speed. On PostgreSQL, the role may choose
+/// its own.
 static CARELESS: Statement = Statement::only(
     Only::Mysql,
     "CARELESS",
@@ -56,8 +57,8 @@ static PACKET: Statement = Statement::only(
     "SELECT @@max_allowed_packet AS packet",
 );
 
-/// PostgreSQL only. Those who wait for a lock give up and come again, so how long it was held is the holder's
-/// transaction's to say; the server may keep that from our role, and then somebody who waits is enough.
+/// PostgreSQL only. Waiters for a lock give up and come again, so only the holder's transaction tells how
+/// long the lock was held; the server may hide that from our role, and then one waiter is enough.
 static LOCKED: Statement = Statement::new(
     "LOCKED",
     "SELECT c.relname::text AS name, CASE l.mode WHEN 'AccessExclusiveLock' THEN 1 ELSE 0 END::bigint AS hidden, l.pid::bigint AS pid,
@@ -77,8 +78,8 @@ static LOCKED: Statement = Statement::new(
       ORDER BY c.relname = 'ductwork_processes' DESC, hidden DESC, name LIMIT 1",
 );
 
-/// PostgreSQL only. A row that is locked has the number of the transaction that did; where several have it, it has
-/// another number, and nobody is found.
+/// PostgreSQL only. A locked row has the number of the transaction that locked it; where several have locked it,
+/// it has another number, and no holder is found.
 static HOLDER: Statement = Statement::new(
     "HOLDER",
     "SELECT l.pid::bigint AS pid, coalesce(nullif(a.application_name, ''), 'no name') AS application,
@@ -93,8 +94,8 @@ static HOLDER: Statement = Statement::new(
       ORDER BY a.xact_start LIMIT 1",
 );
 
-/// MySQL only. Processes that cannot get on, or that have not beaten for longer than they do, or that take nothing of
-/// what is due for long: somebody may have locked their rows.
+/// MySQL only. Processes that make no progress, that have been silent for longer than a healthy one, or that have
+/// long taken none of the due executions: somebody may have locked their rows.
 static HINDERED: Statement = Statement::only(
     Only::Mysql,
     "HINDERED",
@@ -106,13 +107,14 @@ static HINDERED: Statement = Statement::only(
                          WHERE a.pipeline = p.pipeline AND a.due_at < {now} - :grace)",
 );
 
-/// A process beats more often, but where leases are long; then a look at who has locks is made in vain.
+/// A process beats more often than this, except with long leases; then the search for lock holders is
+/// in vain.
 const SILENT: Duration = Duration::from_secs(8);
 
-/// The server's words for a wait in vain, with which a process tells of its trouble.
+/// The server's words for a wait in vain, with which a process reports its trouble.
 const WAITED: &str = "Lock wait timeout exceeded";
 
-/// The session that has locked rows of a run for longest, if there is one. It may have gone by now.
+/// The session that has locked rows of a run for the longest time, if any. It may be gone by now.
 pub async fn holder(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error> {
     if conn.dialect() != Dialect::Postgres {
         return Ok(None);
@@ -128,7 +130,8 @@ pub async fn holder(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error
         None => String::new(),
     };
     Ok(Some(format!(
-        "the session of the database with pid {pid} ({application}, {state}), which is in a transaction{since}: end it,          or wait for its end"
+        "the session of the database with pid {pid} ({application}, {state}), which is in a transaction{since}: end it, or wait \
+         for its end"
     )))
 }
 
@@ -139,17 +142,17 @@ pub struct Locked {
     pub fact: String,
     /// Its name.
     pub table: String,
-    /// Nobody can read it either.
+    /// True where nobody can read it either.
     pub hidden: bool,
 }
 
-/// True where `locked` answers at once. On MySQL no catalogue tells, and it waits.
+/// True where `locked` answers at once. On MySQL no catalogue tells, so `locked` waits.
 pub fn tells_at_once(conn: &Conn) -> bool {
     conn.dialect() != Dialect::Mysql
 }
 
-/// The table of ours that is locked as a whole, if one is. Asks the catalogue alone, which no such lock hides; but on
-/// MySQL it waits for such a lock, and there it tells of locks on rows, too.
+/// The table of ours that is locked as a whole, if any. Reads only the catalogue, which no such lock hides; but on
+/// MySQL it waits for such a lock, and there it also reports locks on rows.
 pub async fn locked(conn: &mut Conn) -> Result<Option<Locked>, Error> {
     match conn.dialect() {
         Dialect::Postgres => {}
@@ -192,12 +195,13 @@ async fn locked_on_mysql(conn: &mut Conn) -> Result<Option<Locked>, Error> {
     let Some(lock) = conn.row_lock().await? else {
         return Ok(None);
     };
-    // It locks some rows of the database, or may; that somebody waits for them is known from those who do.
+    // The session locks, or may lock, some rows of the database; only the waiters show that somebody waits
+    // for them.
     let is_proven = !matches!(lock.on, On::Rows { table: None });
     Ok((is_proven || waits_for_rows(conn, &hindered).await?).then(|| Locked::of(lock)))
 }
 
-/// True when one of these processes has waited for a row in vain, or would.
+/// True when one of these processes has waited for a row in vain, or would do so.
 async fn waits_for_rows(conn: &mut Conn, hindered: &[Row]) -> Result<bool, Error> {
     for process in hindered {
         let trouble: Option<String> = process.get("trouble")?;
@@ -207,7 +211,8 @@ async fn waits_for_rows(conn: &mut Conn, hindered: &[Row]) -> Result<bool, Error
     }
     let mut silent = Vec::new();
     for process in hindered {
-        // One that beats has its row for a moment now and then, and nobody else has it for long.
+        // A process that beats locks its own row for a moment now and then, and nobody else holds
+        // it for long.
         if process.get::<i64>("silent")? == 1 {
             silent.push(ProcessId(process.get("id")?));
         }
@@ -217,7 +222,7 @@ async fn waits_for_rows(conn: &mut Conn, hindered: &[Row]) -> Result<bool, Error
     }
     match process::kept_from_beating(conn, silent).await {
         Ok(kept) => Ok(!kept.is_empty()),
-        // A session that only reads may not ask.
+        // A read-only session may not run this.
         Err(_) if !conn.is_broken() => Ok(false),
         Err(error) => Err(error),
     }
@@ -281,7 +286,7 @@ fn told(session: &Session) -> String {
     format!("the session {id} ({user}, {does}, for {held} s)")
 }
 
-/// A setting with which the server may lose what it has acknowledged when its host goes down, if there is one.
+/// A setting with which the server may lose acknowledged data when its host goes down, if there is one.
 pub async fn careless(conn: &mut Conn) -> Result<Option<String>, Error> {
     if conn.dialect() != Dialect::Mysql {
         return Ok(None);
@@ -296,8 +301,8 @@ pub async fn careless(conn: &mut Conn) -> Result<Option<String>, Error> {
     Ok(setting.transpose()?.flatten().map(fact))
 }
 
-/// The largest value that a step may return, where the server takes no statement of any length. Fails where that is less
-/// than `payload`.
+/// The largest value that a step may return, where the server limits the length of a statement. Fails where this is
+/// less than `payload`.
 pub async fn largest_payload(conn: &mut Conn, payload: u64) -> Result<Option<u64>, Error> {
     let packet = match conn.dialect() {
         Dialect::Mysql => conn.fetch_optional(&PACKET, &[]).await?,
@@ -314,7 +319,7 @@ pub async fn largest_payload(conn: &mut Conn, payload: u64) -> Result<Option<u64
     }
 }
 
-/// Why nobody can write, if nobody can.
+/// The reason why nobody can write, if there is one.
 pub async fn refused(conn: &mut Conn, location: &Location) -> Result<Option<String>, Error> {
     if let Some(file) = location.file() {
         return Ok(no_room(file));
@@ -326,7 +331,7 @@ pub async fn refused(conn: &mut Conn, location: &Location) -> Result<Option<Stri
     Ok(why.flatten())
 }
 
-/// Fails where a MySQL server takes the writes of its administrators alone, of whom this user may be one.
+/// Fails where a MySQL server takes writes only from its administrators, of whom this user may be one.
 pub(super) async fn check(conn: &mut Conn) -> Result<(), Error> {
     let row = conn.fetch_optional(&ONLY_READS, &[]).await?;
     let why = row.map(|row| row.get::<Option<String>>("why"));
@@ -336,14 +341,14 @@ pub(super) async fn check(conn: &mut Conn) -> Result<(), Error> {
     }
 }
 
-/// Fails where this user may not write SQLite's file. SQLite opens it all the same, to read.
+/// Fails where this user may not write SQLite's file. SQLite opens it for reading all the same.
 pub fn allowed(location: &Location) -> Result<(), Error> {
     let Some(file) = location.file() else {
         return Ok(());
     };
     match access(file, AccessFlags::W_OK) {
-        // A file that is not there is made. A disk that is mounted read-only may be mounted otherwise while
-        // a daemon waits; nobody gives it a right.
+        // A missing file will be created. A disk that is mounted read-only may be mounted otherwise while a daemon
+        // waits; nobody grants it a right.
         Ok(()) | Err(Errno::ENOENT | Errno::EROFS) => Ok(()),
         Err(errno) => {
             let error = std::io::Error::from(errno);
@@ -354,25 +359,25 @@ pub fn allowed(location: &Location) -> Result<(), Error> {
     }
 }
 
-/// The full disk of SQLite's file, of which not even root has any left. Heartbeats may find a place in the log that
-/// was there already, while the result of a step finds none: so it is told at once.
+/// Reports SQLite's disk when it is so full that not even root has space left. Heartbeats may fit into the existing
+/// log, while the result of a step does not: so this is reported at once.
 pub fn full(location: &Location) -> Option<String> {
     let file = location.file()?;
     let disk = statvfs(file).ok()?;
-    // Some file systems do not count.
+    // Some file systems report no counts.
     (disk.blocks() > 0 && disk.blocks_free() == 0).then(|| no_room(file))?
 }
 
-/// Of the disk that a file of SQLite's is on.
+/// The state of the disk that a file of SQLite's is on.
 fn no_room(file: &Path) -> Option<String> {
     let disk = statvfs(file).ok()?;
     let read_only = disk.flags().contains(FsFlags::ST_RDONLY);
-    // A part may be kept for root.
+    // A part may be reserved for root.
     let free = match nix::unistd::geteuid().is_root() {
         true => disk.blocks_free(),
         false => disk.blocks_available(),
     };
-    // Some file systems do not count.
+    // Some file systems report no counts.
     let full = disk.blocks() > 0 && free == 0;
     let what = match (read_only, full) {
         (true, _) => "mounted read-only",

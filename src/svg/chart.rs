@@ -1,7 +1,7 @@
 //! Counts over time as SVG: small rows of bars, and a chart of runs by the hour.
 //!
-//! Owns: the places of bars, and the markup, escaped. Never: counts anything, or tells something by a colour alone:
-//! each picture has its numbers in its name.
+//! Owns: the places of bars, and the markup, escaped. Never: counts anything, or tells something by colour
+//! alone: each picture has its numbers in its name.
 
 use std::fmt::Write as _;
 
@@ -18,11 +18,11 @@ pub struct Bar {
     pub completed: u64,
     /// Runs that halted.
     pub halted: u64,
-    /// The same in words, for one who points at it.
+    /// The same in words, for a person who points at it.
     pub told: String,
-    /// The time below it, at some of them.
+    /// The time below the bar; only some bars have one.
     pub tick: Option<String>,
-    /// It has the counts of other times as well, or not all of its own.
+    /// It includes the counts of other times, or not all of its own.
     pub is_odd: bool,
 }
 
@@ -61,7 +61,7 @@ pub fn row(label: &str, bars: &[(u64, u64)]) -> String {
     svg
 }
 
-/// The lines of a number, of so many: the least that there is can be seen.
+/// How many of the lines a number takes: even the smallest number can be seen.
 fn height(number: u64, most: u64, lines: u64) -> u64 {
     match number {
         0 => 0,
@@ -72,7 +72,7 @@ fn height(number: u64, most: u64, lines: u64) -> u64 {
     }
 }
 
-/// The chart's columns, for the numbers at its left, and of all bars.
+/// The chart's columns: those for the numbers at its left, and those of all bars.
 const LEFT: u64 = 56;
 const BARS: u64 = 672;
 
@@ -81,7 +81,7 @@ const TOP: u64 = 10;
 const TALL: u64 = 120;
 const BELOW: u64 = 22;
 
-/// A chart of these bars: those that completed, upon those that halted; a line for those that started.
+/// A chart of these bars: the completed runs on top of the halted ones; a line for the started ones.
 pub fn chart(label: &str, bars: &[Bar]) -> String {
     let whole = |bar: &Bar| (bar.completed.saturating_add(bar.halted)).max(bar.started);
     let most = round(bars.iter().map(whole).max().unwrap_or(0));
@@ -147,7 +147,7 @@ pub fn chart(label: &str, bars: &[Bar]) -> String {
     svg
 }
 
-/// The next number with one digit that is 1, 2 or 5, and else noughts; 1 at least.
+/// The next number that consists of a 1, 2 or 5 and zeros; at least 1.
 fn round(number: u64) -> u64 {
     let mut power = 1_u64;
     loop {
@@ -224,7 +224,7 @@ mod tests {
             svg.contains("<path class=\"started\" d=\"M56 82h224L280 130h224L504 130h224\"/>"),
             "{svg}"
         );
-        // The most that there is has room.
+        // The largest number has room.
         let most = chart("", &[bar(u64::MAX, u64::MAX, u64::MAX)]);
         assert!(most.contains("<rect class=\"good\""), "{most}");
     }

@@ -1,4 +1,4 @@
-//! Pictures as they are written: some to be looked at, and what holds of each of them.
+//! Pictures as they are written: some to look at, and the properties of each of them.
 
 use std::path::Path as File;
 
@@ -56,7 +56,7 @@ fn pipeline(flow: &str) -> Definition {
     read.unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// A run that is half of its way: each node has a state of its own.
+/// A halfway finished run: each node has a state of its own.
 fn states(definition: &Definition, layout: &Layout) -> BTreeMap<Part, NodeState> {
     let all = NodeState {
         total: 1,
@@ -103,7 +103,7 @@ fn states(definition: &Definition, layout: &Layout) -> BTreeMap<Part, NodeState>
     nodes.chain(frames).chain(hooks).collect()
 }
 
-/// The elements of a picture by their names, after it was seen that each is closed in its turn and that
+/// The elements of a picture by their names, after a check that each is closed in its turn, and that
 /// text and values are escaped.
 fn elements(svg: &str) -> Vec<String> {
     let (mut found, mut open): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());

@@ -40,7 +40,7 @@ impl Picture<'_> {
                 "<rect class=\"page\" width=\"{width}\" height=\"{height}\"/>"
             );
         }
-        // Stripes that rise, as wide as what is between them.
+        // Rising stripes, as wide as the gaps between them.
         svg.push_str("<defs>");
         for (name, class) in [(WAITED, "waited"), (ASKED, "asked")] {
             let _ = write!(
@@ -143,7 +143,7 @@ impl Picture<'_> {
     }
 }
 
-/// The stripes of a time in which something waited, and a person was asked.
+/// The stripes of a time in which something waited, and of one in which a person was asked.
 const WAITED: &str = "waited";
 const ASKED: &str = "asked";
 

@@ -17,8 +17,8 @@ use crate::store::transition::Crossed;
 
 use super::chain;
 
-/// The database went away, or cannot be reached. Said once per outage and connection, and now and then
-/// while it lasts.
+/// The database went away, or cannot be reached. Logged once per outage and connection, and now and
+/// then while it lasts.
 pub fn database_lost(error: &crate::store::Error) {
     warn!(
         error = chain(error),
@@ -27,7 +27,7 @@ pub fn database_lost(error: &crate::store::Error) {
     );
 }
 
-/// The database answers, but could not do what it was asked. Said as rarely.
+/// The database answers, but could not do what it was asked. Logged as rarely.
 pub fn database_hindered(error: &crate::store::Error) {
     warn!(
         error = chain(error),
@@ -37,7 +37,7 @@ pub fn database_hindered(error: &crate::store::Error) {
     );
 }
 
-/// Connections are lost again and again. Said instead of each, ever more rarely.
+/// Connections are lost again and again. Logged instead of each loss, ever more rarely.
 pub fn database_comes_and_goes(error: &crate::store::Error) {
     warn!(
         error = chain(error),
@@ -46,7 +46,7 @@ pub fn database_comes_and_goes(error: &crate::store::Error) {
     );
 }
 
-/// The database is back, or does its part again; of several servers, this one.
+/// The database is back, or does its part again; of several servers, this is the one.
 pub fn database_back(attempts: u32, reached: bool, server: Option<String>) {
     match reached {
         true => info!(attempts, server, "the database does its part again"),
@@ -54,7 +54,8 @@ pub fn database_back(attempts: u32, reached: bool, server: Option<String>) {
     }
 }
 
-/// The database did not do what a loop asked of it: beside the trouble that is told of that, and each time.
+/// The database did not do what a loop asked of it. Logged each time, beside the trouble that is reported
+/// for it.
 pub fn statement_failed(error: &crate::store::Error) {
     debug!(
         error = chain(error),
@@ -63,7 +64,7 @@ pub fn statement_failed(error: &crate::store::Error) {
     );
 }
 
-/// A process is in the database, of several servers in this one, and works.
+/// A process is in the database (of several servers, in this one) and works.
 pub fn registered(process: ProcessId, server: Option<String>) {
     info!(process_id = %process, server, "registered");
 }
@@ -76,7 +77,7 @@ pub fn deregister_failed(error: &crate::store::Error) {
     );
 }
 
-/// A child cannot register. Said at once, and ever more rarely while it lasts.
+/// A child cannot register. Logged at once, and ever more rarely while it lasts.
 pub fn not_registered(text: &str, lasted: Duration) {
     warn!(
         error = text,
@@ -85,7 +86,7 @@ pub fn not_registered(text: &str, lasted: Duration) {
     );
 }
 
-/// The console cannot listen. Said once, and now and then while it lasts.
+/// The console cannot listen. Logged once, and now and then while it lasts.
 pub fn not_listening(text: &str, lasted: Duration) {
     warn!(
         error = text,
@@ -94,7 +95,7 @@ pub fn not_listening(text: &str, lasted: Duration) {
     );
 }
 
-/// The last reload failed: said now and then while no other follows.
+/// The last reload failed. Logged now and then while no other follows.
 pub fn reload_failed(text: &str, lasted: Duration) {
     warn!(
         error = text,
@@ -103,7 +104,7 @@ pub fn reload_failed(text: &str, lasted: Duration) {
     );
 }
 
-/// Traces cannot be sent. Said once, and now and then while it lasts.
+/// Traces cannot be sent. Logged once, and now and then while it lasts.
 pub fn not_exported(text: &str, lasted: Duration) {
     warn!(
         error = text,
@@ -112,7 +113,7 @@ pub fn not_exported(text: &str, lasted: Duration) {
     );
 }
 
-/// Steps cannot be started. Said once, and now and then while it lasts.
+/// Steps cannot be started. Logged once, and now and then while it lasts.
 pub fn not_started(text: &str, lasted: Duration) {
     warn!(
         error = text,
@@ -121,12 +122,12 @@ pub fn not_started(text: &str, lasted: Duration) {
     );
 }
 
-/// The database refused something of the lifeline's.
+/// The database refused something that the lifeline asked of it.
 pub fn lifeline_failed(error: &crate::store::Error) {
     error!(error = chain(error), "heartbeat or request failed");
 }
 
-/// A heartbeat is late, because somebody else has what it takes. Said once until one was written.
+/// A heartbeat is late, because somebody else holds what it needs. Logged once until one was written.
 pub fn beat_waits(error: &crate::store::Error) {
     match error {
         crate::store::Error::Retryable { .. } => warn!(
@@ -165,7 +166,7 @@ pub fn writer_ended(writer: &str) {
     );
 }
 
-/// The lifeline could not have a lock that it needed for something else, and goes on without.
+/// The lifeline could not get a lock that it needed for other work, and goes on without it.
 pub fn lifeline_waits(error: &crate::store::Error) {
     info!(
         error = chain(error),
@@ -191,7 +192,7 @@ pub fn claims_lost(count: usize) {
     warn!(count, "ending executions that are not ours any more");
 }
 
-/// A worker takes nothing more, and waits for these.
+/// A worker takes no more work, and waits for these steps.
 pub fn draining(steps: Vec<Arc<Assignment>>, left: Duration) {
     const NAMED: usize = 5;
     if steps.is_empty() {
@@ -216,7 +217,7 @@ pub fn draining(steps: Vec<Arc<Assignment>>, left: Duration) {
     );
 }
 
-/// Results came too late and were refused. Of a wide run that was cancelled they may be hundreds at once.
+/// Results came too late and were refused. After a wide run was cancelled, there may be hundreds at once.
 pub fn stale_commits(executions: &[ExecutionId]) {
     const EACH: usize = 5;
     let (named, counted) = executions.split_at(executions.len().min(EACH));
@@ -236,12 +237,12 @@ pub fn stale_advance(branch: BranchId) {
     warn!(branch_id = %branch, "stale advance refused: the claim had been taken away");
 }
 
-/// The advancer's turn failed as a whole. Said at once, and ever more rarely while it lasts.
+/// The advancer's turn failed as a whole. Logged at once, and ever more rarely while it lasts.
 pub fn advancing_failed(error: &str, lasted: Duration) {
     error!(error, seconds = lasted.as_secs(), "advancing failed");
 }
 
-/// The database takes offence at what advancing a branch was to write.
+/// The database rejects what advancing a branch was to write.
 pub fn advance_refused(branch: BranchId, error: &crate::store::Error) {
     error!(
         branch_id = %branch,
@@ -251,7 +252,7 @@ pub fn advance_refused(branch: BranchId, error: &crate::store::Error) {
     );
 }
 
-/// The database could not advance a branch now, so often in a row. Told as seldom as it doubles.
+/// The database could not advance a branch now, this many times in a row. Logged each time the number doubles.
 pub fn advance_hindered(branch: BranchId, error: &crate::store::Error, times: u32) {
     if times.is_power_of_two() {
         warn!(branch_id = %branch, error = chain(error), times,
@@ -259,7 +260,7 @@ pub fn advance_hindered(branch: BranchId, error: &crate::store::Error, times: u3
     }
 }
 
-/// The worker's turn failed as a whole. Said at once, and ever more rarely while it lasts.
+/// The worker's turn failed as a whole. Logged at once, and ever more rarely while it lasts.
 pub fn working_failed(error: &str, lasted: Duration) {
     error!(
         error,
@@ -268,7 +269,7 @@ pub fn working_failed(error: &str, lasted: Duration) {
     );
 }
 
-/// This version does not understand what is stored, and leaves it to a newer one. Said at once, and
+/// This version does not understand what is stored, and leaves it to a newer one. Logged at once, and
 /// ever more rarely while it lasts.
 pub fn unreadable(error: &str, lasted: Duration) {
     error!(
@@ -278,7 +279,7 @@ pub fn unreadable(error: &str, lasted: Duration) {
     );
 }
 
-/// The claims of a process could not be recovered. Said at once, and ever more rarely while it lasts.
+/// The claims of a process could not be recovered. Logged at once, and ever more rarely while it lasts.
 pub fn recovery_failed(process: ProcessId, error: &crate::store::Error) {
     error!(
         process_id = %process,
@@ -287,7 +288,7 @@ pub fn recovery_failed(process: ProcessId, error: &crate::store::Error) {
     );
 }
 
-/// Something of a sweep failed; the rest of it goes on.
+/// A part of a sweep failed; the rest of it goes on.
 pub fn sweep_failed(error: &crate::store::Error) {
     error!(
         error = chain(error),
@@ -308,7 +309,7 @@ pub fn loops_given_up() {
     error!("ending without an answer of the database; what is held is recovered, and runs again");
 }
 
-/// Something does not move although it should: also what `health` tells.
+/// Something does not move although it should; `health` reports it as well.
 pub fn stuck(stuck: &crate::machine::stuck::Stuck) {
     warn!(
         cause = stuck.cause,
@@ -325,7 +326,7 @@ pub fn put_back(count: usize) {
     debug!(count, "claimed executions put back: they were not started");
 }
 
-/// The pipeline of this worker is paused, or is no more.
+/// The pipeline of this worker is paused, or is paused no longer.
 pub fn paused(paused: bool) {
     match paused {
         true => info!("paused: claiming nothing, finishing what runs; `unpause` claims again"),
@@ -396,7 +397,7 @@ pub fn stopped(signal: Option<&str>, since: Option<Instant>) {
     info!(signal, ms, "stopped");
 }
 
-/// A dead process is in the database no more, and the claims that it had were given back.
+/// A dead process was removed from the database, and its claims were given back.
 pub fn recovered(process: ProcessId, death: Death<'_>, recovered: &Recovered) {
     let how = match death {
         Death::Proven { how } => how,
@@ -417,7 +418,7 @@ pub fn recovered(process: ProcessId, death: Death<'_>, recovered: &Recovered) {
     );
 }
 
-/// The database's clock was set back, and what was due before was not due any more.
+/// The database's clock was set back, and work that had been due was not due any more.
 pub fn clock_set_back(overtaken: &Overtaken) {
     warn!(
         executions = overtaken.executions,

@@ -1,21 +1,22 @@
-//! How often something that lasts is said: at once, and then ever more rarely.
+//! How often a lasting condition is logged: at once, and then ever more rarely.
 //!
-//! Owns: the decision, from when it was met. Never: says it, reads a clock.
+//! Owns: the decision, from when the condition was met. Never: logs it, reads a clock.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// The pause after it was said first; it doubles with each time.
+/// The pause after it was logged first; it doubles each time.
 const FIRST: Duration = Duration::from_secs(60);
 
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// Not met for so long, it is over: the next time it is new. Longer than any pause between two attempts.
+/// A condition that was not met for this long is over: the next time it is new. Longer than any pause
+/// between two attempts.
 const QUIET: Duration = Duration::from_secs(180);
 
-/// As many are remembered; of more, those that were met last.
+/// This many conditions are remembered; if there are more, those that were met last.
 const MOST: usize = 1_000;
 
 /// Lasting conditions, by key.
@@ -24,7 +25,7 @@ pub struct Growing<K> {
     met: HashMap<K, Met>,
 }
 
-/// Since when something lasts, and how often it was said.
+/// Since when a condition lasts, and how often it was logged.
 #[derive(Clone, Copy, Debug)]
 pub struct Met {
     /// When it was met first.
@@ -44,7 +45,7 @@ impl<K> Default for Growing<K> {
 }
 
 impl<K: Clone + Eq + Hash> Growing<K> {
-    /// Takes note that it is met at `now`. For how long it has lasted, when that is to be said.
+    /// Takes note that the condition is met at `now`. Returns how long it has lasted, if that is to be logged.
     pub fn meet(&mut self, key: &K, now: Instant) -> Option<Duration> {
         self.met.retain(|_, met| now < met.last + QUIET);
         if let Some(met) = self.met.get_mut(key) {
@@ -72,12 +73,12 @@ impl<K: Clone + Eq + Hash> Growing<K> {
         Some(Duration::ZERO)
     }
 
-    /// It is over; the next time it is new.
+    /// The condition is over; the next time it is new.
     pub fn over(&mut self, key: &K) {
         self.met.remove(key);
     }
 
-    /// All that is remembered.
+    /// All remembered conditions.
     pub fn met(&self) -> impl Iterator<Item = (&K, &Met)> {
         self.met.iter()
     }
@@ -100,7 +101,7 @@ mod tests {
             }
         }
         assert_eq!(said, [0, 1, 3, 7, 15, 31, 63, 123, 183, 243, 303]);
-        // Another is said for itself.
+        // Another condition is logged by itself.
         assert!(
             growing
                 .meet(&"b", start + Duration::from_secs(20_000))

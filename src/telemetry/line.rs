@@ -21,11 +21,11 @@ const OWN_KEYS: [&str; 6] = ["ts", "level", "msg", "role", "pid", "pipeline"];
 /// An event.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// How important.
+    /// Its level.
     pub level: Level,
     /// The event.
     pub message: String,
-    /// To what, in the order of the event.
+    /// Its details, in the order of the event.
     pub fields: Vec<(String, Value)>,
 }
 
@@ -72,7 +72,7 @@ impl Writer {
             Form::Json => self.json(record, now),
             Form::Pretty { colours } => {
                 let time = format!("{now:.3}");
-                // `2026-11-21T12:00:01.123Z`: the day is in the reader's head.
+                // `2026-11-21T12:00:01.123Z`: the reader knows the day.
                 let time = time.get(11..23).unwrap_or(&time);
                 match colours {
                     true => format!("\x1b[2m{time}\x1b[0m {}", self.text(record, true)),
@@ -160,7 +160,7 @@ impl Writer {
                 value => out.push_str(&value.to_string()),
             }
         }
-        // Indented, none of them passes for another event.
+        // Indented, no line passes for another event.
         let lines = record.fields.iter().filter(|(name, _)| laid_out(name));
         for line in lines.flat_map(|(_, value)| value.as_str().unwrap_or_default().lines()) {
             out.push_str("\n    ");
@@ -170,7 +170,8 @@ impl Writer {
     }
 }
 
-/// Where the last eight digits of an id begin: the others are the time, mostly. The verbs take these for the whole id.
+/// Where the last eight digits of an id begin: the others are mostly the time. The verbs take these for the
+/// whole id.
 const ID_SHORT: usize = 28;
 
 /// The field whose text has lines of its own.

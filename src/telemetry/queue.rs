@@ -1,8 +1,8 @@
 //! The lines on their way to standard error.
 //!
-//! Owns: a bounded queue and the one thread that writes from it. A reader that stopped
-//! reading fills the pipe; then this thread waits, and nobody else: whoever logs puts a
-//! line in the queue or, when that is full, counts it as dropped. Never: blocks in `push`.
+//! Owns: a bounded queue and the one thread that writes from it. A reader that stopped reading fills
+//! the pipe; then only this thread waits: a thread that logs puts a line in the queue or, when the
+//! queue is full, counts the line as dropped. Never: blocks in `push`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,13 +14,13 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use std::os::fd::AsFd;
 
-/// The part of its log that a process may hold while nobody reads it.
+/// How much of its log a process may hold while nobody reads it.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// Lines that were dropped since this was last taken.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Takes the number of lines that were dropped: each is in one answer.
+/// Takes the number of lines that were dropped: each line is counted in one answer.
 pub fn take_dropped() -> u64 {
     DROPPED.swap(0, Ordering::Relaxed)
 }
@@ -46,7 +46,7 @@ struct State {
 #[derive(Debug)]
 enum Entry {
     Line(String),
-    /// So many lines are missing here.
+    /// This many lines are missing here.
     Dropped(u64),
 }
 
@@ -67,7 +67,7 @@ impl Queue {
         let writer = Arc::clone(&queue);
         let thread = std::thread::Builder::new().name("log".into());
         if let Err(error) = thread.spawn(move || writer.run(write, notice)) {
-            // Without its thread the queue fills and drops: silent, but nothing blocks.
+            // Without its thread the queue fills and drops lines: silent, but nothing blocks.
             let text = format!("the log's thread cannot be started: {error}\n");
             let _ = nix::unistd::write(io::stderr(), text.as_bytes());
         }
@@ -75,14 +75,14 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing in here is left half done by a panic.
+        // A panic leaves nothing in here half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a line, or counts it as dropped.
     pub fn push(&self, line: String) {
         let mut state = self.lock();
-        // Once it drops it goes on until half is free: one gap with one notice, and not a
+        // Once it drops lines, it goes on until half is free: one gap with one notice, and not a
         // notice for every line that a slow reader makes room for.
         let limit = match state.dropped {
             0 => MAX_BYTES,

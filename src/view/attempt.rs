@@ -1,6 +1,6 @@
 //! An attempt in words for people, in a terminal and on a page.
 //!
-//! Owns: what the class of an error stands for, and the error of an attempt in a sentence. Never: shortens or colours.
+//! Owns: the meaning of an error's class, and the error of an attempt in a sentence. Never: shortens or colours.
 
 use crate::step::verdict::{ADVICE, OUTPUT_INVALID};
 
@@ -16,7 +16,7 @@ pub fn parted(message: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The words for the class of a command that has ended with another status than 0.
+/// The words for the class of a command that has ended with a status other than 0.
 fn exit_status(class: Option<&str>) -> Option<String> {
     let status = class?.strip_prefix("ExitStatus(")?.strip_suffix(')')?;
     Some(format!("exit status {status}"))
@@ -27,7 +27,7 @@ pub fn class(class: &str) -> String {
     exit_status(Some(class)).unwrap_or_else(|| class.to_owned())
 }
 
-/// An error in words. A class is for programs; people read what it stands for, where the message does not say so.
+/// An error in words. A class is for programs; people read its meaning, unless the message says it.
 pub fn error(result: &str, class: Option<&str>, message: Option<&str>) -> String {
     let message = match class {
         Some(OUTPUT_INVALID) => message.map(|message| parted(message).0),

@@ -19,7 +19,7 @@ pub enum Progress {
     FanOuts(Vec<FanOut>),
 }
 
-/// The picture, to be kept in a file; `None` of a definition that no pipeline has.
+/// The picture, to be kept in a file; `None` for a definition that no pipeline has.
 pub fn draw(run: &Run, definition: &Definition, progress: &Progress) -> Option<String> {
     let layout = Layout::of(definition)?;
     let title = format!("{} {}", run.pipeline, run.id);

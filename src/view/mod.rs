@@ -41,8 +41,8 @@ pub fn step_status(given: &str) -> Option<StepStatus> {
     }
 }
 
-/// As which run a run goes on, why branches of it have halted, and whether it can be read. One that goes on although
-/// a branch has halted will halt.
+/// The run as which a run goes on, the reasons for which its branches have halted, and whether it can be read. A
+/// run that goes on although a branch has halted will halt.
 pub fn remarks(run: &Run) -> String {
     let damaged = run.damaged.as_ref().map(|_| "damaged".to_owned());
     let mut remarks: Vec<String> = run.halt_reasons.iter().cloned().chain(damaged).collect();

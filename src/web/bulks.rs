@@ -1,7 +1,7 @@
-//! Interventions in many runs at once, as visitors ask for them, and working on those that were asked for.
+//! Actions in many runs at once: the requests of visitors, and the work on them.
 //!
-//! Owns: the refusals, the duty by which one console of all works on them, and the pace. Never: deals with a
-//! run (`store::bulk` does).
+//! Owns: the refusals, the duty by which one of all consoles does the work, and the pace. Never: deals with
+//! a run (`store::bulk` does).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,53 +23,54 @@ use super::source::ReadError;
 use super::visitor::{Visitor, names};
 use super::{Site, deeds};
 
-/// Those that go on at once.
+/// The number of bulk actions that may be open at once.
 const OPEN_MAX: usize = 20;
 
-/// Between two looks for those that another console was asked for, and left behind.
+/// The interval between two looks for bulk actions that another console accepted and left behind.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// After a failure of the database.
+/// The pause after a failure of the database.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// The name of the duty.
 const DUTY: &str = "bulks";
 
-/// The duty is another's when it was not renewed for so long: a little more than a round may take.
+/// A duty that was not renewed for this long is free for another console: a little more than a round may
+/// take.
 const LEASE: Duration = Duration::from_secs(6);
 
-/// A round begins no run after so long, so that each bulk action has its turn.
+/// A round begins no further run after this time, so that each bulk action gets its turn.
 const ROUND: Duration = Duration::from_millis(1_000);
 
-/// A run at which so many rounds have ended without a result is left as it is.
+/// After this many rounds that ended at a run without a result, the run is left as it is.
 const TRIES: u32 = 3;
 
 /// The work on bulk actions.
 #[derive(Default)]
 pub struct Bulks {
-    /// There is a new one.
+    /// Notified when there is a new bulk action.
     made: Notify,
 }
 
-/// The refusal of a wish that cannot be.
+/// The refusal of a request that cannot be fulfilled.
 pub fn unfit(detail: impl Into<String>) -> Refusal {
     Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }
 
-/// A bulk action that somebody wants.
+/// A bulk action that a visitor requests.
 pub struct Wanted {
     pub verb: Verb,
     pub selection: Selection,
-    /// Triggered within this time.
+    /// Only runs that were triggered within this time.
     pub since: Option<Duration>,
     /// Revived runs go on with the newest definition.
     pub latest: bool,
-    /// No run with a greater id; none: the newest that there is.
+    /// No run with a greater id; `None`: than that of the newest run.
     pub newest: Option<RunId>,
 }
 
 impl Wanted {
-    /// The same with the states that were meant; or the reason why it cannot be.
+    /// The same request with the states that it implies, or the reason why it cannot be fulfilled.
     pub fn checked(mut self) -> Result<Self, Refusal> {
         let states = states(self.verb);
         if states.is_empty() {
@@ -119,7 +120,7 @@ impl Wanted {
     }
 }
 
-/// Writes down a bulk action, which begins at once; its id.
+/// Records a bulk action, which begins at once; returns its id.
 pub async fn create(
     site: &Arc<Site>,
     wanted: Wanted,
@@ -156,7 +157,7 @@ pub async fn create(
             ))));
         }
         let last = bulk::newest(conn).await?;
-        // Runs that are yet to be triggered are not meant, whatever is asked for.
+        // Runs that are triggered later are excluded, whatever the request says.
         let newest = newest.map_or(last, |newest| newest.min(last));
         let selection = match &selection {
             Selection::Matching(filter) => {
@@ -178,7 +179,7 @@ pub async fn create(
     Ok(id)
 }
 
-/// This filter for runs that were triggered within a time before now.
+/// This filter, limited to runs that were triggered within a time before now.
 pub fn since(filter: &Filter, within: Option<Duration>, now: i64) -> Filter {
     let micros = |it: Duration| i64::try_from(it.as_micros()).unwrap_or(i64::MAX);
     Filter {
@@ -187,7 +188,7 @@ pub fn since(filter: &Filter, within: Option<Duration>, now: i64) -> Filter {
     }
 }
 
-/// Refuses what goes beyond the pipelines that a visitor may act on.
+/// Refuses a request that reaches beyond the pipelines that a visitor may act on.
 pub async fn own_alone(
     site: &Arc<Site>,
     selection: &Selection,
@@ -201,7 +202,7 @@ pub async fn own_alone(
     Err(Refusal::new(StatusCode::FORBIDDEN, detail))
 }
 
-/// True when all pipelines of these runs are among those that a visitor may do this with.
+/// True when all pipelines of these runs are among those for which a visitor may do this.
 async fn reaches(
     site: &Arc<Site>,
     selection: &Selection,
@@ -222,7 +223,7 @@ async fn reaches(
     Ok(read.await?.iter().all(|it| may(visitor, &it.pipeline)))
 }
 
-/// One bulk action, for a visitor who may see it, and the database's time.
+/// One bulk action, for a visitor that may see it, and the database's time.
 pub async fn find(site: &Arc<Site>, id: Uuid, visitor: &Visitor) -> Result<(Bulk, i64), Refusal> {
     let read = site
         .source
@@ -235,21 +236,21 @@ pub async fn find(site: &Arc<Site>, id: Uuid, visitor: &Visitor) -> Result<(Bulk
     }
 }
 
-/// The refusal of those who ask for one that there is not.
+/// The refusal of a request for a bulk action that does not exist.
 pub fn missing(id: Uuid) -> Refusal {
     let detail = format!("there is no bulk action {id}");
     Refusal::new(StatusCode::NOT_FOUND, detail)
         .remedy("look in the list of bulk actions: one that ended is deleted with the history")
 }
 
-/// Stops a bulk action; false when it had ended.
+/// Stops a bulk action; false if it had already ended.
 pub async fn stop(
     site: &Arc<Site>,
     id: Uuid,
     visitor: &Visitor,
     by: Actor,
 ) -> Result<bool, Refusal> {
-    // One who may act on all can stop one that only another version can read.
+    // A visitor that may act on all pipelines can also stop one that only another version can read.
     if !visitor.may_act_on_all() {
         find(site, id, visitor).await?;
     }
@@ -263,7 +264,7 @@ pub async fn stop(
     stopped.ok_or_else(|| missing(id))
 }
 
-/// The runs at which rounds have ended without a result, by bulk action, and how many did.
+/// By bulk action, the run at which rounds have ended without a result, and the number of those rounds.
 #[derive(Default)]
 struct Late(HashMap<Uuid, (RunId, u32)>);
 
@@ -317,7 +318,7 @@ pub async fn work(site: Arc<Site>) {
 /// The end of a round.
 enum Round {
     More,
-    /// Nothing can be done before so long.
+    /// There is nothing to do for this long.
     Later(Duration),
     Ended,
     /// Another console has the duty.
@@ -347,7 +348,7 @@ async fn round(site: &Arc<Site>, bulk: Uuid, late: &mut Late) -> Result<Round, R
         let worked = bulk::work(conn, bulk, definitions, within, &mut tell).await;
         let worked = match worked {
             Ok(worked) => worked,
-            // It was stopped, or is another's: the next look tells.
+            // It was stopped, or another console has it: the next look will show.
             Err(Error::Gone(_)) => return Ok(Round::More),
             Err(error) => return Err(error),
         };

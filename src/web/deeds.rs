@@ -1,10 +1,10 @@
 //! The deeds of visitors.
 //!
-//! Owns: doing what an API's request or a page's form asks for, once, in the name of a visitor, and the
-//! refusals that the state of a run makes. Never: asks who the visitor is, or writes SQL.
+//! Owns: the execution of a deed that an API request or a page's form asks for, once, in the visitor's name,
+//! and the refusals that follow from a run's state. Never: asks who the visitor is, or writes SQL.
 //!
-//! A deed goes through a connection of its own. Where that is lost on the way, nobody knows whether it was
-//! done: its refusal says so. Asked for again it does nothing twice, but for a trigger without a key.
+//! A deed uses a connection of its own. If that connection is lost midway, nobody knows whether the deed was
+//! done, and the refusal says so. A repeated request does nothing twice, except for a trigger without a key.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,13 +32,13 @@ use super::refusal::{Refusal, no_run};
 use super::source::ReadError;
 use super::{Site, visitor};
 
-/// Pipelines that are known from their runs alone.
+/// The number of pipelines that are known from their runs alone.
 const PIPELINES: usize = 10_000;
 
-/// Letters of a pipeline's name.
+/// The number of a name's letters that a refusal shows.
 const LETTERS: usize = 200;
 
-/// The rest of a run that is still being cancelled after so long is left to an advancer.
+/// After this time, the rest of a run that is still being cancelled is left to an advancer.
 const CANCELS_FOR: Duration = Duration::from_secs(2);
 
 /// The refusal of a deed that may have been done.
@@ -58,7 +58,7 @@ pub fn conflict(detail: impl Into<String>) -> Refusal {
     Refusal::new(StatusCode::CONFLICT, detail)
 }
 
-/// A value as a visitor gives it.
+/// A value from a visitor.
 pub fn value(what: &str, text: &str, max: u64) -> Result<Box<RawValue>, Refusal> {
     let max = usize::try_from(max).unwrap_or(usize::MAX);
     parse_json(text.as_bytes(), max).map_err(|problem| {
@@ -67,8 +67,8 @@ pub fn value(what: &str, text: &str, max: u64) -> Result<Box<RawValue>, Refusal>
     })
 }
 
-/// The definition by which a run of this pipeline is started: the configuration's, or the newest of those that
-/// its runs were started by.
+/// The definition with which a run of this pipeline starts: the configuration's, or the newest one of its
+/// earlier runs.
 pub async fn definition_of(site: &Arc<Site>, pipeline: &str) -> Result<Arc<Definition>, Refusal> {
     if let Some(definition) = site.terms.definition_of(pipeline) {
         return Ok(Arc::clone(definition));
@@ -116,7 +116,7 @@ pub async fn known(site: &Arc<Site>, pipeline: &str) -> Result<(), Refusal> {
     Err(Refusal::new(StatusCode::NOT_FOUND, detail).remedy(remedy))
 }
 
-/// The reason why this can be no key of a run, if it cannot.
+/// The reason why this cannot be the key of a run, if it cannot.
 pub fn key_fault(key: Option<&str>) -> Option<String> {
     let is_wrong =
         |key: &str| key.is_empty() || key.chars().count() > KEY_MAX || key.contains('\0');
@@ -124,7 +124,7 @@ pub fn key_fault(key: Option<&str>) -> Option<String> {
     key.is_some_and(is_wrong).then(fault)
 }
 
-/// Starts a run, of an input that is as its definition asks.
+/// Starts a run, with an input that conforms to its definition.
 pub async fn trigger(
     site: &Arc<Site>,
     definition: Arc<Definition>,
@@ -163,7 +163,7 @@ pub async fn trigger(
     Ok(made)
 }
 
-/// The run that continues another, and whether this is who made it.
+/// Revives a run: the run that continues it, and whether this request made that run.
 pub async fn revive(
     site: &Arc<Site>,
     run: RunId,
@@ -213,7 +213,7 @@ pub async fn revive(
     }
 }
 
-/// Ends a run for good; true while some of it has still to end.
+/// Ends a run for good; true while part of it has yet to end.
 pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Refusal> {
     let shared = Arc::clone(site);
     let asked = site.acts.read(async move |conn| {
@@ -223,7 +223,7 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
             let before = cancelling.closed;
             match cancelling.step(conn).await? {
                 Some(ended) => break Some(ended),
-                // It is marked as one that is being cancelled: an advancer closes the rest.
+                // The run is marked as being cancelled: an advancer closes the rest.
                 None if Instant::now() >= until => break None,
                 None if cancelling.closed == before => tokio::time::sleep(cancel::AGAIN).await,
                 None => {}
@@ -254,7 +254,7 @@ async fn wake_for(site: &Arc<Site>, conn: &mut Conn, run: RunId) -> Result<(), E
     Ok(())
 }
 
-/// Answers a run that waits for a person; how many of its steps go on.
+/// Answers a run that waits for a person; returns how many of its steps go on.
 pub async fn resume(
     site: &Arc<Site>,
     run: RunId,
@@ -309,10 +309,10 @@ pub async fn resume(
     }
 }
 
-/// Interventions in a run among which the last answer is looked for.
+/// The number of actions among which the last answer is looked for.
 const ACTIONS: usize = 20;
 
-/// The one who has answered this run last, if anybody has of late.
+/// The actor that answered this run last, if there was one of late.
 async fn who_answered(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error> {
     let actions = action::latest(conn, action::Of::Run(run), None, ACTIONS).await?;
     let answer = actions
@@ -321,7 +321,7 @@ async fn who_answered(conn: &mut Conn, run: RunId) -> Result<Option<String>, Err
     Ok(answer.map(|it| it.by))
 }
 
-/// Pauses a pipeline, unless it is paused: the pause, and whether this is who made it.
+/// Pauses a pipeline, unless it is paused: the pause, and whether this request made it.
 pub async fn pause(
     site: &Arc<Site>,
     pipeline: String,
@@ -340,7 +340,7 @@ pub async fn pause(
     let shared = Arc::clone(site);
     let asked = site.acts.read(async move |conn| {
         let paused = pause::pause(conn, &pipeline, &reason, &by).await?;
-        // Those who hold what they have not begun put it back at once.
+        // Processes that hold work that they have not begun put it back at once.
         (shared.terms.wake)(conn, &pipeline).await;
         Ok(paused)
     });
@@ -348,7 +348,7 @@ pub async fn pause(
     Ok((paused.pause, paused.created))
 }
 
-/// Lets a pipeline go on; false where it was not paused.
+/// Lets a pipeline go on; false if it was not paused.
 pub async fn unpause(site: &Arc<Site>, pipeline: String, by: Actor) -> Result<bool, Refusal> {
     known(site, &pipeline).await?;
     let shared = Arc::clone(site);

@@ -1,7 +1,7 @@
 //! Doors: the places at which the console listens.
 //!
-//! Owns: an address and a socket in the file system, and who is let in by the permissions of that. Never: reads what
-//! comes in.
+//! Owns: an address, a socket in the file system, and the permissions that decide who may connect to the socket.
+//! Never: reads from a connection.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,16 +17,16 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::peer::Peer;
 
-/// Between two attempts to have a place that somebody else still has.
+/// The pause between two attempts to take a place that another process still has.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Longest that somebody who may listen at the socket is asked for.
+/// The time limit for finding out whether a process listens at the socket.
 const ASKED_WITHIN: Duration = Duration::from_secs(1);
 
-/// The owner and the group may come in.
+/// The owner and the group may connect.
 const PERMISSIONS: Mode = Mode::from_bits_truncate(0o660);
 
-/// Connections that wait in the kernel.
+/// The number of connections that may wait in the kernel.
 const WAITING: i32 = 1_024;
 
 /// The places at which a console listens: one, or both.
@@ -35,21 +35,21 @@ pub struct Doors {
     socket: Option<Socket>,
 }
 
-/// One who has come in.
+/// An accepted connection.
 pub enum Guest {
-    /// From a host.
+    /// From any host, over TCP.
     Far(TcpStream),
-    /// From this host, by the socket.
+    /// From this host, through the socket.
     Near(UnixStream),
 }
 
 impl Doors {
-    /// Those that are open.
+    /// The doors that are open.
     pub fn new(address: Option<TcpListener>, socket: Option<Socket>) -> Self {
         Self { address, socket }
     }
 
-    /// Makes the socket anew where somebody has deleted its file: nobody could come in by it any more.
+    /// Makes the socket anew if somebody has deleted its file: nobody could connect to it any more.
     pub async fn look_after(&mut self) -> io::Result<()> {
         let Some(socket) = &self.socket else {
             return Ok(());
@@ -65,7 +65,7 @@ impl Doors {
         }
     }
 
-    /// Waits for the next one.
+    /// Waits for the next connection.
     pub async fn accept(&self) -> io::Result<(Guest, Peer)> {
         let far = async {
             match &self.address {
@@ -93,7 +93,7 @@ impl Doors {
     }
 }
 
-/// Tries again for so long while the place is somebody else's: a predecessor's, which drains.
+/// Tries again for this long while another process has the place: a predecessor that drains.
 pub async fn when_free<T>(
     within: Duration,
     open: impl AsyncFn() -> io::Result<T>,
@@ -109,21 +109,20 @@ pub async fn when_free<T>(
     }
 }
 
-/// A socket in the file system, which goes when this goes.
+/// A socket in the file system, whose file is deleted when this value is dropped.
 pub struct Socket {
     listener: UnixListener,
     path: PathBuf,
-    /// The file, as long as nobody has put another in its place.
+    /// Identifies the file, as long as nobody has put another in its place.
     inode: u64,
 }
 
 impl Socket {
-    /// Listens there. A socket that nobody listens at any more, such as that of a console which was killed, is
-    /// replaced.
+    /// Listens at this path. A socket at which nobody listens any more, such as that of a killed console, is replaced.
     ///
     /// # Errors
-    /// The path is that of another file, of a socket at which somebody listens, or of a directory that is not there
-    /// or may not be written.
+    /// The path is that of a file that is no socket or of a socket at which a process listens, or its directory does
+    /// not exist or is not writable.
     pub async fn open(path: &Path) -> io::Result<Self> {
         match std::fs::symlink_metadata(path) {
             Ok(file) if !file.file_type().is_socket() => {
@@ -133,9 +132,10 @@ impl Socket {
             Ok(_) if is_listened_at(path).await => return Err(io::ErrorKind::AddrInUse.into()),
             _ => {}
         }
-        // RACE: somebody connects between the call that makes the file and one that restricts it, or finds no file
-        // between the end of the old one and the making of the new. So it is made beside with its permissions, and
-        // then takes the place. Proven by `a_console_that_was_killed_leaves_a_socket_that_the_next_one_replaces`.
+        // RACE: a client connects between the call that makes the file and the call that restricts it, or finds no
+        // file between the end of the old one and the creation of the new one. So the new file is made beside the old
+        // one, with its permissions, and then replaces it. Proven by
+        // `a_console_that_was_killed_leaves_a_socket_that_the_next_one_replaces`.
         let mut beside = OsString::from(path);
         beside.push(format!(".{}", std::process::id()));
         let beside = PathBuf::from(beside);
@@ -158,15 +158,15 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // A successor's is another file.
+        // A successor's socket is another file.
         if std::fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// False where nobody does for certain: one that does not answer in time, whose queue is full, or that this user may not
-/// ask, may be somebody's.
+/// False only if it is certain that nobody listens: a process that does not answer in time, whose queue is full, or to
+/// which this user may not connect, may be listening.
 async fn is_listened_at(path: &Path) -> bool {
     match tokio::time::timeout(ASKED_WITHIN, UnixStream::connect(path)).await {
         Ok(Err(error)) => !matches!(
@@ -177,7 +177,7 @@ async fn is_listened_at(path: &Path) -> bool {
     }
 }
 
-/// A socket of this path with its permissions from the beginning: the kernel takes those of the descriptor.
+/// A socket at this path that has its permissions from the beginning: the kernel takes those of the descriptor.
 fn bind(path: &Path) -> io::Result<StdUnixListener> {
     let address = UnixAddr::new(path)?;
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -185,7 +185,7 @@ fn bind(path: &Path) -> io::Result<StdUnixListener> {
     fchmod(&socket, PERMISSIONS)?;
     let _ = std::fs::remove_file(path);
     socket::bind(socket.as_raw_fd(), &address)?;
-    // The process's own mask has taken some away.
+    // The process's own mask has removed some of them.
     let permissions = std::os::unix::fs::PermissionsExt::from_mode(PERMISSIONS.bits());
     std::fs::set_permissions(path, permissions)?;
     socket::listen(&socket, Backlog::new(WAITING)?)?;

@@ -1,7 +1,7 @@
-//! The duties that this console has of all consoles.
+//! The duties that this console has among all consoles.
 //!
-//! Owns: under which name it has them, and giving them back at the end, so that another console goes on at once.
-//! Never: decides who has one; that is `store::duty`'s.
+//! Owns: the name under which it has them, and giving them back at the end, so that another console goes on at
+//! once. Never: decides which console has a duty (`store::duty` does).
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::store::{Conn, Error, duty};
 
 use super::source::Source;
 
-/// Giving them back may take so long: they are another's a lease later anyway.
+/// The time limit for giving them back: a lease later another console can take them anyway.
 const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(1);
 
 /// The duties of a console.
@@ -23,7 +23,7 @@ pub struct Duties {
 }
 
 impl Duties {
-    /// None yet.
+    /// No duties yet.
     pub fn new() -> Self {
         Self {
             holder: Uuid::new_v4(),
@@ -31,7 +31,7 @@ impl Duties {
         }
     }
 
-    /// Takes a duty, or keeps it, for so long; false while another console has it.
+    /// Takes a duty, or keeps it, for this long; false while another console has it.
     pub async fn take(
         &self,
         conn: &mut Conn,
@@ -47,7 +47,7 @@ impl Duties {
         Ok(is_held)
     }
 
-    /// Gives all of them back, when nobody here works on them any more.
+    /// Gives all duties back, once nothing here works on them any more.
     pub async fn give_back(&self, acts: &Source) {
         let held = std::mem::take(&mut *self.held.lock().unwrap_or_else(PoisonError::into_inner));
         if held.is_empty() {

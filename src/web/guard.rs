@@ -1,7 +1,7 @@
 //! The guard before every route.
 //!
-//! Owns: which names the console answers to, the bounds of a request, the headers of every response, and
-//! that a route which fails or hangs takes nothing along. Never: knows a route.
+//! Owns: the names to which the console answers, the bounds of a request, the headers of every response, and the
+//! isolation of a route that fails or hangs. Never: knows a route.
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
@@ -27,35 +27,35 @@ use super::peer::Peer;
 use super::refusal::{Form, Refusal, worded};
 use super::{Site, api};
 
-/// A route has so long for its response's beginning.
+/// The time within which a route must begin its response.
 const BUDGET: Duration = Duration::from_secs(5);
 
 /// The longest address of a page: a saved view with many filters is far shorter.
 const URI_MAX: usize = 8 << 10;
 
-/// All headers of a request together.
+/// The size of all headers of a request together.
 const HEADERS_MAX: usize = 16 << 10;
 
 /// The largest body.
 pub const BODY_MAX: usize = 64 << 10;
 
-/// Everything comes from here, nothing runs that is not a file of ours, and nobody frames it.
+/// Everything comes from here, only our own files run, and nobody may frame a page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// A policy of a response's own, instead of the one of all.
+/// A response's own policy, in place of the general one.
 #[derive(Clone)]
 pub struct Policy(pub HeaderValue);
 
 const EACH_RESPONSE: [(HeaderName, &str); 2] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    // With `no-referrer` a browser names no origin where a form of ours is sent, and is refused for it. Proven by
-    // tests/browser/keyboard.test.mjs.
+    // With `no-referrer`, a browser names no origin when it sends a form of ours, and the form is refused.
+    // Proven by tests/browser/keyboard.test.mjs.
     (REFERRER_POLICY, "same-origin"),
 ];
 
-/// The names by which the console may be asked for. A page of somebody else's, whose name leads here by that
-/// somebody's doing (DNS rebinding), asks for it by another one.
+/// The names to which the console answers. A page of another site whose name its owner has pointed here (DNS
+/// rebinding) asks for another name.
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
@@ -66,14 +66,14 @@ impl Hosts {
         Self(all.chain(further.iter().cloned()).collect())
     }
 
-    /// Refuses a request for another name.
+    /// Refuses a request for any other name.
     fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
             let detail = "a request has one Host header";
             return Err(Refusal::new(StatusCode::BAD_REQUEST, detail));
         };
-        // One that names it in its first line as well means that.
+        // A request that also names the host in its first line means that name.
         let named = uri.authority().map(|authority| authority.as_str());
         let host = host.to_str().unwrap_or_default();
         for name in named.into_iter().chain([host]) {
@@ -89,7 +89,7 @@ impl Hosts {
     }
 }
 
-/// The name or address of `host:port`, without the brackets of an address; none where it has any other form.
+/// The name or address of `host:port`, without the brackets of an address; empty if the text has any other form.
 fn without_port(host: &str) -> &str {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').unwrap_or_default(),
@@ -137,8 +137,8 @@ fn within_bounds(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::new(status, format!("{what} may have {max} bytes")))
 }
 
-/// Refuses a page's address with a NUL in its path: no text of ours has one, and PostgreSQL takes none. The
-/// routes of the API say of which parameter that is.
+/// Refuses a page's address with a NUL in its path: no text of ours contains one, and PostgreSQL accepts none.
+/// The API's routes name the parameter that contains it.
 fn without_nul(uri: &Uri, form: Form) -> Result<(), Refusal> {
     if form == Form::Problem || !uri.path().contains("%00") {
         return Ok(());
@@ -150,15 +150,15 @@ fn without_nul(uri: &Uri, form: Form) -> Result<(), Refusal> {
 /// The part of a request's body that a route has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
-    /// None was asked for.
+    /// The route has asked for none of it.
     Unread,
-    /// It was asked for, and not all of it has come.
+    /// The route has asked for it, and not all of it has arrived.
     Awaited,
-    /// All.
+    /// All of it.
     Whole,
 }
 
-/// A request's body, which says how much of it was read.
+/// A request's body, which records how much of it was read.
 struct Watched {
     body: Body,
     sent: Arc<Mutex<Sent>>,
@@ -193,7 +193,7 @@ impl hyper::body::Body for Watched {
     }
 }
 
-/// The middleware around all routes, and around the response where there is none.
+/// The middleware around all routes, and around the response when there is no route.
 pub async fn guard(State(site): State<Arc<Site>>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     if let Some(peer) = request.extensions().get::<Peer>() {
@@ -203,7 +203,7 @@ pub async fn guard(State(site): State<Arc<Site>>, mut request: Request, next: Ne
     let form = Form::of(request.uri().path());
     let (uri, headers) = (request.uri(), request.headers());
     let max = body_max(uri.path());
-    // The path itself may hold what nobody is to read in a log, and be another each time.
+    // The path itself may contain text that must not appear in a log, and may be different each time.
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map(MatchedPath::as_str);
     let admitted = within_bounds(uri, headers)
@@ -234,7 +234,7 @@ pub async fn guard(State(site): State<Arc<Site>>, mut request: Request, next: Ne
     with_headers(worded(response, form, max))
 }
 
-/// The value of a future; none where it panics. It may share with others only state whose locks a panic does
+/// The value of a future; none if it panics. The future may share with others only state whose locks a panic does
 /// not spoil.
 pub(super) async fn caught<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
@@ -249,7 +249,7 @@ pub(super) async fn caught<T>(future: impl Future<Output = T>) -> Option<T> {
     polled.await
 }
 
-/// Waits for a route's response, within its budget. A panic is that request's alone.
+/// Waits for a route's response, within its budget. A panic affects that request alone.
 async fn answered(
     route: impl Future<Output = Response>,
     method: &Method,
@@ -263,7 +263,7 @@ async fn answered(
             let detail = "the console's log says why";
             Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
         }
-        // Nothing is done before there is all that is to be done.
+        // Nothing is done before the whole body has arrived.
         Err(_) if sent() == Sent::Awaited => {
             let detail = format!(
                 "the body of the request did not come within {} s: nothing was done",
@@ -294,7 +294,7 @@ fn with_headers(mut response: Response) -> Response {
         headers.insert(name, HeaderValue::from_static(value));
     }
     headers.insert(CONTENT_SECURITY_POLICY, policy);
-    // A file of ours that never changes says so itself.
+    // A file of ours that never changes sets this header itself.
     headers
         .entry(CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));

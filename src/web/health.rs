@@ -1,7 +1,7 @@
 //! Health, as orchestrators ask for it.
 //!
-//! Owns: the three answers, and the question to the database behind two of them. Never: asks the database
-//! while nobody asks for it, or says that a process is dead because the database is away.
+//! Owns: the three answers, and the database query behind two of them. Never: queries the database while
+//! nobody asks, or says that a process is dead because the database is away.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,36 +16,36 @@ use super::Site;
 use super::refusal::word;
 use super::source::{ReadError, Source};
 
-/// The loop of a process that does not turn for so long hangs.
+/// A process whose loop does not turn for this long hangs.
 const TURNS_WITHIN: Duration = Duration::from_secs(5);
 
-/// One answer of the database serves all who ask within so long.
+/// One answer of the database serves all requests within this time.
 const ASKED_EVERY: Duration = Duration::from_secs(2);
 
-/// A database that has not been met for so long is away.
+/// A database that has not answered for this long is away.
 const MET_WITHIN: Duration = Duration::from_secs(10);
 
 /// The process as its health endpoints know it.
 pub struct Health {
     turned: Mutex<Instant>,
     draining: AtomicBool,
-    /// Held while the database is asked: others wait for the same answer.
+    /// Held while the database is queried: other requests wait for the same answer.
     met: tokio::sync::Mutex<Met>,
 }
 
-/// The last words of the database.
+/// The last answer of the database.
 #[derive(Clone, Copy, Debug, Default)]
 struct Met {
-    /// When it was asked for the last time.
+    /// The time of the last query.
     asked: Option<Instant>,
-    /// When it answered for the last time.
+    /// The time of the last answer.
     answered: Option<Instant>,
-    /// Its schema is one that this program can work with, as far as is known.
+    /// As far as is known, this program can work with its schema.
     fits: bool,
 }
 
 impl Health {
-    /// Of a process that has just started.
+    /// The health of a process that has just started.
     pub fn new() -> Self {
         Self {
             turned: Mutex::new(Instant::now()),
@@ -54,12 +54,12 @@ impl Health {
         }
     }
 
-    /// Takes note that the loop turns.
+    /// Records that the loop turns.
     pub fn turn(&self) {
         *self.turned.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Takes note that the process drains.
+    /// Records that the process drains.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -69,7 +69,7 @@ impl Health {
         turned.elapsed()
     }
 
-    /// The last words of the database, which is asked if they are old.
+    /// The last answer of the database, which is queried again if that answer is old.
     async fn meet(&self, source: &Source) -> Met {
         let mut met = self.met.lock().await;
         if met.asked.is_some_and(|asked| asked.elapsed() < ASKED_EVERY) {
@@ -89,7 +89,7 @@ impl Health {
     }
 }
 
-/// The word that says why a process is not ready.
+/// The word for the reason why a process is not ready.
 fn unready(draining: bool, since_answer: Option<Duration>, fits: bool) -> Option<&'static str> {
     if draining {
         return Some("draining");
@@ -100,7 +100,8 @@ fn unready(draining: bool, since_answer: Option<Duration>, fits: bool) -> Option
     }
 }
 
-/// The process's loop turns. Nothing is waited for, so an outage of the database restarts nobody.
+/// The process's loop turns. The answer waits for nothing, so an outage of the database restarts no
+/// process.
 pub async fn livez(State(site): State<Arc<Site>>) -> Response {
     let hangs = site.health.since_turn() > TURNS_WITHIN;
     word(hangs.then_some("hangs"))
@@ -117,7 +118,7 @@ pub async fn readyz(State(site): State<Arc<Site>>) -> Response {
     word(unready(draining, since, met.fits))
 }
 
-/// The database has been met once, and had the schema.
+/// The database has answered once, and had the schema.
 pub async fn startupz(State(site): State<Arc<Site>>) -> Response {
     let met = site.health.meet(&site.source).await;
     let obstacle = match met.answered {

@@ -1,7 +1,7 @@
 //! Metrics, as Prometheus asks for them.
 //!
-//! Owns: how often the database is asked, and which format is wanted. Never: makes a number of its own;
-//! they are sums and counts of rows.
+//! Owns: how often the database is queried, and which format is wanted. Never: makes a number of its own: all
+//! numbers are sums and counts of rows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,11 +18,11 @@ use crate::store::metrics as rows;
 use super::Site;
 use super::source::ReadError;
 
-/// One answer of the database serves all who ask within so long,
+/// One answer of the database serves all requests within this time,
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
-/// or within so many times as long as the answer took: then the database spends a twentieth of its time on
-/// it,
+/// or within this many times the time that the answer took: then the database spends a twentieth of its time
+/// on it,
 const TIMES_AS_LONG: u32 = 20;
 
 /// but no longer than this.
@@ -31,20 +31,20 @@ const KEPT_MAX: Duration = Duration::from_secs(30);
 /// The last answer of the database.
 #[derive(Default)]
 pub struct Scrapes {
-    /// Held while the database is asked: others wait for the same answer.
+    /// Held while the database is queried: other requests wait for the same answer.
     last: tokio::sync::Mutex<Option<Last>>,
 }
 
 struct Last {
-    /// When the database was asked.
+    /// The time when the database was queried.
     began: Instant,
     until: Instant,
     scraped: Arc<(Counts, Vec<Reading>)>,
 }
 
 impl Scrapes {
-    /// The last answer of the database, which is asked if that is old. The counts must be there; of the rest,
-    /// whatever takes too long to be read is left out.
+    /// The last answer of the database, which is queried again if that answer is old. The counts are
+    /// required; of the rest, everything that takes too long to read is left out.
     async fn scrape(
         &self,
         site: &Site,
@@ -100,7 +100,7 @@ pub async fn metrics(State(site): State<Arc<Site>>, headers: HeaderMap) -> Respo
     }
 }
 
-/// The format that is asked for: OpenMetrics where it is accepted and no other one is preferred to it.
+/// The requested format: OpenMetrics if it is accepted and no other format is preferred.
 fn wanted(headers: &HeaderMap) -> Format {
     let accepted = headers.get_all(ACCEPT).iter();
     let accepted = accepted.filter_map(|header| header.to_str().ok());
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn openmetrics_is_for_those_who_accept_it_and_prefer_nothing_else() {
-        // As Prometheus 2.42 and 3 ask for it.
+        // The headers that Prometheus 2.42 and 3 send.
         let old = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
                    text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         let new = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\

@@ -1,11 +1,11 @@
-//! The console: what there is, over HTTP.
+//! The console: pages and an API over HTTP.
 //!
 //! Owns: the one listening socket of a deployment's processes, the guard before it, the routes, and the
-//! connection through which they read. Never: decides anything about a run, or writes SQL; what a
-//! route asks is an operation of `store`, as a verb of the command line asks it.
+//! connection through which they read. Never: decides anything about a run, or writes SQL; a route calls
+//! an operation of `store`, as a verb of the command line does.
 //!
-//! [`start`] is the way in. A route is a line of [`routes::ROUTES`] and a function that takes the
-//! [`Site`], which has the [`source::Source`] of all that is read.
+//! [`start`] is the entry point. A route is a line of [`routes::ROUTES`] and a function that takes the
+//! [`Site`], which has the [`source::Source`] for everything that is read.
 
 pub mod api;
 mod bulks;
@@ -65,26 +65,27 @@ use webhooks::Webhooks;
 
 pub use serve::Running;
 
-/// Where a console listens that was asked for and told no address.
+/// The address of a console that was requested without an address.
 pub const LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9410);
 
-/// Everything that a route may ask.
+/// Everything that a route may use.
 pub struct Site {
-    /// The way to what the database holds.
+    /// Reads from the database.
     pub source: Source,
-    /// The way to changes of it.
+    /// Changes the database.
     acts: Source,
-    /// The same for bulk actions, so that nobody who acts on one run waits for them.
+    /// Changes the database for bulk actions, so that nobody who acts on one run waits for them.
     bulk_acts: Source,
     bulks: Bulks,
-    /// The same for what endpoints and the collector of traces are told, and for counts over time.
+    /// Changes the database for messages to endpoints and to the collector of traces, and for counts over
+    /// time.
     duty_acts: Source,
     webhooks: Webhooks,
     duties: Arc<Duties>,
     visitors: Visitors,
     terms: Terms,
-    /// The definitions that routes have met.
+    /// The definitions that routes have read.
     definitions: Arc<Definitions>,
     load: Load,
     description: Description,
@@ -119,17 +120,17 @@ impl Site {
     }
 }
 
-/// Wakes those who work on a pipeline, through this connection and beside it.
+/// Wakes the processes that work on a pipeline, through this connection and beside it.
 pub type Wake = Box<
     dyn for<'a> Fn(&'a mut Conn, &'a str) -> Pin<Box<dyn Future<Output = ()> + 'a>> + Send + Sync,
 >;
 
-/// Hears of what keeps traces from being sent.
+/// Receives the reason why traces cannot be sent.
 pub type Exporting = Box<dyn Fn(Option<&str>) + Send + Sync>;
 
-/// The terms on which a console is run.
+/// The terms on which a console runs.
 pub struct Terms {
-    /// Further names of hosts by which it may be asked for.
+    /// Further host names to which the console answers.
     pub hosts: Vec<String>,
     /// The reverse proxy that says who a visitor is.
     pub proxy: Proxy,
@@ -139,17 +140,17 @@ pub struct Terms {
     pub witness: Witness,
     /// The pipelines of the configuration.
     pub pipelines: Vec<Arc<Definition>>,
-    /// Bytes of the longest input of a pipeline.
+    /// The longest input of a pipeline, in bytes.
     pub max_payload: Box<dyn Fn(&str) -> u64 + Send + Sync>,
-    /// Those that are told of runs.
+    /// The endpoints that are told about runs.
     pub webhooks: Arc<[Endpoint]>,
-    /// The collector that traces are sent to.
+    /// The collector to which traces are sent.
     pub traces: Collector,
-    /// Called with what keeps traces from being sent, and with nothing when they are sent again.
+    /// Called with the reason why traces cannot be sent, and with nothing when they are sent again.
     pub exporting: Exporting,
-    /// Where it counts what it does.
+    /// The console's own counts.
     pub counts: Arc<Own>,
-    /// Called when something was done that somebody is to work on.
+    /// Called after a change that a process has to work on.
     pub wake: Wake,
 }
 
@@ -165,11 +166,11 @@ impl Terms {
     }
 }
 
-/// The judge of other processes, by what this one knows beside the database.
+/// Judges other processes by this process's own knowledge beside the database.
 pub struct Witness {
     /// The age at which a heartbeat is stale.
     pub stale_after: Duration,
-    /// True where this host knows that a process is dead.
+    /// True if this host knows that a process is dead.
     pub is_dead: Box<dyn Fn(&ProcessRow) -> bool + Send + Sync>,
 }
 
@@ -179,7 +180,7 @@ impl Witness {
     }
 }
 
-/// A place cannot be listened at.
+/// The console cannot listen at a place.
 #[derive(Debug, thiserror::Error)]
 #[error("the console cannot listen on {place}")]
 pub struct NotListening {
@@ -190,7 +191,7 @@ pub struct NotListening {
 }
 
 impl NotListening {
-    /// The way out, for a person.
+    /// The remedy, for a person.
     pub fn remedy(&self) -> &'static str {
         match (self.source.kind(), self.is_socket) {
             (std::io::ErrorKind::AddrInUse, false) => {
@@ -212,7 +213,7 @@ impl NotListening {
     }
 }
 
-/// The places at which a console is to listen: at least one.
+/// The places at which a console must listen: at least one.
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
     /// An address.
@@ -221,8 +222,8 @@ pub struct Places<'a> {
     pub socket: Option<&'a Path>,
 }
 
-/// Listens and answers, in tasks of this thread, until it is told to drain. A place may be somebody else's
-/// for so long: a predecessor's, which drains.
+/// Listens and answers, in tasks of this thread, until it is told to drain. Waits this long for a place
+/// that another process still has: a predecessor that drains.
 pub async fn start(
     places: Places<'_>,
     location: &Location,
@@ -230,7 +231,7 @@ pub async fn start(
     within: Duration,
 ) -> Result<Running, NotListening> {
     let (mut listener, mut bound, mut socket) = (None, None, None);
-    // First, so that a port is not taken where nobody will answer.
+    // The socket comes first, so that no port is taken at which nobody will answer.
     if let Some(path) = places.socket {
         let opened = doors::when_free(within, async || Socket::open(path).await).await;
         let opened = opened.map_err(|source| NotListening {

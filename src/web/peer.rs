@@ -1,7 +1,7 @@
-//! Peers: the other end of a connection, and the visitor that it vouches for.
+//! Peers: the other end of a connection, and the visitor for whom it vouches.
 //!
-//! Owns: whose word about a visitor counts: the kernel's about a user of this host, and that of a reverse proxy
-//! which the configuration trusts. Never: knows a token, or lets anybody in.
+//! Owns: the sources whose word about a visitor counts: the kernel about a user of this host, and a reverse proxy
+//! that the configuration trusts. Never: knows a token, or lets anybody in.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,10 +15,10 @@ use super::pages::visible;
 use super::refusal::Refusal;
 use super::strangers::Remote;
 
-/// Characters of a visitor's name.
+/// The longest name of a visitor, in characters.
 const NAME_MAX: usize = 200;
 
-/// A user of the socket is recorded under it and a number.
+/// A user of the socket is recorded under this prefix and a number.
 const UID: &str = "uid ";
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -28,11 +28,11 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub enum Peer {
     /// A host.
     At(IpAddr),
-    /// A user of this host, who has opened the console's socket.
+    /// A user of this host who has opened the console's socket.
     User(u32),
 }
 
-/// A visitor whom a peer names.
+/// A visitor named by a peer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Vouched {
     /// The name under which actions are recorded.
@@ -42,8 +42,7 @@ pub struct Vouched {
 }
 
 impl Peer {
-    /// The place by which visitors without a name are told from each other: behind a proxy the address that it has
-    /// added.
+    /// The place by which visitors without a name are told apart: behind a proxy, the address that it has added.
     pub fn remote(self, proxy: &Proxy, headers: &HeaderMap) -> Remote {
         let own = match self {
             Self::User(_) => return Remote::HERE,
@@ -54,18 +53,18 @@ impl Peer {
         }
         let lines = headers.get_all(X_FORWARDED_FOR).iter().rev();
         let hops = lines
-            // One that cannot be read is no reason to believe the one before it.
+            // A line that cannot be read is no reason to believe the line before it.
             .flat_map(|line| line.to_str().unwrap_or("?").rsplit(','));
-        // The visitor may have written all that stands before the last one that is no proxy's.
+        // The visitor may have written everything before the last hop that is not a proxy's.
         let mut before = hops.map(|hop| address(hop.trim()));
         let first = before.find(|hop| hop.is_none_or(|hop| !proxy.is_at(hop)));
         Remote::of(first.flatten().unwrap_or(own))
     }
 
-    /// The visitor whom a trusted proxy names; none where it names nobody, or the peer is no such proxy.
+    /// The visitor whom a trusted proxy names; none if it names nobody, or if the peer is no such proxy.
     ///
     /// # Errors
-    /// The proxy lets a visitor's own headers through, or names somebody whose deeds cannot be recorded.
+    /// The proxy lets a visitor's own headers through, or names a visitor whose deeds cannot be recorded.
     pub fn named(self, proxy: &Proxy, headers: &HeaderMap) -> Result<Option<Vouched>, Refusal> {
         match self {
             Self::At(own) if proxy.is_at(own) => {}
@@ -89,7 +88,7 @@ impl Peer {
         }))
     }
 
-    /// The user who has opened the socket, and may do everything; none where it is a host.
+    /// The user who has opened the socket, and may do everything; none if the peer is a host.
     pub fn user(self) -> Option<Vouched> {
         match self {
             Self::At(_) => None,
@@ -101,7 +100,7 @@ impl Peer {
     }
 }
 
-/// The text of a header that stands once.
+/// The text of a header that occurs once.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
     let mut values = headers.get_all(name).iter();
     let refused = |detail: String| Err(Refusal::new(StatusCode::BAD_REQUEST, detail));
@@ -126,7 +125,7 @@ fn address(hop: &str) -> Option<IpAddr> {
     hop.parse().ok().or_else(with_port)
 }
 
-/// One line, and none of those that stand for a deadline or for a user of the socket.
+/// True for a name of one line that stands neither for a deadline nor for a user of the socket.
 fn is_name(name: &str) -> bool {
     let fits = name.chars().count() <= NAME_MAX && !name.starts_with('(') && !name.starts_with(UID);
     fits && !name.contains('\t') && visible(name) == name
@@ -162,7 +161,7 @@ mod tests {
         assert_eq!(remote(behind, &["192.0.2.1"]), of("192.0.2.1"));
         assert_eq!(remote(behind, &["192.0.2.1:99"]), of("192.0.2.1"));
         assert_eq!(remote(behind, &["[2001:db8::1]:99"]), of("2001:db8::1"));
-        // The visitor has written the first ones, and a second proxy the last.
+        // The visitor has written the first hops, and a second proxy the last.
         let hops = "8.8.8.8, 192.0.2.1, 10.3.4.5";
         assert_eq!(remote(behind, &[hops]), of("192.0.2.1"));
         assert_eq!(remote(behind, &["8.8.8.8", "192.0.2.1"]), of("192.0.2.1"));
@@ -173,7 +172,7 @@ mod tests {
             of("10.0.0.7")
         );
         assert_eq!(remote(behind, &["8.8.8.8", "\u{ff}"]), of("10.0.0.7"));
-        // Not a proxy of ours.
+        // This peer is no proxy of ours.
         assert_eq!(remote(at("192.0.2.9"), &["8.8.8.8"]), of("192.0.2.9"));
         assert_eq!(remote(Peer::User(0), &["8.8.8.8"]), Remote::HERE);
     }

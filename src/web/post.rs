@@ -10,7 +10,7 @@ use crate::config::{Endpoint, SigningKey};
 
 use super::request::{self, clipped};
 
-/// A message as it is sent.
+/// A message in the form in which it is sent.
 pub struct Message<'a> {
     /// The same at every attempt.
     pub id: &'a str,
@@ -19,14 +19,14 @@ pub struct Message<'a> {
     pub body: &'a str,
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// The status of the response, if there was one.
     pub status: Option<u16>,
-    /// The pause that the endpoint asked for: its header `Retry-After`.
+    /// The pause that the endpoint requests: its header `Retry-After`.
     pub retry_after: Option<String>,
-    /// The reason of a failure.
+    /// The reason for a failure.
     pub error: Option<String>,
 }
 
@@ -62,8 +62,8 @@ pub async fn send(endpoint: &Endpoint, message: &Message<'_>) -> Answer {
     }
 }
 
-/// The header `webhook-signature` of a message: a signature by each of these. An endpoint that knows one of them
-/// finds its own among them.
+/// The header `webhook-signature` of a message: one signature by each of these secrets. An endpoint that knows
+/// one secret finds its signature among them.
 fn signatures(secrets: &[SigningKey], message: &Message<'_>) -> String {
     let all: Vec<String> = secrets.iter().map(|it| signature(it, message)).collect();
     all.join(" ")
@@ -93,7 +93,7 @@ mod tests {
             signatures(std::slice::from_ref(&secret), &message),
             expected
         );
-        // While a secret is replaced each signs, the newest first.
+        // While a secret is being replaced, both sign, the newer one first.
         let newer = SigningKey::read("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA").unwrap();
         let both = signatures(&[newer, secret], &message);
         let (first, second) = both.split_once(' ').unwrap();

@@ -1,7 +1,7 @@
 //! The one form in which a request is refused.
 //!
-//! Owns: its words, as a problem of RFC 9457 below `/api`, as plain text for those who ask for health, and as
-//! a page elsewhere. Never: decides that a request is refused.
+//! Owns: the words of a refusal, as a problem of RFC 9457 below `/api`, as plain text for health and metrics,
+//! and as a page elsewhere. Never: decides that a request is refused.
 
 use super::source::ReadError;
 use crate::definition::input::Violation;
@@ -27,7 +27,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form for whoever asks for this path.
+    /// The form for requests of this path.
     pub fn of(path: &str) -> Self {
         let is_api = path == "/api" || path.starts_with("/api/");
         match path {
@@ -42,20 +42,20 @@ impl Form {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     status: StatusCode,
-    /// The cause in this case, and what to do; empty where the status says it all.
+    /// The cause in this case, and the remedy; empty if the status says it all.
     detail: String,
-    /// The way out.
+    /// The remedy.
     remedy: Option<&'static str>,
-    /// The parameters that cannot be as they are.
+    /// The parameters that are wrong.
     faults: Vec<FaultJson>,
-    /// The page at which one goes on best: its path, and its name.
+    /// The best page to continue at: its path, and its name.
     way: Option<(String, &'static str)>,
-    /// Seconds after which the same may be possible.
+    /// Seconds after which the same request may succeed.
     retry_after: Option<u16>,
 }
 
 impl Refusal {
-    /// A refusal, with its cause and what to do.
+    /// A refusal, with its cause and the remedy.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             status,
@@ -67,7 +67,7 @@ impl Refusal {
         }
     }
 
-    /// The refusal of parameters, each with what is expected of it.
+    /// The refusal of parameters, each with the values that are expected.
     pub fn parameters(faults: Vec<FaultJson>) -> Self {
         let names: Vec<&str> = faults.iter().map(|it| it.parameter.as_str()).collect();
         let detail = format!("not as expected: {}", names.join(", "));
@@ -77,7 +77,7 @@ impl Refusal {
         }
     }
 
-    /// The refusal of one.
+    /// The refusal of one parameter.
     pub fn parameter(name: &str, detail: &str) -> Self {
         Self::parameters(vec![FaultJson {
             parameter: name.to_owned(),
@@ -86,7 +86,7 @@ impl Refusal {
         }])
     }
 
-    /// The refusal of an input, with every part that is not as the pipeline asks.
+    /// The refusal of an input, with every part that violates the pipeline's schema.
     pub fn input(pipeline: &str, violations: &[Violation]) -> Self {
         let fault = |violation: &Violation| FaultJson {
             parameter: "input".to_owned(),
@@ -106,31 +106,31 @@ impl Refusal {
         self.detail
     }
 
-    /// Adds the way out.
+    /// Adds the remedy.
     pub fn remedy(mut self, remedy: &'static str) -> Self {
         self.remedy = Some(remedy);
         self
     }
 
-    /// It is about this run.
+    /// Says that the refusal is about this run.
     pub fn about(self, run: RunId) -> Self {
         self.leads_to(format!("runs/{run}"), "The run")
     }
 
-    /// One goes on best at this page.
+    /// Names the best page to continue at.
     pub fn leads_to(self, path: impl Into<String>, name: &'static str) -> Self {
         let way = Some((path.into(), name));
         Self { way, ..self }
     }
 
-    /// The same may be possible after so many seconds.
+    /// Says that the same request may succeed after this many seconds.
     pub fn later(mut self, seconds: u16) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
-    /// Its response, in the form for this path. `headers`: those that the refusal was made with; `asking`: the
-    /// visitor who is refused, where that is known.
+    /// Its response, in the form for this path. `headers`: those with which the refusal was made; `asking`:
+    /// the visitor who is refused, if known.
     pub fn response(self, form: Form, mut headers: HeaderMap, asking: Option<Asking>) -> Response {
         let status = self.status;
         let title = status.canonical_reason().unwrap_or("Refused");
@@ -168,7 +168,7 @@ impl Refusal {
     }
 }
 
-/// The refusal of a run that is not there.
+/// The refusal of a run that does not exist.
 pub fn no_run(run: RunId) -> Refusal {
     let detail = format!(
         "there is no run {run}; it may have been deleted, as the configuration's retention says"
@@ -177,7 +177,7 @@ pub fn no_run(run: RunId) -> Refusal {
         .remedy("`/api/v1/runs` and the page `/runs` list those that there are")
 }
 
-/// The guard gives it the form for its path.
+/// The guard gives the response the form for its path.
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
@@ -200,7 +200,7 @@ impl From<ReadError> for Refusal {
                     format!("{error}; the console's log says which, and `ductworkd audit` why");
                 Self::new(StatusCode::CONFLICT, detail)
             }
-            // The database's own words may hold what a visitor is not to see.
+            // The database's own words may contain things that a visitor must not see.
             ReadError::Failed(_) | ReadError::Panicked => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 format!("{error}; the console's log says why"),
@@ -217,18 +217,18 @@ impl IntoResponse for ReadError {
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// A response that has its words already.
+/// Marks a response that already has its words.
 #[derive(Clone, Copy)]
 struct Worded;
 
-/// A page of this status that says itself what is wrong, beside the form in which that can be mended.
+/// A page of this status that itself says what is wrong, beside the form in which to mend it.
 pub fn with_own_words(mut response: Response, status: StatusCode) -> Response {
     *response.status_mut() = status;
     response.extensions_mut().insert(Worded);
     response
 }
 
-/// `ok`, or the word that says what is in the way.
+/// `ok`, or the word for the obstacle.
 pub fn word(obstacle: Option<&'static str>) -> Response {
     let status = match obstacle {
         None => StatusCode::OK,
@@ -240,7 +240,7 @@ pub fn word(obstacle: Option<&'static str>) -> Response {
     response
 }
 
-/// Words for a status that nobody of ours has refused with: the body of the request was none.
+/// Words for a status with which none of our own refusals answered: the request's body could not be read.
 fn detail(status: StatusCode, body_max: usize) -> String {
     match status {
         StatusCode::PAYLOAD_TOO_LARGE => format!("a body may have {body_max} bytes"),
@@ -249,7 +249,8 @@ fn detail(status: StatusCode, body_max: usize) -> String {
     }
 }
 
-/// Gives a response that refuses the form for its path, whoever refused. `body_max`: bytes of a body there.
+/// Gives a response that refuses the form for its path, whichever part refused. `body_max`: the bytes that a
+/// body may have there.
 pub fn worded(mut response: Response, form: Form, body_max: usize) -> Response {
     let status = response.status();
     let refuses = status.is_client_error() || status.is_server_error();

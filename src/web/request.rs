@@ -1,7 +1,7 @@
-//! One request to somebody else's server.
+//! One request to another party's server.
 //!
-//! Owns: a POST by HTTP or HTTPS within its time, and the authorities that are trusted. Never: follows a redirect,
-//! tries again, or keeps a connection.
+//! Owns: a POST over HTTP or HTTPS within its time, and the trusted authorities. Never: follows a redirect, tries
+//! again, or keeps a connection.
 
 use std::future::poll_fn;
 use std::path::Path;
@@ -30,25 +30,25 @@ use crate::telemetry;
 
 use super::tls;
 
-/// An attempt takes so long at most, from the look-up of the name to the end of what is read of the response.
+/// The time limit of an attempt, from the lookup of the name to the last part of the response that is read.
 pub const WITHIN: Duration = Duration::from_secs(15);
 
-/// The body of a response has so long of it: the status is known by then, and counts without it.
+/// The part of it that is left for a response's body: the status is known by then, and counts without the body.
 const BODY_WITHIN: Duration = Duration::from_secs(2);
 
-/// The rest of an attempt takes so long, once there is a status.
+/// The time that is left for the rest of an attempt, once there is a status.
 const REST: Duration = Duration::from_millis(500);
 
-/// No more of a response is read: bytes.
+/// The number of bytes of a response that are read.
 const READ_MAX: usize = 4_096;
 
-/// A file of authorities is larger than this only by mistake: bytes.
+/// The size in bytes that a file of authorities exceeds only by mistake.
 const CA_MAX: u64 = 1 << 20;
 
-/// Letters of an error that are kept.
+/// The number of an error's characters that are kept.
 const ERROR_MAX: usize = 300;
 
-/// Why there is no response.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 enum Unsent {
     #[error("there was no answer within {WITHIN:?}")]
@@ -67,7 +67,7 @@ enum Unsent {
     Request(#[source] hyper::http::Error),
 }
 
-/// A response, as far as it is read.
+/// A response, as far as it was read.
 #[derive(Debug)]
 pub struct Response {
     pub status: u16,
@@ -77,8 +77,8 @@ pub struct Response {
     pub text: String,
 }
 
-/// Sends this JSON once, with further headers, to an endpoint that these authorities vouch for; without any, those
-/// that the program was built with. The error is a line for people.
+/// Sends this JSON once, with further headers, to an endpoint that these authorities vouch for; without a file of
+/// authorities, it trusts those with which the program was built. The error is a line for people.
 pub async fn post(
     url: &Uri,
     ca: Option<&Path>,
@@ -93,7 +93,7 @@ pub async fn post(
         .map_err(|unsent| clipped(&telemetry::chain(&unsent)))
 }
 
-/// The path and the query of a request; of an address without a path that of its root.
+/// The path and the query of a request; for an address without a path, the root's path.
 fn path(url: &Uri) -> String {
     match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
@@ -137,7 +137,7 @@ async fn exchange(
     ask(stream, request, until).await
 }
 
-/// Trusts the authorities that the program was built with, as the connections to PostgreSQL do.
+/// Trusts the authorities with which the program was built, as the connections to PostgreSQL do.
 fn connector() -> TlsConnector {
     static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     let config = CONFIG.get_or_init(|| {
@@ -157,7 +157,8 @@ fn trusting(roots: RootCertStore) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// The authorities in a PEM file and no others. It is read for each request, so that a new one needs no new console.
+/// The authorities in a PEM file, and no others. The file is read for each request, so that a new one needs no
+/// restart of the console.
 fn authorities(path: &Path) -> Result<RootCertStore, Unsent> {
     let wrong = |why: String| Unsent::Authorities(path.display().to_string(), why);
     let pem = file::read(path, CA_MAX).map_err(|refused| wrong(refused.to_string()))?;
@@ -195,7 +196,7 @@ where
             text: told(response.into_body(), until).await,
         })
     };
-    // The connection is served until there is an answer, which may come after its end.
+    // The connection is served until there is an answer, which may come after the connection's end.
     let served = async {
         let _ended = connection.await;
         std::future::pending().await
@@ -207,7 +208,7 @@ where
     }
 }
 
-/// The beginning of what a response says, as far as it comes by then.
+/// The beginning of the response's text, as far as it arrives in time.
 async fn told(mut body: Incoming, until: Instant) -> String {
     let mut bytes = Vec::new();
     while bytes.len() < READ_MAX
@@ -222,7 +223,7 @@ async fn told(mut body: Incoming, until: Instant) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A text of one line, without anything that a terminal would obey.
+/// A text of one line, without control characters that a terminal would obey.
 pub fn clipped(text: &str) -> String {
     let safe = text.chars().map(|char| match char.is_control() {
         true => ' ',

@@ -1,10 +1,10 @@
-//! Counts over time: the duty by which one console of all makes them, and what the overview shows of them.
+//! Counts over time: the duty by which one of all consoles makes them, and the part of them that the overview shows.
 //!
-//! Owns: when it looks at the sums, and how long an answer is good for. Never: decides what a point tells
+//! Owns: when the console looks at the sums, and how long an answer is valid. Never: decides the content of a point
 //! (`metrics::series`), or guards that it is written once (`store::series`).
 //!
-//! A minute in which nothing was counted costs one statement, through the connection that reads. Only what was counted
-//! is written, through one that is there for that.
+//! A minute in which nothing was counted costs one statement, through the connection that reads. A write happens only
+//! if something was counted, through a connection that exists for writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,16 +23,17 @@ use super::source::{ReadError, Source};
 /// The name of the duty.
 const DUTY: &str = "series";
 
-/// The duty is another's when it was not renewed for so long: longer than from one minute to the next.
+/// A duty that was not renewed for this long is free for another console: it is longer than from one minute to the
+/// next.
 const LEASE: Duration = Duration::from_secs(90);
 
-/// After a failure of the database.
+/// The pause after a failure of the database.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// A look comes a little later than the minute is whole, so that it is not too early by a hair.
+/// A look comes a little after the minute is complete, so that it never comes slightly too early.
 const BEHIND: Duration = Duration::from_millis(200);
 
-/// Old points are forgotten this often.
+/// The interval at which old points are deleted.
 const FORGETS_EVERY: Duration = Duration::from_secs(3600);
 
 /// The minutes of the overview,
@@ -41,7 +42,7 @@ pub const MINUTES: usize = 60;
 /// and its hours.
 pub const HOURS: usize = 24;
 
-/// An answer of the database is good for so long: there are new points once a minute.
+/// An answer of the database is valid for this long: there are new points once a minute.
 const KEPT: Duration = Duration::from_secs(5);
 
 /// Makes the points for as long as the console lives, while no other console does.
@@ -59,19 +60,20 @@ pub async fn work(site: Arc<Site>) {
     }
 }
 
-/// The one who looks.
+/// Looks at the sums, again and again.
 struct Watch {
-    /// The turn and the stored look, as this console wrote or read it, and how far nothing was counted since.
+    /// The turn and the stored look, as this console wrote or read it, and the time up to which nothing was counted
+    /// since.
     known: Option<(i64, Looked)>,
     forgets_at: Instant,
 }
 
 impl Watch {
-    /// Looks once; the pause until the next look.
+    /// Looks once; returns the pause until the next look.
     async fn turn(&mut self, site: &Arc<Site>) -> Result<Duration, ReadError> {
         let is_known = self.known.is_some();
         let read = site.source.read(async move |conn| {
-            // The look first: sums that are read later are no smaller than those in it.
+            // The look is read first: sums that are read later are no smaller than those in it.
             let stored = match is_known {
                 true => None,
                 false => series::last(conn).await?,
@@ -90,7 +92,7 @@ impl Watch {
             (Some(known), _) => known,
             (None, Some(Stored { turn, looked })) => match looked {
                 Some(looked) => (turn, looked),
-                // Nobody can tell what was counted since then.
+                // The counts since then are unknown.
                 None => {
                     tracing::warn!(
                         "the last look at the counts of pipelines cannot be read: their series go on from now"
@@ -120,7 +122,7 @@ impl Watch {
         Ok(next)
     }
 
-    /// Writes what was counted. False: another console has the duty, or has told of it.
+    /// Writes the counts. False: another console has the duty, or has written them already.
     async fn follow(
         &mut self,
         site: &Arc<Site>,
@@ -157,7 +159,7 @@ pub struct Day {
     pub lately: Sum,
 }
 
-/// All that the overview shows of counts over time.
+/// All counts over time that the overview shows.
 #[derive(Clone, Debug, Default)]
 pub struct Glance {
     /// The end of the last minute.
@@ -171,7 +173,7 @@ pub struct Glance {
 /// The last answer of the database.
 #[derive(Default)]
 pub struct Series {
-    /// Held while the database is asked: others wait for the same answer.
+    /// Held while the database is queried: other requests wait for the same answer.
     last: tokio::sync::Mutex<Option<(Instant, Arc<Glance>)>>,
 }
 

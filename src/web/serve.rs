@@ -1,7 +1,7 @@
 //! The listener and its connections.
 //!
-//! Owns: accepting within a bound, one task for each connection, the end of all in order. Never: knows a
-//! route, or what a request says.
+//! Owns: accepting within a bound, one task for each connection, and the orderly end of all. Never: knows a route, or
+//! the content of a request.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,50 +30,50 @@ use super::traces;
 use super::unstalled::Unstalled;
 use super::webhooks;
 
-/// So many connections at once; further ones wait in the kernel until one of these ends.
+/// The greatest number of connections at once; further ones wait in the kernel until one of these ends.
 const CONNECTIONS_MAX: usize = 512;
 
-/// A connection has so long to send the head of a request, and to think of its next one.
+/// The time in which a connection must send the head of a request, and in which it may be idle before its next one.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 
-/// So many of them are kept for those who come to the point: while no more are free, a head has less time.
+/// This many are reserved for clients that send their requests promptly: while no more are free, a head has less time.
 const SPARE: usize = CONNECTIONS_MAX / 4;
 const HURRIED_HEAD_WITHIN: Duration = Duration::from_secs(1);
 
-/// A head that is larger is not even read: some more than the guard lets through, so that it can say why.
+/// A larger head is not even read. The bound lies somewhat above the guard's, so that the guard can give the reason.
 const HEAD_MAX: usize = 32 << 10;
 
-/// A client that has gone without a word is noticed within so long: it is asked whether it is there after the
-/// first time, and then as often as this, and what is sent may stay unacknowledged for the whole.
+/// A client that has gone without a word is detected within these times: the kernel probes it after the first time and
+/// then at this interval, and sent data may stay unacknowledged for the whole time.
 const SILENT: Duration = Duration::from_secs(15);
 const ASKED_AGAIN: (Duration, u32) = (Duration::from_secs(5), 3);
 const GONE_AFTER: Duration = Duration::from_secs(30);
 
-/// So many bytes wait in the kernel for a client that does not read, and as many of its own.
+/// This many bytes wait in the kernel for a client that does not read, plus as many of the kernel's own.
 const UNSENT: usize = 256 << 10;
 
-/// Longest that requests under way are waited for at the end.
+/// The time limit for requests under way at the end.
 const DRAINS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Between two signs that the loop turns.
+/// The interval between two signs that the loop turns.
 const TURN: Duration = Duration::from_secs(1);
 
-/// A listener at work.
+/// A listener that is running.
 pub struct Running {
-    /// When everything is to have ended.
+    /// The time by which everything must have ended.
     until: watch::Sender<Option<Instant>>,
     task: JoinHandle<()>,
 }
 
 impl Running {
-    /// Ends, by then: requests under way are answered, and others as long as one of these is.
+    /// Ends by then: requests under way are answered, and so are others as long as one of these is under way.
     pub async fn drain(mut self, until: Instant) {
         let until = until.min(Instant::now() + DRAINS_WITHIN);
         self.until.send_replace(Some(until));
         self.ended().await;
     }
 
-    /// Returns when it has ended.
+    /// Returns when the listener has ended.
     pub async fn ended(&mut self) {
         if let Err(error) = (&mut self.task).await
             && error.is_panic()
@@ -97,11 +97,11 @@ pub fn start(
     let series = tokio::task::spawn_local(series::work(Arc::clone(&site)));
     let task = tokio::task::spawn_local(async move {
         serve(doors, router, Arc::clone(&site), told).await;
-        // A run that it is at is changed, or is not, and a minute is told or is not. Messages and traces that are on their
-        // way are sent once more.
+        // The run that is being worked on is changed or is not, and a minute is written or is not. Messages and traces
+        // that are on their way are sent once more.
         for work in [bulks, webhooks, traces, series] {
             work.abort();
-            // Nothing comes of what was ended.
+            // An aborted task has no result.
             let _ = work.await;
         }
         site.duties.give_back(&site.duty_acts).await;
@@ -132,7 +132,7 @@ async fn serve(
                     site.health.drain();
                     site.live.end();
                 }
-                // Nobody is left to tell it anything.
+                // Nobody is left who could tell it anything.
                 Err(_) => return,
             },
             _ = turn.tick() => {
@@ -164,7 +164,7 @@ async fn serve(
                     };
                 }
                 Err(error) => {
-                    // Too many files are open, say: others may end.
+                    // Perhaps too many files are open: other connections may end.
                     if refused.meet(&(), Instant::now()).is_some() {
                         tracing::warn!(%error, "the console cannot accept connections");
                     }
@@ -192,9 +192,9 @@ async fn accept(
     (doors.accept().await, slot)
 }
 
-/// Lets the kernel end it when the other end is there no more, or has read nothing for long.
+/// Lets the kernel end the connection when the other end has gone, or has read nothing for long.
 ///
-/// A kernel that refuses one of these keeps a connection for longer, and nothing else depends on them.
+/// A kernel that refuses one of these options keeps a connection for longer; nothing else depends on them.
 fn bound(stream: &TcpStream) {
     let seconds = |it: Duration| u32::try_from(it.as_secs()).unwrap_or(u32::MAX);
     let gone = u32::try_from(GONE_AFTER.as_millis()).unwrap_or(u32::MAX);
@@ -215,8 +215,8 @@ async fn connection(
     head_within: Duration,
     _slot: OwnedSemaphorePermit,
 ) {
-    // RACE: a visitor came while the console drains. To be told at once would close the connection before its
-    // request is read, so it is answered once instead. Proven by
+    // RACE: a visitor comes while the console drains. Telling the connection at once would close it before its request
+    // is read, so it answers one request instead. Proven by
     // `a_console_that_drains_answers_as_long_as_somebody_waits_for_a_response`.
     let is_late = told.borrow().is_some();
     let router = TowerToHyperService::new(router);
@@ -231,7 +231,7 @@ async fn connection(
         .max_header_size(HEAD_MAX)
         .serve_connection(TokioIo::new(Unstalled::new(stream, head_within)), service);
     let mut connection = pin!(connection);
-    // A client that goes, or says what is no HTTP, is its own concern.
+    // A client that leaves, or does not speak HTTP, fails alone.
     tokio::select! {
         _ended = connection.as_mut() => return,
         _told = told.wait_for(Option::is_some), if !is_late => connection.as_mut().graceful_shutdown(),
@@ -263,7 +263,7 @@ mod tests {
             getsockopt(&stream, sockopt::TcpUserTimeout).unwrap(),
             30_000
         );
-        // The kernel counts its own needs in.
+        // The kernel includes its own overhead.
         assert!(getsockopt(&stream, sockopt::SndBuf).unwrap() <= 2 * UNSENT);
     }
 }

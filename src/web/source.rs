@@ -1,10 +1,11 @@
-//! All that the console reads goes through one connection, and all that it does through another.
+//! The console reads through one connection, and acts through another.
 //!
 //! Owns: these connections, of which the first writes nothing; one question after the other, each with its
-//! budget; coming back after an outage. Never: knows what a question is about, or retries what took too long.
+//! budget; reconnecting after an outage. Never: knows the subject of a question, or retries one that took too
+//! long.
 //!
-//! The connection belongs to one task, and questions travel to it, so a route's own future need not hold a
-//! connection, and one whose visitor has gone is not asked any more.
+//! The connection belongs to one task, and questions are sent to it. So a route's own future need not hold a
+//! connection, and a question whose visitor has gone is no longer asked.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -16,41 +17,41 @@ use crate::telemetry;
 
 use super::guard::caught;
 
-/// A question may take so long, all its statements together; the database ends one statement a little sooner
-/// by itself, and then the connection can be used again.
+/// The time limit of a question, all its statements together. The database itself ends one statement a little
+/// sooner, and then the connection can be used again.
 const BUDGET: Duration = Duration::from_millis(patience::PAGE.as_millis() as u64 * 9 / 8);
 
-/// An action has so long: a little less than a route.
+/// The time limit of an action: a little less than a route's.
 const ACTS_WITHIN: Duration = Duration::from_millis(4_500);
 
-/// A connection that acts is kept for so long after the last action.
+/// A connection that acts is kept for this long after the last action.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// So many questions may wait; with more, those who ask are sent away.
+/// The number of questions that may wait; further ones are refused.
 const WAITING: usize = 64;
 
-/// For so long after a failed attempt nobody tries to connect.
+/// After a failed attempt, nobody tries to connect for this long.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The database cannot be reached, or cannot be used as it is.
+    /// The database cannot be reached, or cannot be used in its present state.
     #[error("the database cannot be reached")]
     Away(#[source] Error),
-    /// It took too long, or somebody else was in the way: the same may be possible a little later.
+    /// It took too long, or another session was in the way: the same question may succeed a little later.
     #[error("the database could not answer in time")]
     Late,
-    /// So many wait that it would take too long.
+    /// Too many questions wait: it would take too long.
     #[error("too many questions wait for the database")]
     Crowded,
-    /// A row of it is damaged, or only a newer version can read it.
+    /// A row is damaged, or only a newer version can read it.
     #[error("a row of this is damaged, or cannot be read by this version")]
     Unreadable(#[source] Error),
     /// The database refused the question.
     #[error("the database cannot answer this")]
     Failed(#[source] Error),
-    /// The question itself failed, and nobody is to blame but the console.
+    /// The question itself failed, and only the console is to blame.
     #[error("the console failed at this")]
     Panicked,
 }
@@ -66,14 +67,14 @@ impl From<Error> for ReadError {
     }
 }
 
-/// The way to the connection. Clones lead to the same one.
+/// Sends questions to the connection. Clones share the connection.
 #[derive(Clone)]
 pub struct Source {
     questions: mpsc::Sender<Box<dyn Question>>,
 }
 
 impl Source {
-    /// The source of this database. It connects when it is asked something.
+    /// The source of this database. It connects when it gets a question.
     pub fn open(location: Location) -> Self {
         let (questions, mut asked) = mpsc::channel::<Box<dyn Question>>(WAITING);
         tokio::task::spawn_local(async move {
@@ -85,13 +86,13 @@ impl Source {
         Self { questions }
     }
 
-    /// The way to a connection that acts. It is there only while somebody acts, and whatever is asked through
-    /// it is asked once.
+    /// The source of a connection that acts. The connection exists only while somebody acts, and each question
+    /// to it is asked once.
     pub fn that_acts(location: Location) -> Self {
         Self::acting(location, Use::Acts)
     }
 
-    /// The same, for one run of many after the other.
+    /// The same, for one of many runs after the other.
     pub fn of_bulk(location: Location) -> Self {
         Self::acting(location, Use::Bulk)
     }
@@ -115,9 +116,8 @@ impl Source {
         Self { questions }
     }
 
-    /// Asks: `source.read(async move |conn| query::runs(conn, &filter).await).await`. A question that was
-    /// asked through a connection that turned out to be lost is asked once more, so it must change nothing
-    /// but what it returns.
+    /// Asks: `source.read(async move |conn| query::runs(conn, &filter).await).await`. If the connection turns
+    /// out to be lost, the question is asked once more, so it must change nothing but its return value.
     ///
     /// # Errors
     /// See [`ReadError`]; each has a response of its own.
@@ -131,23 +131,23 @@ impl Source {
         self.questions
             .try_send(question)
             .map_err(|_| ReadError::Crowded)?;
-        // A question that panicked has taken its way back along, and its task.
+        // A question that panicked has dropped its reply channel, and its task.
         answer.await.unwrap_or(Err(ReadError::Late))
     }
 }
 
-/// A question, whatever its answer is.
+/// A question, with any type of answer.
 trait Question: Send {
-    /// True when nobody waits for the answer any more.
+    /// True if nobody waits for the answer any more.
     fn is_forgotten(&self) -> bool;
 
-    /// Asks it. The answer goes its way, an error comes back.
+    /// Asks it. The answer goes to the one who asked; an error is returned.
     fn ask<'a>(
         &'a mut self,
         conn: &'a mut Conn,
     ) -> Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
 
-    /// Says that there is none.
+    /// Replies that there is no answer.
     fn refuse(&mut self, error: ReadError);
 }
 
@@ -204,7 +204,7 @@ struct Reader {
     location: Location,
     used_for: Use,
     conn: Option<Conn>,
-    /// The last attempt to connect has failed, then.
+    /// The time and the error of the last attempt to connect, if it failed.
     failed: Option<(Instant, Error)>,
 }
 
@@ -224,7 +224,7 @@ impl Reader {
         }
         let is_asked_again = self.used_for == Use::Reads && self.conn.is_some();
         let answered = match self.ask(question.as_mut()).await {
-            // Nobody had told us that the connection was gone.
+            // Nothing had shown that the connection was lost.
             Err(ReadError::Away(_)) if is_asked_again => self.ask(question.as_mut()).await,
             answered => answered,
         };
@@ -239,8 +239,8 @@ impl Reader {
             Use::Acts | Use::Bulk => ACTS_WITHIN,
         };
         let conn = self.connected().await.map_err(ReadError::Away)?;
-        // RACE: a question that panics would take the connection's owner along, and all who ask later would be
-        // told that others wait. Proven by `a_question_that_panics_is_its_own_matter`.
+        // RACE: a question that panics would take the connection's owner along, and everybody who asks later
+        // would be told that others wait. Proven by `a_question_that_panics_is_its_own_matter`.
         let Some(asked) = caught(tokio::time::timeout(budget, question.ask(conn))).await else {
             self.conn = None;
             tracing::error!("a question of the console to the database panicked");
@@ -253,7 +253,7 @@ impl Reader {
             Err(_) => None,
         };
         if !is_usable {
-            // In the middle of a question: it must not be asked anything any more.
+            // The connection stopped in the middle of a question: it must not be used again.
             self.conn = None;
         }
         let Some(error) = error else {
@@ -264,7 +264,7 @@ impl Reader {
         let statement = error.statement();
         let refused = ReadError::from(error);
         match refused {
-            // The lifeline tells of an outage.
+            // The lifeline reports an outage.
             ReadError::Away(_) => {}
             ReadError::Late => {
                 tracing::info!(

@@ -1,35 +1,35 @@
-//! Strangers: those who come with secrets that are none.
+//! Strangers: visitors whose secrets are invalid.
 //!
-//! Owns: how many such secrets are looked at within a second, of one address and of all. Never: knows a
-//! secret, or whom it lets in.
+//! Owns: the number of such secrets that are looked up within a second, from one address and from all. Never:
+//! knows a secret, or whom it admits.
 //!
-//! A secret that is refused here costs no look at the database. Each address has a bound of its own, so that a
-//! stranger holds up nobody elsewhere; behind a proxy all have the proxy's address. The bound over all is the
-//! most that the database is asked, and takes many addresses to reach.
+//! A secret that is refused here costs no lookup in the database. Each address has a bound of its own, so that
+//! a stranger holds up nobody elsewhere; behind a proxy, all have the proxy's address. The bound over all
+//! addresses limits the lookups in the database, and takes many addresses to reach.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// The bounds hold for so long at a time.
+/// The bounds hold for one window of this length at a time.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Secrets of one address that are none, or of which nobody knows yet.
+/// The number of secrets from one address that are invalid or not yet known.
 const OF_ONE: u32 = 40;
 
-/// The same, of all addresses.
+/// The same, from all addresses.
 const OF_ALL: u32 = 2_000;
 
-/// The address of a visitor, as far as it tells one from another: an IPv6 network gives its hosts as many
-/// addresses as they like.
+/// A visitor's address, as far as it tells visitors apart: an IPv6 network gives its hosts as many addresses
+/// as they like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Remote(Option<IpAddr>);
 
 impl Remote {
-    /// Of whoever opens the socket on this host.
+    /// Every user who opens the socket on this host.
     pub const HERE: Self = Self(None);
 
-    /// Of a connection from this address.
+    /// A connection from this address.
     pub fn of(address: IpAddr) -> Self {
         Self(Some(match address.to_canonical() {
             IpAddr::V6(address) => {
@@ -41,19 +41,20 @@ impl Remote {
     }
 }
 
-/// The secrets of the last moment that are none.
+/// The invalid secrets of the last window.
 #[derive(Debug, Default)]
 pub struct Strangers {
     since: Option<Instant>,
-    /// As many addresses at most as the bound over all.
+    /// At most as many addresses as the bound over all.
     by: HashMap<Remote, u32>,
     all: u32,
 }
 
 impl Strangers {
-    /// Counts a secret from there, which may turn out to be none; false where it is one too many.
+    /// Counts a secret from this address, which may turn out to be invalid; false if it is one too many.
     ///
-    /// It counts before anybody knows: of many that come at once none waits for what becomes of the others.
+    /// It counts before anybody knows: of many secrets that come at once, none waits for the outcome of the
+    /// others.
     pub fn admit(&mut self, from: Remote, now: Instant) -> bool {
         let is_over = |since: Instant| now.duration_since(since) >= WINDOW;
         if self.since.is_none_or(is_over) {
@@ -71,9 +72,9 @@ impl Strangers {
         true
     }
 
-    /// One that was counted is a secret of ours.
+    /// A counted secret has turned out to be one of ours.
     pub fn acquit(&mut self, from: Remote) {
-        // It may have been counted in the window before.
+        // It may have been counted in the previous window.
         if let Some(of_one) = self.by.get_mut(&from).filter(|of_one| **of_one > 0) {
             *of_one -= 1;
             self.all -= 1;
@@ -134,7 +135,7 @@ mod tests {
             assert!(strangers.admit(from, now));
             strangers.acquit(from);
         }
-        // One of the window before takes nothing from this one.
+        // A secret of the previous window takes nothing from this one.
         assert!(strangers.admit(from, now));
         assert!(strangers.admit(remote("192.0.2.2"), now + WINDOW));
         strangers.acquit(from);

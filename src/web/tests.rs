@@ -56,7 +56,7 @@ pub(super) async fn with<F: Future>(
     local.run_until(served).await;
 }
 
-/// All that comes back on a connection of its own.
+/// Everything that comes back on a connection of its own.
 async fn exchange(address: SocketAddr, request: &str) -> String {
     let stream = TcpStream::connect(address).await.unwrap();
     exchanged(stream, request.to_owned()).await
@@ -115,7 +115,7 @@ async fn strangers_of_many_addresses_at_once_leave_room_for_the_questions_of_oth
         let request = format!("{head}{guess}\r\n");
         let mut guesses = tokio::task::JoinSet::new();
         for stream in streams {
-            // All of them are there before the first is read.
+            // All requests have arrived before the first is read.
             stream.try_write(request.as_bytes()).unwrap();
             guesses.spawn_local(exchanged(stream, String::new()));
         }
@@ -201,12 +201,12 @@ async fn a_refusal_is_a_problem_for_programs_a_page_for_people_and_a_line_for_or
         assert_eq!(status(&gets(address, &long).await), "414");
         let header = format!("X: {}\r\n", "x".repeat(17_000));
         assert_eq!(status(&ask(address, "GET", "/page", &header).await), "431");
-        // More than is even read.
+        // A head that is too large to be read at all.
         let header = format!("X: {}\r\n", "x".repeat(40_000));
         assert_eq!(status(&ask(address, "GET", "/page", &header).await), "431");
         let answer = ask(address, "POST", "/api/body", "Content-Length: 65537\r\n").await;
         assert_eq!(status(&answer), "413", "{answer}");
-        // One that does not say how large it is.
+        // A body that does not say how large it is.
         let chunk = format!(
             "Transfer-Encoding: chunked\r\n\r\n10001\r\n{}\r\n0\r\n",
             "x".repeat(65_537)
@@ -301,7 +301,7 @@ async fn a_route_that_panics_or_hangs_fails_its_own_request_alone() {
         }),
     ];
     with(routes, async |address, _running| {
-        // On one connection, which lives on.
+        // All requests use one connection, which lives on.
         let mut stream = TcpStream::connect(address).await.unwrap();
         let request = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         for (path, code) in [("/page", "200"), ("/panics", "500"), ("/page", "200")] {
@@ -362,7 +362,8 @@ async fn a_question_that_panics_is_its_own_matter() {
     .await;
 }
 
-/// As many as there may be ask for much and read nothing: the kernel keeps some of it, and a write waits.
+/// As many visitors as there may be ask for much and read nothing: the kernel keeps some of it, and a
+/// write waits.
 #[tokio::test]
 async fn visitors_who_do_not_read_make_room() {
     static MUCH: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| "x".repeat(16 << 20));
@@ -385,7 +386,7 @@ async fn visitors_who_do_not_read_make_room() {
             "{:?}",
             began.elapsed()
         );
-        // Those that have been given up are closed before their response is whole.
+        // Connections that were given up are closed before their response is complete.
         let mut given_up = false;
         for mut stream in silent.into_iter().skip(400) {
             let mut rest = Vec::new();
@@ -400,7 +401,7 @@ async fn visitors_who_do_not_read_make_room() {
     .await;
 }
 
-/// Every connection there may be has said nothing yet; a head that comes in drops does not last.
+/// All possible connections have sent nothing yet; a head that arrives in drops does not last.
 #[tokio::test]
 async fn those_who_are_slow_do_not_keep_others_out() {
     with(Vec::new(), async |address, _running| {
@@ -415,7 +416,7 @@ async fn those_who_are_slow_do_not_keep_others_out() {
         let began = Instant::now();
         let answer = gets(address, "/nowhere").await;
         assert_eq!(status(&answer), "404");
-        // As long as the last of them, and not the first, may take.
+        // As long as the last of them may take, not the first.
         assert!(
             began.elapsed() < Duration::from_secs(8),
             "{:?}",
@@ -447,7 +448,7 @@ async fn a_console_that_drains_answers_as_long_as_somebody_waits_for_a_response(
         BEGUN.notified().await;
         let until = Instant::now() + Duration::from_secs(60);
         let draining = tokio::task::spawn_local(running.drain(until));
-        // Until it has heard of it.
+        // Until the console has learned that it drains.
         let ready = loop {
             let ready = gets(address, "/readyz").await;
             if status(&ready) == "503" && ready.ends_with("draining\n") {
@@ -461,7 +462,7 @@ async fn a_console_that_drains_answers_as_long_as_somebody_waits_for_a_response(
         GO.notify_one();
         let answer = slow.await.unwrap();
         assert!(answer.ends_with("at last"), "{answer}");
-        // One that has asked nothing yet is not waited for.
+        // A connection without a request is not waited for.
         let mut rest = Vec::new();
         let closed = idle.read_to_end(&mut rest);
         let (_closed, ended) = tokio::join!(closed, draining);

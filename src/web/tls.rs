@@ -1,4 +1,4 @@
-//! Why a connection to somebody else's server cannot be made safe, in words, with the way out.
+//! The reason why a connection to another party's server cannot be made safe, in words, with the remedy.
 //!
 //! Owns: these words. Never: connects, or decides who is trusted.
 
@@ -9,11 +9,11 @@ use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
 
 use crate::time;
 
-/// Names of a certificate that are told.
+/// The number of a certificate's names that are shown.
 const NAMES: usize = 3;
 
-/// The reason of a handshake that failed, with this host, where these authorities were named or the usual ones are
-/// trusted.
+/// The reason why a handshake with this host failed. `has_ca`: the configuration names the authorities; otherwise
+/// the usual ones are trusted.
 pub fn refused(error: &io::Error, host: &str, has_ca: bool) -> String {
     let inner = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
     match inner {
@@ -110,11 +110,11 @@ fn certificate(why: &CertificateError, host: &str, has_ca: bool) -> String {
     }
 }
 
-/// The remedy for a name that is another.
+/// The remedy for a different name.
 const RENAME: &str =
     "write the name that it has into the address, or give the server one for this name";
 
-/// A name without the word of its kind: `DnsName("shop.example")`.
+/// A name without the word for its kind: `DnsName("shop.example")`.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('"').and_then(|(_, it)| it.rsplit_once('"'));
     inner.map_or(name, |(it, _)| it)
@@ -123,7 +123,7 @@ fn bare(name: &str) -> &str {
 fn date(at: UnixTime) -> String {
     let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
     let text = time::rfc3339(seconds.saturating_mul(1_000_000));
-    // The second is of no interest.
+    // The time of day does not matter.
     text.split('T').next().unwrap_or_default().to_owned()
 }
 

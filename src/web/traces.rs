@@ -1,7 +1,8 @@
-//! Sending traces of runs that have ended to a collector.
+//! Sending traces of ended runs to a collector.
 //!
-//! Owns: the duty by which one console of all does it, its pace, and the requests. Never: decides which runs are
-//! next (`store::tracer`), what a span says (`machine::trace`), or what follows an answer (`machine::export`).
+//! Owns: the duty by which one of all consoles does it, its pace, and the requests. Never: decides which runs
+//! are next (`store::tracer`), the content of a span (`machine::trace`), or what follows an answer
+//! (`machine::export`).
 //!
 //! Where no collector is configured, none of this runs.
 
@@ -27,19 +28,19 @@ use super::Site;
 use super::request::{self, Response, clipped};
 use super::source::ReadError;
 
-/// Between two looks for runs,
+/// The pause between two looks for runs,
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// or so many times as long as a look took that found nothing.
+/// or this many times the duration of a look that found nothing.
 const TIMES_AS_LONG: u32 = 20;
 
 /// The name of the duty.
 const DUTY: &str = "traces";
 
-/// The duty is another's when it was not renewed for so long: longer than a request takes.
+/// A duty that was not renewed for this long is free for another console: it is longer than a request takes.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// The walk, while this console has the duty.
+/// The walk through the runs, while this console has the duty.
 type Shared = Arc<Mutex<Option<Tracer>>>;
 
 struct Sender {
@@ -48,9 +49,9 @@ struct Sender {
     collector: Collector,
     has_duty: bool,
     tracer: Shared,
-    /// Since the last request that arrived.
+    /// Failed requests since the last one that arrived.
     failures: u32,
-    /// Until then the collector is left alone, and why.
+    /// The time until which the collector is left alone, and the reason.
     rests: Option<(Instant, String)>,
 }
 
@@ -76,7 +77,7 @@ pub async fn work(site: Arc<Site>) {
 }
 
 impl Sender {
-    /// Looks for runs and sends what there is to send; the pause until the next turn.
+    /// Looks for runs and sends their spans; returns the pause until the next turn.
     async fn turn(&mut self) -> Duration {
         let began = Instant::now();
         let left = self
@@ -106,7 +107,7 @@ impl Sender {
                     }
                 }
             }
-            // Another console has the duty, and tells of its troubles.
+            // Another console has the duty, and reports its own troubles.
             Ok(None) => {
                 if self.has_duty {
                     self.works();
@@ -124,14 +125,14 @@ impl Sender {
         }
     }
 
-    /// Takes the duty, or keeps it, and looks for runs unless the collector is left alone.
+    /// Takes or keeps the duty, and looks for runs unless the collector is left alone.
     async fn look(&self, rests: bool) -> Result<Option<Look>, ReadError> {
         let (tracer, duties) = (Arc::clone(&self.tracer), Arc::clone(&self.site.duties));
         let definitions = Arc::clone(&self.site.definitions);
         let asked = self.site.duty_acts.read(async move |conn| {
             let mut tracer = tracer.lock().await;
             if !duties.take(conn, DUTY, LEASE).await? {
-                // Nobody knows here which are sent from now on.
+                // Nobody here knows which runs are sent from now on.
                 *tracer = None;
                 return Ok(None);
             }
@@ -147,7 +148,7 @@ impl Sender {
         asked.await
     }
 
-    /// Sends these runs, in as many requests as they need. Those that fail on the way are looked for again.
+    /// Sends these runs, in as many requests as they need. Runs that fail on the way are found again later.
     async fn send(&mut self, runs: &[Facts]) {
         let spans: Vec<Box<RawValue>> = runs.iter().flat_map(written).collect();
         let mut left = vec![spans.as_slice()];
@@ -181,13 +182,13 @@ impl Sender {
         if let Some((spans, why)) = given_up
             && let Follows::Again(wait) = follows(None, None, self.failures, chance())
         {
-            // The next ones may be as unwelcome: of a collector that is mended soon little is lost.
+            // The next spans may be refused too; if the collector is mended soon, little is lost.
             let are = if spans == 1 { "span is" } else { "spans are" };
             self.rest(wait, format!("{why}; {spans} {are} given up"));
         }
     }
 
-    /// One request; what follows it, and what to tell of a failure.
+    /// Sends one request; returns what follows it, and the report of a failure.
     async fn attempt(&self, spans: &[Box<RawValue>]) -> (Follows, String) {
         let collector = &self.collector;
         let headers = &collector.headers;
@@ -233,7 +234,7 @@ impl Sender {
         )
     }
 
-    /// The database's time, by which a collector's date is read.
+    /// The database's time, against which a collector's date is read.
     async fn now(&self) -> Option<i64> {
         let asked = self
             .site

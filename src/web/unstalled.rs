@@ -1,10 +1,11 @@
 //! A connection whose other end has to read.
 //!
-//! Owns: giving up a write that makes no progress. Never: knows what is written.
+//! Owns: giving up a write that makes no progress. Never: knows the data.
 //!
-//! RACE: a client asks again and again and reads nothing. Its responses fill what the kernel keeps, and its
-//! connection stays for as long as the client likes; with as many as may be open at once nobody else is
-//! answered, a probe neither. Proven by `visitors_who_do_not_read_make_room`.
+//! RACE: a client sends requests again and again and reads nothing. Its responses fill the kernel's
+//! buffers, and its connection stays for as long as the client likes; with as many such connections as may
+//! be open at once, nobody else is answered, not even a probe. Proven by
+//! `visitors_who_do_not_read_make_room`.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// A stream whose writes fail when the other end has taken nothing for so long.
+/// A stream whose writes fail when the other end has taken nothing for this long.
 pub struct Unstalled<S> {
     stream: S,
     within: Duration,
@@ -24,7 +25,7 @@ pub struct Unstalled<S> {
 }
 
 impl<S> Unstalled<S> {
-    /// The stream, and how long a write may wait.
+    /// Bounds this stream: a write may wait this long.
     pub fn new(stream: S, within: Duration) -> Self {
         let patience = Box::pin(tokio::time::sleep(within));
         Self {

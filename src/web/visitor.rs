@@ -1,10 +1,10 @@
-//! Visitors: who asks, and what they may do.
+//! Visitors: their identity and their rights.
 //!
 //! Owns: the gate before each route that is not for everybody, the proofs by which a visitor is known, and the
 //! refusal of requests that another site makes in a visitor's name. Never: makes a token, or knows a page.
 //!
-//! A program presents a token with each request of the API, and a browser its session's cookie with each
-//! page: neither counts in the other's place, so no page of another site can use a browser against the API.
+//! A program presents a token with each request of the API, and a browser its session's cookie with each page.
+//! Neither counts in the other's place, so no page of another site can use a browser against the API.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,8 +35,8 @@ use super::refusal::{Form, Refusal};
 use super::routes::Route;
 use super::strangers::{Remote, Strangers};
 
-/// The name of the cookie of a browser's session. A browser keeps one for all ports of a host, so each port has its
-/// own: another console there signs nobody out.
+/// The name of the cookie of a browser's session. A browser keeps one cookie for all ports of a host, so each port
+/// has its own name: another console on that host signs nobody out.
 pub fn cookie_name(headers: &HeaderMap) -> String {
     const NAME: &str = "ductwork_session";
     let host = headers.get(HOST).and_then(|it| it.to_str().ok());
@@ -48,22 +48,22 @@ pub fn cookie_name(headers: &HeaderMap) -> String {
     }
 }
 
-/// A token that was found counts for so long without being looked up again.
+/// A token that was found is valid for this long without another lookup.
 const KNOWN_FOR: Duration = Duration::from_secs(1);
 
-/// Tokens that are known at once.
+/// The number of tokens that are known at once.
 const KNOWN_MAX: usize = 1_000;
 
-/// Requests with one token within that time.
+/// The number of requests with one token within that time.
 const REQUESTS: u32 = 50;
 
-/// Secrets that nobody knows, and that are looked up at once: fewer than may wait for the database.
+/// The number of unknown secrets that are looked up at once: fewer than may wait for the database.
 const TURNS: usize = 16;
 
-/// Letters of the pipelines that a refusal names.
+/// The number of characters that a refusal spends on pipelines.
 const LETTERS: usize = 500;
 
-/// The lists of which `pipeline` leaves nothing but what is of that pipeline.
+/// The lists that `pipeline` limits to that pipeline.
 const FILTERED: &[&str] = &[
     "/runs",
     "/halted",
@@ -72,14 +72,14 @@ const FILTERED: &[&str] = &[
     "/api/v1/halted",
 ];
 
-/// The lists of which this parameter, a whole id, leaves nothing but what is of one run.
+/// The lists that this parameter, a whole id, limits to one run.
 const OF_A_RUN: &[(&str, &str)] = &[
     ("/runs", "id"),
     ("/actions", "run"),
     ("/api/v1/actions", "run"),
 ];
 
-/// Routes that see to it by themselves: their pipelines are in what they are sent, or in a row.
+/// Routes that check this themselves: their pipelines are in the request's body, or in a row.
 const SEEN_TO: &[(&Method, &str)] = &[
     (&Method::GET, "/"),
     (&Method::GET, "/waiting"),
@@ -109,20 +109,20 @@ pub struct Visitor {
     pub name: String,
     /// The rights.
     pub scope: Scope,
-    /// The only pipelines that they are for; `None`: all.
+    /// The only pipelines to which the rights apply; `None`: all.
     pub pipelines: Option<Vec<String>>,
-    /// The inputs, outputs and logs of runs may be seen.
+    /// The visitor may see the inputs, outputs and logs of runs.
     pub payloads: bool,
-    /// Known by a token or a session, and not by being here.
+    /// Known by a token, a session or a peer, and not merely by being here.
     pub has_signed_in: bool,
-    /// The token or the session by which it is known: its public part.
+    /// The public part of the token or session by which the visitor is known.
     pub token: Option<String>,
-    /// Stands in each form that is made for this visitor: no page of another site can know it.
+    /// Part of each form that is made for this visitor: no page of another site can know it.
     pub proof: String,
 }
 
 impl Visitor {
-    /// True when no pipeline is beyond the visitor's rights to see.
+    /// True when the visitor may see every pipeline.
     pub fn may_see_all(&self) -> bool {
         self.pipelines.is_none()
     }
@@ -132,7 +132,7 @@ impl Visitor {
         self.scope >= Scope::Operate && self.may_see_all()
     }
 
-    /// The visitor as one who acts.
+    /// The visitor as an actor.
     pub fn actor(&self, channel: Channel) -> Actor {
         Actor::new(&self.name, channel)
     }
@@ -142,14 +142,14 @@ impl Visitor {
         self.scope >= Scope::Operate && self.may_see(pipeline)
     }
 
-    /// True when the visitor may know of this pipeline.
+    /// True when the visitor may know about this pipeline.
     pub fn may_see(&self, pipeline: &str) -> bool {
         let only = self.pipelines.as_ref();
         only.is_none_or(|only| only.iter().any(|it| it == pipeline))
     }
 }
 
-/// A visitor who asks, and the parts of this console that not every one has.
+/// A visitor who makes a request, and the optional parts of this console.
 #[derive(Clone)]
 pub struct Asking {
     /// The visitor.
@@ -173,7 +173,7 @@ tokio::task_local! {
     static ASKING: Asking;
 }
 
-/// The one whose request is being answered, with what this console has; none on a route for everybody.
+/// The visitor whose request is being answered, with the parts of this console; none on a route for everybody.
 pub fn asked_by() -> Option<Asking> {
     ASKING.try_with(Asking::clone).ok()
 }
@@ -183,12 +183,12 @@ pub fn asking() -> Option<Arc<Visitor>> {
     ASKING.try_with(|asking| Arc::clone(&asking.visitor)).ok()
 }
 
-/// True when the visitor whose request is being answered may know of this pipeline.
+/// True when the visitor whose request is being answered may know about this pipeline.
 pub fn may_see(pipeline: &str) -> bool {
     asking().is_some_and(|visitor| visitor.may_see(pipeline))
 }
 
-/// Refuses a visitor who may not know of this pipeline.
+/// Refuses a visitor who may not know about this pipeline.
 pub fn need(pipeline: &str) -> Result<(), Refusal> {
     match asking() {
         Some(visitor) if visitor.may_see(pipeline) => Ok(()),
@@ -199,18 +199,18 @@ pub fn need(pipeline: &str) -> Result<(), Refusal> {
     }
 }
 
-/// The refusal of what is beyond the pipelines that a token is for.
+/// The refusal of a request beyond the pipelines that a token is for.
 pub fn alone(only: &[String]) -> Refusal {
     let detail = format!("this token is for {} alone", names(only));
     Refusal::new(StatusCode::FORBIDDEN, detail)
 }
 
-/// True when the visitor whose request is being answered may see what runs are given, make and print.
+/// True when the visitor whose request is being answered may see the inputs, outputs and logs of runs.
 pub fn may_see_payloads() -> bool {
     asking().is_some_and(|visitor| visitor.payloads)
 }
 
-/// Refuses a visitor who may not.
+/// Refuses a visitor who may not see them.
 pub fn need_payloads() -> Result<(), Refusal> {
     match may_see_payloads() {
         true => Ok(()),
@@ -224,12 +224,12 @@ pub fn need_payloads() -> Result<(), Refusal> {
 
 /// The visitors of a console.
 pub struct Visitors {
-    /// The rights of one without a token.
+    /// The rights of a visitor without a token.
     anonymous: Option<Scope>,
-    /// In the place of the secret of one who has none: this process's own.
+    /// This process's own secret, which replaces the secret of a visitor who has none.
     own: Secret,
     known: Mutex<Known>,
-    /// Secrets that nobody knows take turns, and leave room in the queue for the questions of others.
+    /// Lookups of unknown secrets take turns, and leave room in the queue for the questions of others.
     turns: Semaphore,
 }
 
@@ -246,7 +246,7 @@ struct Met {
 }
 
 impl Visitors {
-    /// Those of a console at which one without a token has these rights.
+    /// The visitors of a console that gives a visitor without a token these rights.
     ///
     /// # Errors
     /// The kernel gives no random bytes.
@@ -271,12 +271,12 @@ impl Visitors {
         })
     }
 
-    /// Somebody of whom the peer says who it is.
+    /// A visitor whom the peer names.
     fn of(&self, vouched: Vouched) -> Visitor {
-        // One who is named otherwise a moment later has another form.
+        // A visitor who has another name a moment later has another form.
         let proof = self.own.derived(&format!("form of {}", vouched.name));
         Visitor {
-            // Nobody has less for being named.
+            // Nobody has fewer rights for being named.
             scope: self
                 .anonymous
                 .map_or(vouched.scope, |it| it.max(vouched.scope)),
@@ -289,13 +289,13 @@ impl Visitors {
         }
     }
 
-    /// In the place of the proof of whoever looks at a page: of nobody's form.
+    /// A stand-in for the proof of each visitor who looks at a page: no form has it.
     pub fn stand_in(&self) -> String {
         self.own.derived("live")
     }
 
-    /// How a secret from there is known. Those who come with secrets that are none hold up nobody whose token
-    /// was met before, at the same address either.
+    /// The knowledge of a secret from this address. Visitors with invalid secrets hold up nobody whose token was
+    /// met before, not even at the same address.
     fn met(&self, secret: &Secret, from: Remote, now: Instant) -> Result<Knowledge, Refusal> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let met = known.tokens.get(secret.id());
@@ -318,13 +318,13 @@ impl Visitors {
         }
     }
 
-    /// A secret that was unknown is that of a token.
+    /// A secret that was unknown has turned out to be that of a token.
     fn acquit(&self, from: Remote) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.strangers.acquit(from);
     }
 
-    /// Counts a request with a token that holds.
+    /// Counts a request with a valid token.
     fn count(&self, token: &Arc<Token>, now: Instant) -> Result<(), Refusal> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(met) = known.tokens.get_mut(&token.id)
@@ -360,19 +360,19 @@ impl Visitors {
     }
 }
 
-/// The knowledge of a secret before anybody is asked.
+/// The knowledge of a secret before a lookup.
 enum Knowledge {
-    /// It is that of a token, which held a moment ago.
+    /// It belongs to a token that was valid a moment ago.
     Token(Arc<Token>),
-    /// It is that of a token, which may hold no longer.
+    /// It belongs to a token that may no longer be valid.
     Late,
-    /// It is not that of the token whose id it has.
+    /// It does not belong to the token whose id it has.
     Wrong,
     None,
 }
 
-/// The token of this secret, which has come from there, of one of these kinds; none where it is none, or holds
-/// no longer.
+/// The token of this secret from this address, if the token is of one of these kinds; none if there is no such
+/// token, or if it is no longer valid.
 pub async fn token_of(
     site: &Site,
     secret: &Secret,
@@ -388,7 +388,7 @@ pub async fn token_of(
         Knowledge::Late | Knowledge::None => {
             let _turn = match is_late {
                 true => None,
-                // Nobody closes it.
+                // Nobody closes the semaphore.
                 false => site.visitors.turns.acquire().await.ok(),
             };
             let id = secret.id().to_owned();
@@ -402,7 +402,7 @@ pub async fn token_of(
                     site.visitors.acquit(from);
                     Arc::new(token)
                 }
-                // Not where only a wrong secret has come with its id.
+                // The token is not forgotten if only a wrong secret has come with its id.
                 (None, true) => {
                     site.visitors.forget(secret.id());
                     return Ok(None);
@@ -411,17 +411,17 @@ pub async fn token_of(
             }
         }
     };
-    // A link is used once: that is asked each time.
+    // A link is used once, so each use is a lookup.
     if token.kind != TokenKind::Link {
         site.visitors.count(&token, now)?;
     }
     Ok(Some(token).filter(|token| kinds.contains(&token.kind)))
 }
 
-/// The way in which a request shows who asks.
+/// The proof of identity in a request.
 enum Shown {
     Nothing,
-    /// Something that is no secret of ours.
+    /// A text that is no secret of ours.
     Nonsense,
     Secret(Secret),
 }
@@ -453,7 +453,7 @@ pub fn session(headers: &HeaderMap) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// The visitor who makes this request; none where nobody is known and nobody may ask.
+/// The visitor who makes this request; none if no visitor is known and anonymous requests are not allowed.
 async fn visitor(
     site: &Site,
     peer: Peer,
@@ -461,7 +461,7 @@ async fn visitor(
     headers: &HeaderMap,
     form: Form,
 ) -> Result<Option<Visitor>, Refusal> {
-    // A session that somebody else has left in this browser counts less than what the proxy says now. As with a
+    // A session that somebody else has left in this browser counts less than the proxy's present word. As with a
     // session, no page of another site can use it against the API.
     if form == Form::Page
         && let Some(vouched) = peer.named(&site.terms.proxy, headers)?
@@ -494,7 +494,7 @@ async fn visitor(
             token: Some(token.id.clone()),
             proof: secret.derived("form"),
         })),
-        // A session that is over is as none; a token that is none was meant to be one.
+        // An expired session counts as none; an invalid token was meant to be one.
         None if form == Form::Page => Ok(nobody()),
         None => Err(unknown("this token is none, or it holds no longer")),
     }
@@ -505,14 +505,14 @@ fn unknown(detail: &str) -> Refusal {
         .remedy("send `Authorization: Bearer TOKEN`; `ductworkd token create NAME` makes one")
 }
 
-/// The gate before one route.
+/// The gate before a route.
 pub struct Gate {
     pub site: Arc<Site>,
     pub route: &'static Route,
     pub needs: Scope,
 }
 
-/// Answers as this visitor is answered.
+/// Runs this future with the visitor as the one whose request is being answered.
 pub async fn as_asked_by<T>(
     site: &Site,
     visitor: Arc<Visitor>,
@@ -521,7 +521,7 @@ pub async fn as_asked_by<T>(
     ASKING.scope(Asking::new(site, visitor), answer).await
 }
 
-/// Lets a request through whose visitor has the rights that its route asks for.
+/// Admits a request whose visitor has the rights that its route requires.
 pub async fn gate(
     State(gate): State<Arc<Gate>>,
     Extension(peer): Extension<Peer>,
@@ -554,7 +554,7 @@ pub async fn gate(
                 }
                 Ok(()) => as_asked_by(site, Arc::clone(&visitor), next.run(request)).await,
             };
-            // The page of a refusal has a frame, too.
+            // The page of a refusal has a frame too.
             if !response.status().is_success() {
                 let asking = Asking::new(site, visitor);
                 response.extensions_mut().insert(asking);
@@ -576,7 +576,7 @@ fn challenged(refusal: Refusal) -> Response {
     response
 }
 
-/// The way to the page on which a browser signs in, and from there on to this one.
+/// A redirect to the page on which a browser signs in, and from there on to this one.
 fn sign_in(method: &Method, uri: &Uri) -> Response {
     let path = match (method, uri.path_and_query()) {
         (&Method::GET, Some(path)) if path.as_str() != "/" => {
@@ -637,7 +637,7 @@ pub fn names(only: &[String]) -> String {
     }
 }
 
-/// Refuses what asks for more than the pipelines that a visitor's token is for.
+/// Refuses a request for more than the pipelines that a visitor's token is for.
 async fn within(
     gate: &Gate,
     only: &[String],
@@ -671,7 +671,7 @@ async fn within(
     let named = match (of("name"), id) {
         (Some(name), _) => vec![name.clone()],
         (None, Some(id)) => {
-            // Some digits of an id may be those of any run.
+            // A few digits of an id may belong to any run.
             let Ok(run) = id.parse::<RunId>() else {
                 let detail = "a token for some pipelines asks for a run by its whole id";
                 return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
@@ -703,7 +703,8 @@ async fn within(
     }
 }
 
-/// Refuses a request that changes something and that a page of another site has made: a browser says so.
+/// Refuses a request that changes something and that a page of another site has made: the browser's headers show
+/// that.
 pub fn same_site(headers: &HeaderMap) -> Result<(), Refusal> {
     let text = |name: &HeaderName| headers.get(name).map(|it| it.to_str().unwrap_or("?"));
     let fetched = text(&SEC_FETCH_SITE).is_none_or(|it| it == "same-origin" || it == "none");

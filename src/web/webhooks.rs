@@ -1,7 +1,7 @@
-//! Telling endpoints of runs.
+//! Telling endpoints about runs.
 //!
-//! Owns: the duty by which one console of all does it, its pace, and how many messages are on their way. Never:
-//! decides what an endpoint hears of, or when an attempt is made again (`machine::webhook` does).
+//! Owns: the duty by which one of all consoles does it, its pace, and the number of messages on their way.
+//! Never: decides which events an endpoint gets, or when an attempt is made again (`machine::webhook` does).
 //!
 //! Where no endpoint is configured, none of this runs.
 
@@ -34,32 +34,33 @@ use super::refusal::Refusal;
 use super::source::ReadError;
 use super::visitor::{Visitor, alone};
 
-/// Between two looks for runs,
+/// The pause between two looks for runs,
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// or so many times as long as a look took: then the database spends a twentieth of its time on them.
+/// or this many times the duration of a look: then the database spends a twentieth of its time on them.
 const TIMES_AS_LONG: u32 = 20;
 
 /// The name of the duty.
 const DUTY: &str = "webhooks";
 
-/// The duty is another's when it was not renewed for so long: a few looks.
+/// A duty that was not renewed for this long is free for another console: it is a few looks.
 const LEASE: Duration = Duration::from_secs(8);
 
-/// A message that was taken is nobody else's for so long: longer than an attempt and its record take.
+/// A taken message belongs to this console for this long: longer than an attempt and its record take.
 const SENT_WITHIN: Duration = Duration::from_secs(20);
 
-/// An attempt begins within this time after its message was taken, or else another time: it takes 15 s at most.
+/// An attempt begins within this time after its message was taken, or waits for another time: it takes 15 s at
+/// most.
 const BEGUN_WITHIN: Duration = Duration::from_secs(3);
 
 /// The work on deliveries.
 #[derive(Default)]
 pub struct Webhooks {
-    /// Somebody wants a message sent.
+    /// Notified when somebody wants a message sent.
     asked: Notify,
 }
 
-/// A message that came to an end, by its endpoint's place.
+/// A message whose attempt ended, by its endpoint's place.
 type Sent = (usize, Due, Answer);
 
 /// The messages on their way.
@@ -68,7 +69,7 @@ struct Post {
     sends: JoinSet<Sent>,
     /// By endpoint.
     lines: Vec<Line>,
-    /// Attempts of which nothing is written down yet.
+    /// Attempts that are not recorded yet.
     ended: Vec<Ended>,
     refusing: Refusing,
 }
@@ -77,14 +78,14 @@ struct Post {
 struct Line {
     pace: Pace,
     under_way: usize,
-    /// Taken ahead,
+    /// Messages that were taken ahead,
     stock: VecDeque<Due>,
-    /// then, when it was so late by the database: seconds since 1970.
+    /// at this moment, which is this time by the database: seconds since 1970.
     taken: Instant,
     at: i64,
-    /// No attempt begins sooner.
+    /// No attempt begins before this.
     next: Instant,
-    /// Nothing more was due when it was looked at last.
+    /// Nothing more was due at the last look.
     is_done: bool,
 }
 
@@ -101,7 +102,7 @@ impl Line {
         }
     }
 
-    /// As many messages are to be taken for it.
+    /// The number of messages to take for it.
     fn wants(&self, now: Instant) -> usize {
         let is_free = self.under_way < self.pace.at_once() && self.stock.is_empty();
         match is_free && !self.is_done && now >= self.next {
@@ -119,7 +120,7 @@ struct Ended {
     error: Option<String>,
 }
 
-/// The endpoints that take nothing, by their places.
+/// The endpoints that accept nothing, by their places.
 #[derive(Default)]
 struct Refusing {
     since: BTreeMap<usize, Refused>,
@@ -131,13 +132,13 @@ struct Refusing {
 enum Said {
     /// Messages to it are given up.
     GivenUp,
-    /// It takes nothing for long.
+    /// It has accepted nothing for long.
     Long,
-    /// Another console has the duty, and has not looked for it for long.
+    /// Another console has the duty, and has not looked for runs for this endpoint for long.
     Unheard,
 }
 
-/// Since when an endpoint takes nothing, and its last answer.
+/// The time since which an endpoint accepts nothing, and its last answer.
 #[derive(Clone, Debug)]
 struct Refused {
     since: Instant,
@@ -146,7 +147,7 @@ struct Refused {
 }
 
 impl Refusing {
-    /// Takes note of how an attempt ended, then. True where the log is to say that messages are given up.
+    /// Records the outcome of an attempt at this time. True if the log should say that messages are given up.
     fn meet(&mut self, place: usize, follows: Follows, answer: &Answer, now: Instant) -> bool {
         if follows == Follows::Delivered {
             self.since.remove(&place);
@@ -164,7 +165,7 @@ impl Refusing {
         follows == Follows::Failed && self.is_due(Said::GivenUp, place, now)
     }
 
-    /// The endpoints of which the log is to say that they take nothing, with pauses that grow.
+    /// The endpoints about which the log should say that they accept nothing, at growing intervals.
     fn long(&mut self, now: Instant) -> Vec<(usize, Duration, Refused)> {
         let lasting = self.since.iter().map(|(place, refused)| {
             let lasted = now.saturating_duration_since(refused.since);
@@ -175,13 +176,13 @@ impl Refusing {
         lasting
     }
 
-    /// True where the log is to say this, which is met now, of an endpoint: with pauses that grow.
+    /// True if the log should say this about an endpoint, for which it holds now: at growing intervals.
     fn is_due(&mut self, said: Said, place: usize, now: Instant) -> bool {
         self.said.meet(&(said, place), now).is_some()
     }
 }
 
-/// Tells endpoints of runs for as long as the console lives, while no other console does.
+/// Tells endpoints about runs for as long as the console lives, while no other console does.
 pub async fn work(site: Arc<Site>) {
     let endpoints = Arc::clone(&site.terms.webhooks);
     if endpoints.is_empty() {
@@ -214,11 +215,11 @@ pub async fn work(site: Arc<Site>) {
                 has_duty = true;
                 finder = Some(next);
                 if more {
-                    // Messages are sent for as long as finding them took.
+                    // Messages are sent for as long as it took to find them.
                     pause = took;
                 }
             }
-            // Another console has the duty: what it found is not known here.
+            // Another console has the duty: this one does not know what that one found.
             Ok(Looked::IsOthers(waiting)) => {
                 post.tell_of_unheard(&waiting);
                 has_duty = false;
@@ -229,13 +230,13 @@ pub async fn work(site: Arc<Site>) {
         post.tell_of_long();
         post.lines.iter_mut().for_each(|it| it.is_done = false);
         post.turn(&site, has_duty).await;
-        // A message that is on its way is recorded, whoever has the duty by then.
+        // A message on its way is recorded, whichever console has the duty by then.
         let until = Instant::now() + pause.min(LEASE / 2);
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(until.into()) => break,
                 () = site.webhooks.asked.notified() => break,
-                // Attempts ended while the database was asked something else.
+                // Attempts ended while the database answered another question.
                 () = std::future::ready(()), if !post.ended.is_empty() => {
                     post.turn(&site, has_duty).await;
                 }
@@ -250,9 +251,9 @@ pub async fn work(site: Arc<Site>) {
 
 /// The outcome of a look.
 enum Looked {
-    /// It was this console's duty. Where it was, and whether there is more at once.
+    /// This console had the duty: the place that it reached, and whether there is more at once.
     Found(Finder, bool),
-    /// It is another's, who has not looked for the endpoints at these places for long.
+    /// Another console has the duty, and has not looked for the endpoints at these places for long.
     IsOthers(Vec<usize>),
 }
 
@@ -269,7 +270,7 @@ async fn look(
             let long_ago = query::now(conn).await? - soon;
             let mut waiting = Vec::new();
             for (place, endpoint) in endpoints.iter().enumerate() {
-                // One of a new name begins now, whoever has the duty.
+                // An endpoint with a new name begins now, whichever console has the duty.
                 if delivery::heard(conn, &endpoint.name).await?.seen < long_ago {
                     waiting.push(place);
                 }
@@ -299,7 +300,7 @@ fn worded(run: &Found, reasons: &[&str], now: i64) -> String {
 }
 
 impl Post {
-    /// Waits for this, and goes on sending meanwhile.
+    /// Waits for this answer, and goes on sending meanwhile.
     async fn meanwhile<T>(&mut self, asked: impl Future<Output = T>) -> T {
         let mut asked = pin!(asked);
         loop {
@@ -310,7 +311,7 @@ impl Post {
         }
     }
 
-    /// Writes down how attempts ended, all that ended by now at once, and takes what is due next.
+    /// Records all attempts that have ended by now, in one write, and takes the messages that are due next.
     async fn turn(&mut self, site: &Arc<Site>, has_duty: bool) {
         while let Some(sent) = self.sends.try_join_next() {
             self.end(sent.ok());
@@ -321,7 +322,7 @@ impl Post {
         }
     }
 
-    /// Takes and sends what is due, to each endpoint as much as it may have.
+    /// Takes and sends the messages that are due, to each endpoint as many as it may get.
     async fn fill(&mut self, site: &Arc<Site>) {
         let now = Instant::now();
         let wants = self.lines.iter().map(|line| line.wants(now)).enumerate();
@@ -337,7 +338,7 @@ impl Post {
             let at = query::now(conn).await? / 1_000_000;
             Ok((due, at))
         });
-        // A message that was taken, which is not known here, is due again when its time is over.
+        // A message that was taken without this console's knowledge is due again when its time is over.
         let Ok((taken, at)) = self.meanwhile(asked).await else {
             return;
         };
@@ -356,19 +357,19 @@ impl Post {
         for ((place, n), due) in wants.into_iter().zip(taken.due) {
             let line = &mut self.lines[place];
             line.pace.used_up(now.saturating_duration_since(line.taken));
-            // The lease began then or later.
+            // The lease began at this moment or later.
             (line.taken, line.at, line.is_done) = (now, at, due.len() < n);
             line.stock = due.into();
             self.start(place);
         }
     }
 
-    /// Sends of what was taken for an endpoint as much as it may have at once.
+    /// Sends messages that were taken for an endpoint, as many as it may get at once.
     fn start(&mut self, place: usize) {
         let line = &mut self.lines[place];
         let since = line.taken.elapsed();
         if since > BEGUN_WITHIN {
-            // It is due again when its time is over.
+            // They are due again when their time is over.
             line.stock.clear();
         }
         let at = line.at + i64::try_from(since.as_secs()).unwrap_or_default();
@@ -391,7 +392,7 @@ impl Post {
         }
     }
 
-    /// Takes note of an attempt that ended, and sends what was taken for its endpoint.
+    /// Takes an attempt that ended, and sends further messages that were taken for its endpoint.
     fn end(&mut self, sent: Option<Sent>) {
         let Some((place, due, answer)) = sent else {
             return;
@@ -399,7 +400,7 @@ impl Post {
         let now = Instant::now();
         let header = answer.retry_after.as_deref();
         let header = header.filter(|_| is_busy(answer.status));
-        // By the database's clock, as of when the message was taken.
+        // The time by the database's clock, counted from the moment when the message was taken.
         let line = &self.lines[place];
         let since = i64::try_from(line.taken.elapsed().as_micros()).unwrap_or_default();
         let now_us = line.at * 1_000_000 + since;
@@ -427,7 +428,7 @@ impl Post {
         self.start(place);
     }
 
-    /// Writes down how attempts ended.
+    /// Records the outcomes of attempts.
     async fn record(&mut self, site: &Arc<Site>) {
         if self.ended.is_empty() {
             return;
@@ -448,7 +449,7 @@ impl Post {
             let counted = ended.iter().filter(|it| recorded.contains(&it.due.id));
             Ok(counted.map(|it| it.follows).collect::<Vec<_>>())
         });
-        // Messages of which nothing could be written are sent once more.
+        // Messages without a record are sent once more.
         for follows in self.meanwhile(asked).await.unwrap_or_default() {
             let counts = &site.terms.counts;
             counts.count(|counts| counting::delivered(counts, follows));
@@ -480,12 +481,13 @@ impl Post {
     }
 }
 
-/// True where an endpoint of this name is configured. Nobody here sends messages to another.
+/// True if an endpoint of this name is configured. This console sends messages to no other endpoint.
 pub fn is_configured(site: &Site, endpoint: &str) -> bool {
     site.terms.webhooks.iter().any(|it| it.name == endpoint)
 }
 
-/// The pipelines of a list of messages, for a visitor who asks for those of one, or of all; none: all there are.
+/// The pipelines of a list of messages, for a visitor who asks for one pipeline's messages or for all; none: all
+/// pipelines.
 pub fn pipelines(visitor: &Visitor, asked: Option<String>) -> Result<Option<Vec<String>>, Refusal> {
     match asked {
         Some(pipeline) if visitor.may_see(&pipeline) => Ok(Some(vec![pipeline])),
@@ -498,7 +500,7 @@ fn beyond(visitor: &Visitor) -> Refusal {
     alone(visitor.pipelines.as_deref().unwrap_or_default())
 }
 
-/// Has a message sent once more, at once.
+/// Sends a message once more, at once.
 pub async fn send_again(
     site: &Arc<Site>,
     id: Uuid,
@@ -550,12 +552,12 @@ mod tests {
         };
         assert!(!refusing.meet(0, again, &answer, at(0)));
         assert_eq!(long(&mut refusing, 59), []);
-        // No further attempt is needed for it.
+        // This takes no further attempt.
         assert_eq!(long(&mut refusing, 60), [(0, 60)]);
         assert!(!refusing.meet(0, again, &answer, at(61)));
         assert_eq!(long(&mut refusing, 62), []);
         assert_eq!(long(&mut refusing, 120), [(0, 120)]);
-        // Another endpoint is another matter, and so is a message that is given up.
+        // Another endpoint counts by itself, and so does a message that is given up.
         assert!(refusing.meet(1, Follows::Failed, &answer, at(121)));
         assert!(!refusing.meet(1, Follows::Failed, &answer, at(122)));
         assert!(!refusing.meet(0, Follows::Delivered, &answer, at(123)));

@@ -1,4 +1,4 @@
-// A daemon with a console, and a browser that looks at it.
+// A daemon with a console, and a browser that visits it.
 import { execFile, spawn } from "node:child_process";
 import { mkdtemp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
@@ -15,10 +15,10 @@ const axe = await readFile(tools.resolve("axe-core/axe.min.js"), "utf8");
 const run = promisify(execFile);
 const program = process.env.DUCTWORKD;
 
-// A wait for something fails after so long.
+// The time limit of a wait.
 export const PATIENCE = 30_000;
 
-// A test, which fails after so long: of itself a browser that hangs is waited for without end.
+// A test with a time limit: without one, a browser that hangs would be waited for forever.
 export const test = (name, body) => unbounded(name, { timeout: 240_000 }, body);
 
 export async function eventually(what, isTrue) {
@@ -40,7 +40,8 @@ async function freePort() {
 }
 
 export class Daemon {
-  // A daemon of these pipelines, by file name, in a directory of its own, with more keys of `console`.
+  // A daemon with these pipelines, by file name, in its own directory, with additional keys of
+  // `console`.
   static async start(pipelines, keys = "") {
     const daemon = new Daemon();
     daemon.dir = await mkdtemp(join(tmpdir(), "ductwork-browser."));
@@ -59,7 +60,7 @@ export class Daemon {
     return daemon;
   }
 
-  // Starts it, for the first time or anew.
+  // Starts it, for the first time or again.
   async again() {
     this.process = spawn(program, ["start"], { cwd: this.dir, stdio: ["ignore", "ignore", "pipe"] });
     this.ended = new Promise((ended) => this.process.once("exit", ended));
@@ -102,7 +103,7 @@ export class Browser {
     return browser;
   }
 
-  // A page of its own session, and all that it complains of.
+  // A page in its own session, and all errors that it reports.
   async open(url, settings = {}) {
     const context = await this.own.newContext(settings);
     const page = await context.newPage();
@@ -115,7 +116,7 @@ export class Browser {
     return page;
   }
 
-  // A browser that does not close is killed as this process ends.
+  // The process ends if the browser does not close, which kills the browser.
   async stop() {
     const hangs = setTimeout(() => {
       console.error("the browser does not close");
@@ -126,7 +127,7 @@ export class Browser {
   }
 }
 
-// Violations of the rules that machines can check, each with the elements concerned.
+// Violations of the machine-checkable rules, each with the elements concerned.
 export async function violations(page) {
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() => window.axe.run());

@@ -1,4 +1,4 @@
-// All that a person does, by keyboard alone, with scripts and without; and the keys that scripts add.
+// Everything that a person does, by keyboard alone, with scripts and without; and the keys that scripts add.
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { after, before } from "node:test";
@@ -31,7 +31,7 @@ after(async () => {
 const shown = async (run) => JSON.parse(await daemon.say("show", run, "--json"));
 const becomes = (run, state) => eventually(`${run} is ${state}`, async () => (await shown(run)).status === state);
 
-// Goes on by Tab until the element of this selector has the focus, which has to be seen there.
+// Presses Tab until the element with this selector has the focus, which has to be visible there.
 async function tabTo(page, selector) {
   for (let i = 0; i < 150; i += 1) {
     await page.keyboard.press("Tab");
@@ -48,8 +48,9 @@ async function tabTo(page, selector) {
   assert.fail(`no Tab leads to ${selector} on ${page.url()}`);
 }
 
-// Presses the button of this selector, and is led to an address of this form. The new page may have the address of
-// the old one, and Chromium does not close a page that is on its way: so it is the arrival that is waited for.
+// Presses the button with this selector, and waits for an address of this form. The new page may have the same
+// address as the old one, and Chromium does not close a page that is still loading: so the wait is for the
+// arrival.
 async function press(page, selector, address) {
   await tabTo(page, selector);
   const arrival = page.waitForEvent("framenavigated");
@@ -72,7 +73,7 @@ for (const javaScriptEnabled of [true, false]) {
     await press(page, "main form.act button", /\/runs\/[0-9a-f-]{36}$/);
     await becomes(page.url().split("/").pop(), "completed");
 
-    // Trigger one by the form that its schema makes.
+    // Trigger one with the form that is made from its schema.
     await page.goto(`${daemon.url}/pipelines/Asked/trigger`);
     await tabTo(page, "main form.act input[required]");
     await page.keyboard.type("Ada");
@@ -89,14 +90,14 @@ for (const javaScriptEnabled of [true, false]) {
     await press(page, "main form button.bad", `**/runs/${waits}`);
     await becomes(waits, "cancelled");
 
-    // Answer one that waits.
+    // Answer a waiting run.
     const asks = await daemon.say("trigger", "Asks", "1");
     await becomes(asks, "dampened");
     await page.goto(`${daemon.url}/waiting`);
     await press(page, `form[action="/runs/${asks}/resume"] button`, (url) => url.pathname !== "/waiting" || url.search !== "");
     await becomes(asks, "completed");
 
-    // Revive one, and all of one kind by a bulk action.
+    // Revive a run, and all runs of one kind with a bulk action.
     const [first, second, third] = [await daemon.say("trigger", "Halts"), await daemon.say("trigger", "Halts"), await daemon.say("trigger", "Halts")];
     for (const run of [first, second, third]) await becomes(run, "halted");
     await page.goto(`${daemon.url}/runs/${first}`);
@@ -109,7 +110,7 @@ for (const javaScriptEnabled of [true, false]) {
       return [second, third].every((run) => runs.some((it) => it.revived_from === run));
     });
 
-    // Choose one in the list.
+    // Choose a run in the list.
     const chosen = await daemon.say("trigger", "Waits", "2");
     await page.goto(`${daemon.url}/runs?pipeline=Waits`);
     await tabTo(page, `input[name=run][value="${chosen}"]`);
@@ -149,7 +150,7 @@ test("keys lead to pages, to the search and along rows, and leave fields and the
   await keys("x");
   assert.ok(await page.locator("tbody input[type=checkbox]").nth(1).isChecked());
 
-  // A field takes its letters, and a key of the browser is the browser's.
+  // A field takes its characters, and a browser's shortcut stays the browser's.
   await keys("/");
   await page.keyboard.type("g?j/");
   assert.equal(await page.locator("#find").inputValue(), "g?j/");
@@ -157,7 +158,7 @@ test("keys lead to pages, to the search and along rows, and leave fields and the
   await keys("Control+j");
   assert.ok(page.url().endsWith("/runs"));
 
-  // The list of all keys; there they are turned off, on every page, and on again.
+  // The list of all keys; it also turns them off, for every page, and on again.
   await keys("?");
   const dialog = page.locator("dialog.keys");
   assert.ok(await dialog.getByText("Next row, row before").isVisible());

@@ -40,7 +40,7 @@ test("a change is seen without a reload, and how soon is told", async () => {
     const began = performance.now();
     await page.waitForFunction((run) => document.querySelector(`main a[href="/runs/${run}"]`), run);
     took.push(performance.now() - began);
-    // At any moment of the second between two readings.
+    // At any moment of the second between two reads.
     await new Promise((next) => setTimeout(next, (i * 137) % 1_000));
   }
   took.sort((a, b) => a - b);
@@ -67,7 +67,7 @@ test("what is typed, ticked, focused and scrolled is the reader's", async () => 
   assert.equal(await key.inputValue(), "or711-4");
   assert.equal(await page.evaluate(() => document.querySelector(".scroll").scrollLeft), 40);
 
-  // A link in a row has the focus: rows that come above it move nothing.
+  // A link in a row has the focus: new rows above it do not move it.
   const link = page.locator("tbody th a").nth(12);
   const address = await link.getAttribute("href");
   await link.focus();

@@ -5,13 +5,13 @@ import { join } from "node:path";
 import { after, before } from "node:test";
 import { Browser, Daemon, eventually, test, violations } from "./console.mjs";
 
-// Where pictures of all pages go, if anywhere.
+// The directory for pictures of all pages, if they are wanted.
 const PICTURES = process.env.BROWSER_PICTURES;
 const WIDTHS = [360, 768, 1280];
 const THEMES = ["light", "dark"];
 
-// Markup, an address that is a script, letters that turn the direction, an escape of a terminal, and a word
-// without an end.
+// Markup, an address that is a script, characters that change the text direction, a terminal escape, and a
+// very long word.
 const HOSTILE = `<img src=x onerror="document.title='run'"><script>document.title='run'</script>`
   + `"'javascript:document.title='run' \u202egnirts\u202c \u001b[31mred {{7*7}} ${"x".repeat(300)}`;
 
@@ -60,7 +60,7 @@ before(async () => {
   await becomes(runs.shapes, "completed");
   await daemon.say("revive", runs.revived);
   await daemon.say("cancel", runs.cancelled);
-  // A reason and a name have no letters that control a terminal.
+  // A reason and a name may contain no characters that control a terminal.
   const tame = HOSTILE.replace(/[\u001b\u202a-\u202e]/g, "");
   await daemon.say("pause", "Asked", "--reason", tame.slice(0, 200), "--by", tame.slice(0, 60));
 });
@@ -72,7 +72,7 @@ after(async () => {
   }
 });
 
-// An address without the names of what it is about, so that each kind of page is looked at once.
+// An address without the names of its objects, so that each kind of page is looked at once.
 function kind(address) {
   const url = new URL(address);
   const path = url.pathname.replace(/[0-9a-f]{8}-[0-9a-f-]{27}/g, "ID").replace(/^\/pipelines\/[^/]+/, "/pipelines/NAME");
@@ -81,7 +81,7 @@ function kind(address) {
   return view ? `${path}?${view}` : path;
 }
 
-// One address of each kind of page that can be reached by links, beginning with those of a few runs.
+// One address of each kind of page that links lead to, beginning with those of a few runs.
 async function reached() {
   const page = await browser.open(daemon.url, { javaScriptEnabled: false });
   const addresses = new Map();
@@ -113,7 +113,7 @@ async function reached() {
   return addresses;
 }
 
-// Elements whose text leaves their box or the window, and a window that scrolls sideways.
+// Elements whose text overflows their box or the window, and a window that scrolls sideways.
 const misplaced = (page) => page.evaluate(() => {
   const wrong = [];
   const root = document.documentElement;

@@ -1,7 +1,7 @@
-//! Runs that nobody asks for but the faults themselves, of a pipeline of their own that the oracle does
-//! not know: wide ones that are cancelled half-way, old ones that are deleted, and ones that only a
-//! newer version can read. Each fault asks until it is answered, through
-//! all that happens to the database meanwhile. The invariants hold for these runs as for all.
+//! Runs that only the faults themselves trigger, of a separate pipeline that the oracle does not know: wide
+//! runs that are cancelled half-way, old runs that are deleted, and runs that only a newer version can read.
+//! Each fault repeats its request until it gets an answer, whatever happens to the database meanwhile. The
+//! invariants hold for these runs as for all others.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::history::uptime;
 use crate::plan::Blow;
 use crate::scene::Scene;
 
-/// It makes a branch for each element of its input.
+/// This pipeline makes a branch for each element of its input.
 pub const ASIDE: &str = "
 pipeline: Aside
 steps:
@@ -36,53 +36,57 @@ steps:
 flow: [{ start: All }, { expand: Each }, { collapse: Sum }]
 ";
 
-/// Nobody works at those of a wide one: the machine has enough to do.
+/// The branches of a wide run are delayed, so that no worker executes them: the machine has enough
+/// to do.
 const LATER: [&str; 2] = ["expand: Each", "expand: { to: Each, delay: 1h }"];
 
-/// So many elements take an advancer several transactions.
+/// An advancer needs several transactions for this many elements.
 const WIDE: usize = 2_500;
 
-/// So many bytes are far more than a value has otherwise.
+/// The size of a giant value, far above that of any other value.
 const GIANT: usize = 8 << 20;
 
-/// Longer than any of this takes, beside everything that may happen to the database meanwhile.
+/// A limit longer than any of these requests takes, together with everything that may happen to the
+/// database meanwhile.
 const LATEST: Duration = Duration::from_secs(150);
 
-/// So many are deleted by one fault, at most: three, and a wide one or two. Where the machine is busy
-/// each takes a while.
+/// The largest number of runs that one fault deletes: three, and a wide one or two. On a busy machine each
+/// takes a while.
 const AT_ONCE: usize = 5;
 
-/// So old are runs that are made to look old, and who is older than that is deleted.
+/// The age that a fault gives to runs that must look old, and the age beyond which runs are
+/// deleted.
 const AGED: Duration = Duration::from_secs(48 * 3_600);
 const OLD: Duration = Duration::from_secs(24 * 3_600);
 
-/// A part of a definition that this version knows, and a newer version's in its place.
+/// A part of a definition that this version knows, and the part of a newer version that takes its
+/// place.
 const KNOWN: &str = "\"command\":";
 const UNKNOWN: &str = "\"http\":";
 
-/// Where all of it is asked for, and what nobody asks about any more.
+/// The database that the faults ask, and the runs that are finished with.
 #[derive(Clone)]
 pub struct Aside {
     location: Location,
-    /// Runs that have ended, of whom whatever was to be known is known.
+    /// Runs that have ended and that no fault looks at any more.
     over: Arc<Mutex<Vec<RunId>>>,
 }
 
 impl Aside {
-    /// On this database.
+    /// Creates one for this database.
     pub fn new(location: Location) -> Self {
         let over = Arc::default();
         Self { location, over }
     }
 
-    /// Some of those that are over.
+    /// Takes some of the runs that are over.
     fn take(&self) -> Vec<RunId> {
         let mut over = self.over.lock().unwrap();
         let first = over.len().saturating_sub(AT_ONCE);
         over.split_off(first)
     }
 
-    /// Somebody who asks there.
+    /// Returns a client that asks this database.
     pub fn asking(&self) -> Asking {
         Asking {
             aside: self.clone(),
@@ -93,7 +97,8 @@ impl Aside {
 }
 
 impl Scene {
-    /// While its fan-out is made, or when it is; one of three has a giant value.
+    /// Cancels a wide run while its fan-out is being made, or once it is made; one run in three has
+    /// a giant value.
     pub fn cancel_wide(&mut self, blow: &Blow) {
         let at = uptime();
         let partly = blow.amount.is_multiple_of(2);
@@ -108,7 +113,7 @@ impl Scene {
         self.note(blow, target, at, Duration::ZERO, Vec::new());
     }
 
-    /// Those that were made for that, and whatever other faults are done with.
+    /// Deletes runs that were made for this, and runs that other faults are done with.
     pub fn prune(&mut self, blow: &Blow) {
         let at = uptime();
         let (number, mut asking) = (blow.number, self.aside.asking());
@@ -119,7 +124,8 @@ impl Scene {
         self.note(blow, String::new(), at, Duration::ZERO, Vec::new());
     }
 
-    /// Until the newer version is there, or the run is cancelled.
+    /// Triggers a run of a definition that this version cannot read, and then makes the definition
+    /// readable or cancels the run.
     pub fn newer(&mut self, blow: &Blow) {
         let at = uptime();
         let mended = !blow.amount.is_multiple_of(4);
@@ -137,7 +143,7 @@ fn definition(text: &str) -> Definition {
     yaml::parse(text, Path::new("aside.yml")).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// A list of so many elements, one of which may be giant.
+/// A list with this many elements, one of which may be giant.
 fn list(elements: usize, giant: bool) -> String {
     let each = (0..elements).map(|at| match giant && at == elements / 2 {
         true => format!("\"{}\"", giant_text()),
@@ -146,7 +152,7 @@ fn list(elements: usize, giant: bool) -> String {
     format!("[{}]", each.collect::<Vec<_>>().join(","))
 }
 
-/// It takes its room on a disk: nothing in it comes twice.
+/// A text that takes its full room on a disk: no part of it repeats.
 fn giant_text() -> String {
     let mut dice = Dice::of(GIANT as u64);
     let letters = std::iter::repeat_with(|| dice.below(u64::MAX));
@@ -156,7 +162,7 @@ fn giant_text() -> String {
         .collect()
 }
 
-/// Somebody who asks until there is an answer; none: it took too long.
+/// A client that repeats its request until it gets an answer; none if that took too long.
 pub struct Asking {
     aside: Aside,
     conn: Option<Conn>,
@@ -194,7 +200,7 @@ impl Asking {
         None
     }
 
-    /// Asks until this is so.
+    /// Repeats the question until the answer is yes.
     async fn until(
         &mut self,
         mut so: impl AsyncFnMut(&mut Conn) -> Result<bool, Error>,
@@ -215,7 +221,7 @@ impl Asking {
         Some(triggered.await?[0].run_id)
     }
 
-    /// Cancels it; what it has become.
+    /// Cancels a run and returns the status that it then has.
     async fn cancel(&mut self, run: RunId) -> Option<RunStatus> {
         let cancelled = self.answered(async |conn| cancel::cancel(conn, run).await);
         Some(match cancelled.await? {
@@ -225,7 +231,7 @@ impl Asking {
         })
     }
 
-    /// How many branches its fan-out has, and how many of those are cancelled.
+    /// The number of branches that the run's fan-out has, and how many of those are cancelled.
     async fn made(&mut self, run: RunId) -> Option<[usize; 2]> {
         static MADE: Statement = Statement::new(
             "TEST_MADE",
@@ -238,7 +244,7 @@ impl Asking {
         Some(["made", "cancelled"].map(|name| row.get::<i64>(name).expect("a count") as usize))
     }
 
-    /// It is done anew where the fan-out was made too quickly.
+    /// Starts over where the fan-out was complete before the cancellation.
     async fn cancel_wide(&mut self, number: usize, partly: bool, giant: bool) -> Option<()> {
         let definition = definition(&ASIDE.replace(LATER[0], LATER[1]));
         let input = list(WIDE, giant);
@@ -287,7 +293,7 @@ impl Asking {
         let old = self.aside.take();
         let before = self.others().await?;
         self.age(&old, url).await?;
-        // Another node of a cluster may hear of it a little later.
+        // Another node of a cluster may see the change a little later.
         for run in &old {
             let args = [
                 ("run", run.0.into()),
@@ -299,7 +305,7 @@ impl Asking {
         // Another fault of this kind may be faster, or share the work.
         self.answered(async |conn| prune::prune(conn, OLD, u64::MAX).await)
             .await?;
-        // The daemons finish the work that it leaves half done because a connection was lost.
+        // The daemons finish the work that a lost connection left half done.
         for run in old {
             let args = [("run", run.0.into())];
             self.until(async |conn| Ok(conn.fetch(&LEFT, &args).await?.is_empty()))
@@ -319,7 +325,7 @@ impl Asking {
         .await
     }
 
-    /// Runs that it does not reach, as far as they have ended.
+    /// The runs that this fault must not delete, as far as they have ended.
     async fn others(&mut self) -> Option<BTreeSet<Uuid>> {
         static OTHERS: Statement = Statement::new(
             "TEST_OTHERS",
@@ -334,8 +340,8 @@ impl Asking {
         )
     }
 
-    /// They look as if all that happened to them had happened long ago. That is no change of ours, so
-    /// no tripwire is asked.
+    /// Makes these runs look as if everything in them had happened long ago. This is not a change that
+    /// Ductwork makes, so the tripwires are switched off.
     async fn age(&mut self, runs: &[RunId], url: &str) -> Option<()> {
         let by = AGED.as_micros();
         let older = |column: &str| format!("{column} = {column} - {by}");
@@ -362,7 +368,8 @@ impl Asking {
         None
     }
 
-    /// Has giant values stored until there was no room for one; when there is, all of that goes on.
+    /// Stores giant values until the disk has no room for one; once there is room again, all of
+    /// these runs complete.
     pub async fn take_room(&mut self, number: usize, log: &ServerLog) -> Option<()> {
         let definition = definition(ASIDE);
         let input = list(3, true);
@@ -391,8 +398,8 @@ impl Asking {
             "TEST_MEND_NEWER",
             "UPDATE ductwork_definitions SET body = :body WHERE digest = :digest",
         );
-        // A lost execution is followed by another; the same one has a new place in the queue only when it was
-        // claimed and put back, because it cannot be read.
+        // A lost execution is followed by another one; the same execution has a new place in the queue only
+        // when it was claimed and put back, because its definition cannot be read.
         static PLACE: Statement = Statement::new(
             "TEST_PLACE",
             "SELECT e.id, a.due_at FROM ductwork_runs r
@@ -401,7 +408,7 @@ impl Asking {
                JOIN ductwork_availabilities a ON a.execution_id = e.id
               WHERE r.id = :run",
         );
-        // Nobody has read it yet.
+        // With this timeout no process has read the definition yet.
         let seconds = 10_000 + number;
         let definition = definition(&format!(
             "pipeline: Aside\nsteps: {{ Echo: {{ command: [cat], timeout: {seconds}s }} }}\n\
@@ -447,14 +454,14 @@ impl Asking {
             ),
             false => assert_eq!((state.status, output), (RunStatus::Cancelled, None)),
         }
-        // To be left to others has cost it nothing.
+        // Being left to newer versions has cost the run no retry.
         let spent = self.spent(run).await?;
         assert_eq!(spent, 0, "{run}");
         self.aside.over.lock().unwrap().push(run);
         Some(())
     }
 
-    /// How many retries its steps have spent.
+    /// The number of retries that the run's steps have spent.
     async fn spent(&mut self, run: RunId) -> Option<i64> {
         static SPENT: Statement = Statement::new(
             "TEST_SPENT",
@@ -482,7 +489,7 @@ async fn age_on_mysql(url: &str, older: &str) -> Result<(), Error> {
     conn.script("AGE", script.leak()).await
 }
 
-/// False: somebody else writes.
+/// False if another connection is writing.
 fn age_on_sqlite(url: &str, older: &str) -> bool {
     let conn = rusqlite::Connection::open(url.trim_start_matches("sqlite://")).unwrap();
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)

@@ -13,12 +13,12 @@ use crate::history::Kind;
 pub struct Disk {
     dir: tempfile::TempDir,
     control: File,
-    /// The present fault, as disk.c numbers it; it makes the last of these.
+    /// The present faults, with the numbers that disk.c gives them; the last of them is in effect.
     failing: Arc<Mutex<Vec<u32>>>,
 }
 
 impl Disk {
-    /// One that works.
+    /// A disk that works.
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         compile("tests/chaos/disk.c", &dir.path().join("disk.so"));
@@ -34,7 +34,7 @@ impl Disk {
         }
     }
 
-    /// The prefix of a program that is to have it.
+    /// The command prefix for a program that is to use this disk.
     pub fn under(&self) -> [String; 2] {
         let file = |name: &str| -> PathBuf { self.dir.path().join(name) };
         [
@@ -43,9 +43,10 @@ impl Disk {
         ]
     }
 
-    /// From now on this goes wrong; the answer ends it, and brings back what went wrong before.
+    /// From now on this kind of operation fails; calling the returned function ends the fault and
+    /// restores the previous one.
     pub fn fails(&self, kind: Kind) -> Box<dyn FnOnce() + Send> {
-        // As disk.c numbers them.
+        // The numbers that disk.c gives them.
         let kinds = [
             Kind::NoSpace,
             Kind::WriteError,
@@ -72,12 +73,12 @@ impl Disk {
         })
     }
 
-    /// How often something has gone wrong.
+    /// How often an operation has failed.
     pub fn fired(&self) -> u32 {
         self.counter()()
     }
 
-    /// The same, to be asked later.
+    /// The same count, for later use.
     pub fn counter(&self) -> impl Fn() -> u32 + Send + 'static {
         let control = self.control.try_clone().expect("the same file");
         move || {

@@ -1,5 +1,5 @@
-//! Foreign sessions on a PostgreSQL server, which do what is no business of ours and hits us all the
-//! same: they lock a table, end statements, and leave no room on the server's disk.
+//! Foreign sessions on a PostgreSQL server that affect Ductwork without having to do with it: they
+//! lock a table, end statements, and leave no room on the server's disk.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -19,11 +19,11 @@ use crate::server::Server;
 use crate::space::Space;
 use crate::strangers;
 
-/// The users of the hosts on the server, and, last, of those who ask for something there: so a foreign
-/// session can tell whose a session is.
+/// The database users of the hosts and, last, of the clients that trigger and cancel: a foreign
+/// session can tell by them whose a session is.
 pub static ROLES: [&str; HOSTS + 1] = ["host_0", "host_1", "people"];
 
-/// Those that somebody asks for all the time, in one way or the other.
+/// The tables that some process queries all the time.
 const TABLES: [&str; 9] = [
     "ductwork_runs",
     "ductwork_branches",
@@ -36,20 +36,20 @@ const TABLES: [&str; 9] = [
     "ductwork_processes",
 ];
 
-/// Nobody may write to it, or nobody may even read it.
+/// In the first mode nobody else can write to the table, in the second nobody can even read it.
 const MODES: [&str; 2] = ["SHARE", "ACCESS EXCLUSIVE"];
 
-/// A statement that takes longer is ended.
+/// Statements that take longer are ended.
 const TOO_LONG: &str = "2 ms";
 
-/// As the server says in its log that it has ended a statement because somebody asked for that.
+/// The words in the server's log for a statement that was ended on request.
 const ENDED: &str = "canceling statement due to user request";
 
-/// As it says that there is no room.
+/// The words for a full disk.
 pub const NO_ROOM: &str = "No space left on device";
 
 impl Scene {
-    /// As whoever makes an index does, or changes a table.
+    /// Locks a table, as a session does that makes an index or alters the table.
     pub async fn lock_table(&mut self, blow: &Blow) {
         let table = TABLES[blow.pick as usize % TABLES.len()];
         let mode = MODES[blow.amount as usize % MODES.len()];
@@ -74,7 +74,7 @@ impl Scene {
         self.note(blow, target, uptime(), lasts, Vec::new());
     }
 
-    /// As whoever watches over a server does: to the statements of one host, or to all.
+    /// Ends slow statements of one host or of all hosts, as an administrator's watchdog does.
     pub fn end_statements(&mut self, blow: &Blow) {
         let roles = match blow.host {
             HOSTS => &ROLES[..],
@@ -104,7 +104,7 @@ impl Scene {
         self.note(blow, target, at, lasts, Vec::new());
     }
 
-    /// As whatever else is on that disk does, until there was no room for something.
+    /// Fills the disk, as other files on it could, until there was no room for something.
     pub fn fill_space(&mut self, blow: &Blow) {
         let space = self.space.as_ref().expect("a disk of the server's own");
         let log = || match &self.server {
@@ -123,7 +123,7 @@ impl Scene {
     }
 }
 
-/// The URL of a new database there.
+/// Creates a database there and returns its URL.
 pub async fn database_in(space: &Space, url: &str) -> String {
     let mut conn = PgConnection::connect(url).await.expect("the server");
     let path = space.path().display();
@@ -149,8 +149,8 @@ struct Lock {
 }
 
 impl Lock {
-    /// Holds it for so long, and until somebody has waited for it; and again, if the server crashes
-    /// before that. True when somebody has.
+    /// Holds the lock for this long, and until some session has waited for it; takes it again if
+    /// the server crashes before that. True when a session has waited.
     async fn hold(self, lasts: Duration, taken: oneshot::Sender<()>) -> bool {
         let mut taken = Some(taken);
         let mut waited = false;
@@ -184,7 +184,7 @@ impl Lock {
         false
     }
 
-    /// A session behind it waits for the same lock: so it waits but briefly.
+    /// Sessions that want the same table queue behind this one, so it waits only briefly.
     async fn take(&self) -> Result<PgConnection, sqlx::Error> {
         let mut conn = PgConnection::connect(&self.url).await?;
         let Self { table, mode, .. } = self;
@@ -194,7 +194,7 @@ impl Lock {
         Ok(conn)
     }
 
-    /// True when somebody waits for it at this moment.
+    /// True when a session is waiting for the lock at this moment.
     async fn waiting(&self, conn: &mut PgConnection) -> Result<bool, sqlx::Error> {
         let waiting = format!(
             "SELECT EXISTS (SELECT 1 FROM pg_locks
@@ -217,7 +217,7 @@ struct Ending {
 }
 
 impl Ending {
-    /// Ends statements for so long, and until one was; true when one was.
+    /// Ends statements for this long, and until it has ended one; true when it has.
     async fn last(self, lasts: Duration) -> bool {
         let whose: Vec<String> = self.roles.iter().map(|role| format!("'{role}'")).collect();
         let end = format!(
@@ -234,7 +234,7 @@ impl Ending {
             }
             let mut open = match conn.take() {
                 Some(open) => open,
-                // It is away: nothing takes long there.
+                // The server is down, so no statement takes long there.
                 None => match PgConnection::connect(&self.url).await {
                     Ok(open) => open,
                     Err(_) => {
@@ -252,21 +252,21 @@ impl Ending {
     }
 }
 
-/// The server's answers from now on.
+/// The part of the server's log from now on.
 pub struct ServerLog {
     file: PathBuf,
     from: u64,
 }
 
 impl ServerLog {
-    /// Of this server.
+    /// The log of this server.
     pub fn of(cluster: &Cluster) -> Self {
         let file = cluster.data("../server.log");
         let from = std::fs::metadata(&file).expect("the server's log").len();
         Self { file, from }
     }
 
-    /// True when it has said this.
+    /// True when the log contains these words.
     pub fn says(&self, what: &str) -> bool {
         let mut log = File::open(&self.file).expect("the server's log");
         let mut said = Vec::new();

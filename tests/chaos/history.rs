@@ -1,5 +1,5 @@
-//! The history, when all is over: the ledger of the steps, the rows of the database, the
-//! answers to triggers, and the faults.
+//! The history after a storm: the ledger of the steps, the rows of the database, the answers to
+//! triggers, and the faults.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use uuid::Uuid;
 /// Everything that the oracle looks at.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// In the order in which they were written, on the one host that there is.
+    /// In the order in which they were written, on the only host.
     pub lines: Vec<Line>,
     pub runs: Vec<Run>,
     pub steps: Vec<Step>,
-    /// By step and attempt.
+    /// Ordered by step and attempt.
     pub executions: Vec<Execution>,
     pub triggers: Vec<Trigger>,
     pub orders: Vec<Order>,
     pub faults: Vec<Fault>,
-    /// How long a lease lasts.
+    /// The length of a lease.
     pub lease: Duration,
 }
 
@@ -27,9 +27,9 @@ pub struct History {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Start,
-    /// It has done its work; the payload is its output.
+    /// The step has done its work; the payload is its output.
     End,
-    /// It has failed on purpose.
+    /// The step has failed on purpose.
     Fail,
 }
 
@@ -44,11 +44,11 @@ pub struct Line {
     pub node: String,
     pub nonce: String,
     pub pid: i32,
-    /// The process that started it.
+    /// The worker process that started the step.
     pub worker: i32,
-    /// Since the host was booted.
+    /// Time since the host was booted.
     pub at: Duration,
-    /// Its input, or its output.
+    /// The step's input or output.
     pub payload: String,
 }
 
@@ -59,11 +59,11 @@ pub struct Run {
     pub status: String,
     pub input: String,
     pub output: Option<String>,
-    /// The halted run that it goes on from.
+    /// The halted run that this one continues.
     pub revived_from: Option<Uuid>,
     /// By the database's clock, in microseconds.
     pub triggered: i64,
-    /// The same; none: it has not ended.
+    /// By the same clock; none if it has not ended.
     pub ended: Option<i64>,
 }
 
@@ -75,7 +75,7 @@ pub struct Step {
     pub status: String,
     pub input: String,
     pub output: Option<String>,
-    /// The step of the run before that it is a copy of.
+    /// The step of the previous run that this one copies.
     pub source: Option<Uuid>,
 }
 
@@ -86,15 +86,15 @@ pub struct Execution {
     pub attempt: u32,
     pub retries: u32,
     pub crashes: u32,
-    /// Empty: not yet.
+    /// Empty if there is none yet.
     pub result: String,
-    /// Its log, for the reader of a failure.
+    /// The attempt's log, for the reader of a failure.
     pub error: Option<String>,
     /// By the database's clock, in microseconds.
     pub claimed: Option<i64>,
 }
 
-/// A run that was asked for, by an input that no other has.
+/// A trigger of a run, with an input that no other trigger has.
 #[derive(Clone, Debug)]
 pub struct Trigger {
     pub input: String,
@@ -105,9 +105,9 @@ pub struct Trigger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Run(Uuid),
-    /// It was refused: there is no run.
+    /// The trigger was refused: there is no run.
     Refused,
-    /// Nothing was heard: there may be a run.
+    /// No answer arrived: there may be a run.
     Unknown,
 }
 
@@ -116,26 +116,26 @@ pub enum Answer {
 pub struct Order {
     pub run: Uuid,
     pub told: Told,
-    /// When the answer was there, since the host was booted.
+    /// When the answer arrived, since the host was booted.
     pub until: Duration,
 }
 
-/// The answer.
+/// The answer to an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// It is cancelled by this.
+    /// This order cancelled the run.
     Cancelled,
-    /// It had already ended so.
+    /// The run had already ended, with this status.
     Over(String),
-    /// It is revived by this, as that run.
+    /// This order revived the run, as that one.
     Revived(Uuid),
-    /// It had been revived before, as that run.
+    /// The run had been revived before, as that one.
     Before(Uuid),
-    /// Refused: nothing was done.
+    /// The order was refused and nothing was done.
     Refused,
-    /// Nothing was heard; it may be cancelled.
+    /// No answer arrived; the run may be cancelled.
     MayBeCancelled,
-    /// Nothing was heard; it may be revived.
+    /// No answer arrived; the run may be revived.
     MayBeRevived,
 }
 
@@ -146,66 +146,66 @@ pub enum Kind {
     KillAdvancer,
     KillSupervisor,
     KillStep,
-    /// Stopped, and continued later.
+    /// A process is stopped, and continued later.
     Freeze,
-    /// The same for all processes of a host, for longer than their leases last.
+    /// All processes of a host are stopped for longer than their leases last.
     Sleep,
-    /// Ended with TERM, and started again.
+    /// A daemon is ended with TERM, and started again.
     Restart,
     /// The same, with several TERMs.
     Storm,
     Replace,
-    /// Nobody reads a host's log, and its pipe is full.
+    /// A host's log is not read, and its pipe is full.
     Log,
-    /// A worker may open nothing more.
+    /// A worker can open no more descriptors.
     Descriptors,
     /// The server crashes and comes back.
     Server,
     /// A node of a cluster is killed, and starts again; now and then without its data.
     KillNode,
-    /// All nodes are at once.
+    /// All nodes are killed at once.
     KillNodes,
-    /// A node stands still, some for so long that the others go on without it.
+    /// A node stands still, at times for so long that the others go on without it.
     StopNode,
-    /// A node is parted from the others.
+    /// A node is cut off from the others.
     IsolateNode,
-    /// Two nodes are, so that none is in a majority.
+    /// Two nodes are cut off, so that no node is in a majority.
     NoQuorum,
-    /// Nobody may write at a node, as when it is backed up, or gives its data to another.
+    /// A node accepts no writes, as during a backup or while it sends its data to another.
     LockNode,
-    /// SQLite's lock is held by somebody else.
+    /// Another program holds SQLite's lock.
     Lock,
-    /// Nothing can be written to SQLite's files: no space.
+    /// Writes to SQLite's files fail: no space.
     NoSpace,
-    /// The same: an error of the device.
+    /// The same, with an I/O error of the device.
     WriteError,
-    /// Half of it is written, and then there is no space.
+    /// A write stores half of its data, and then there is no space.
     ShortWrite,
-    /// It is written, but not for sure: fsync fails.
+    /// Writes succeed, but fsync fails.
     SyncError,
     /// Connections are reset.
     Reset,
-    /// Nothing gets through for a while, and nobody is told.
+    /// Nothing gets through for a while, and neither side is told.
     BlackHole,
-    /// The connections that there are go silent for good; new ones can be opened.
+    /// The existing connections go silent for good; new ones can be opened.
     Silent,
-    /// Its only interface is gone; its kernel goes on sending.
+    /// A host's only interface is down; its kernel keeps retransmitting.
     Partition,
     /// The same in one direction.
     OneWay,
-    /// Connections end after so many bytes.
+    /// A connection ends after a number of bytes.
     Cut,
     /// Everything takes longer.
     Delay,
     /// A host's clock is set.
     Clock,
-    /// A foreign session has locked one of our tables.
+    /// A foreign session has locked one of the tables.
     TableLock,
-    /// Somebody ends whatever statement of a host takes long.
+    /// A foreign session ends each slow statement of a host.
     StatementTimeout,
     /// The disk of the server's tables is full.
     FullTablespace,
-    /// A wide run is cancelled while its fan-out is made, or when it is.
+    /// A wide run is cancelled while its fan-out is being made, or once it is made.
     WideCancel,
     /// Runs that ended long ago are deleted.
     Prune,
@@ -214,7 +214,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// True when somebody is killed at once.
+    /// True when a process is killed at once.
     pub fn is_kill(self) -> bool {
         use Kind::*;
         matches!(self, KillWorker | KillAdvancer | KillSupervisor | KillStep)
@@ -226,7 +226,7 @@ impl Kind {
         matches!(self, NoSpace | WriteError | ShortWrite | SyncError)
     }
 
-    /// True when it befalls a node of a cluster, or some of them.
+    /// True when the fault hits one or more nodes of a cluster.
     pub fn is_of_a_node(self) -> bool {
         use Kind::*;
         matches!(
@@ -235,7 +235,7 @@ impl Kind {
         )
     }
 
-    /// True when somebody can do nothing with the database for a while.
+    /// True when some host can do nothing with the database for a while.
     pub fn is_outage(self) -> bool {
         use Kind::*;
         self.is_of_the_disk()
@@ -254,7 +254,7 @@ impl Kind {
             )
     }
 
-    /// True when whoever was hit goes on, and may know less than the database does.
+    /// True when the processes that were hit go on, and may know less than the database does.
     pub fn leaves_zombies(self) -> bool {
         use Kind::*;
         self.is_of_the_disk()
@@ -265,21 +265,21 @@ impl Kind {
     }
 }
 
-/// Something that was done on purpose.
+/// A fault that was injected on purpose.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// In the plan.
+    /// Its number in the plan.
     pub number: usize,
     pub kind: Kind,
     pub target: String,
-    /// Since the host was booted.
+    /// Time since the host was booted.
     pub at: Duration,
     pub until: Duration,
-    /// The processes whose work may be lost by it.
+    /// The processes that may lose their work by it.
     pub hit: Vec<i32>,
 }
 
-/// How long the host has been up, as the ledger tells time.
+/// How long the host has been up: the ledger's clock.
 pub fn uptime() -> Duration {
     let text = std::fs::read_to_string("/proc/uptime").expect("/proc/uptime");
     seconds(text.split(' ').next().expect("split yields one"))
@@ -337,7 +337,7 @@ impl Line {
 }
 
 impl History {
-    /// Adds what the database holds, but for the runs of some faults (`aside`).
+    /// Adds the contents of the database, without the runs of some faults (`aside`).
     pub async fn read(&mut self, conn: &mut Conn) {
         static RUNS: Statement = Statement::new(
             "TEST_RUNS",

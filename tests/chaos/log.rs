@@ -1,4 +1,4 @@
-//! The reader of a host's log, who may stop for a while; the text is in the log's file.
+//! The reader of a host's log, which may stop for a while; the text goes into the log's file.
 
 use std::fs::OpenOptions;
 use std::io::{PipeReader, Read, Write};
@@ -11,20 +11,20 @@ use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, fcntl};
 
-/// A log is not much longer than a page when its pipe is full.
+/// A full pipe holds not much more than a page of log.
 const SIZE: usize = 4_096;
 
-/// No line is longer.
+/// No line is longer than this.
 const LINE: usize = 1_024;
 
-/// Somebody who reads.
+/// A thread that reads a pipe.
 pub struct LogReader {
     stopped: Arc<AtomicBool>,
     full: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The end that is read, and the one that is written.
+/// The reading end and the writing end of a pipe.
 pub fn pipe() -> (PipeReader, Stdio) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let size = fcntl(&reader, FcntlArg::F_SETPIPE_SZ(SIZE as i32)).expect("a small pipe");
@@ -51,7 +51,7 @@ impl LogReader {
                     return;
                 }
                 file.write_all(&bytes[..read]).expect("the log");
-                // The next line did not fit: whoever wrote it has been waiting.
+                // The next line did not fit: its writer has been waiting.
                 found.fetch_add(usize::from(stood && read + LINE > SIZE), Ordering::Relaxed);
             }
         });
@@ -62,14 +62,14 @@ impl LogReader {
         }
     }
 
-    /// Nobody reads from now on; the answer ends that.
+    /// Stops reading from now on, until the returned function is called.
     pub fn stops(&self) -> Box<dyn FnOnce() + Send> {
         let stopped = Arc::clone(&self.stopped);
         stopped.store(true, Ordering::Relaxed);
         Box::new(move || stopped.store(false, Ordering::Relaxed))
     }
 
-    /// Reads what is left, when everybody who wrote is gone; how often the pipe was full.
+    /// Reads the rest, once all writers are gone; returns how often the pipe was full.
     pub fn ended(&mut self) -> usize {
         self.stopped.store(false, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

@@ -1,9 +1,10 @@
-//! Chaos with an oracle: two daemons under load, and anything that may happen to them; then a
-//! ledger that the steps kept for themselves is held against what the database says.
+//! Chaos with an oracle: two daemons under load, and every fault that may hit them; then the test
+//! compares a ledger that the steps kept themselves with the contents of the database.
 //!
-//! `workload` is what is run; `triggers` and `people` ask for it, cancel it and revive it; `plan` says
-//! what befalls it, and `strikes`, `nodes`, `foreign`, `strangers` and `aside` do so to a `scene`. `history` is what is known afterwards,
-//! `oracle` and `orders` what must be true of that. The oracle shares nothing with the engine.
+//! `workload` is the work; `triggers` and `people` trigger, cancel and revive its runs; `plan` decides
+//! the faults, and `strikes`, `nodes`, `foreign`, `strangers` and `aside` inject them into a `scene`.
+//! `history` is the evidence afterwards; `oracle` and `orders` are the laws that it must obey. The
+//! oracle shares nothing with the engine.
 
 #![expect(
     clippy::unwrap_used,

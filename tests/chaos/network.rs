@@ -1,5 +1,5 @@
-//! A network that a host has for itself, whose only interface can be taken away: then the kernel
-//! sends again and again what nobody acknowledges, and nobody is told.
+//! A private network of a host, whose only interface can be taken away: the kernel then keeps
+//! retransmitting unacknowledged data, and neither side is told.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -15,15 +15,16 @@ use crate::clock::cc;
 /// The network of one host.
 pub struct Network {
     namespace: File,
-    /// The thread that is in it.
+    /// A thread that is in this network.
     thread: Pid,
-    /// So many want it to be parted.
+    /// The number of faults that currently want it down.
     parted: Arc<Mutex<usize>>,
     dir: tempfile::TempDir,
 }
 
 impl Network {
-    /// Takes the present thread into a new one, and whatever it starts from now on.
+    /// Moves the current thread into a new network, together with everything that it starts from
+    /// now on.
     pub fn enter() -> Self {
         unshare(CloneFlags::CLONE_NEWNET).expect("a network of its own, which takes root");
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -38,13 +39,13 @@ impl Network {
         network
     }
 
-    /// The prefix of a program that is to be in it.
+    /// The command prefix for a program that is to be in this network.
     pub fn under(&self) -> [String; 2] {
         let (own, file) = (std::process::id(), self.namespace.as_raw_fd());
         ["nsenter".to_owned(), format!("--net=/proc/{own}/fd/{file}")]
     }
 
-    /// Takes the interface up, or down.
+    /// Brings the interface up or down.
     fn interface(&self) -> impl Fn(&str) + Send + 'static {
         let [nsenter, net] = self.under();
         let lo = self.dir.path().join("lo");
@@ -55,7 +56,8 @@ impl Network {
         }
     }
 
-    /// From now on nothing gets anywhere; the answer ends it, unless another wants it still.
+    /// From now on nothing gets anywhere; calling the returned function ends this, unless another
+    /// fault still wants it.
     pub fn parted(&self) -> Box<dyn FnOnce() + Send> {
         let (parted, interface) = (Arc::clone(&self.parted), self.interface());
         *parted.lock().unwrap() += 1;
@@ -76,7 +78,7 @@ impl Network {
         local.contains("127.0.0.1")
     }
 
-    /// How often something was sent again because nobody acknowledged it; to be asked later.
+    /// Counts retransmissions of unacknowledged data; for later use.
     pub fn sent_again(&self) -> impl Fn() -> usize + Send + 'static {
         let snmp = PathBuf::from(format!("/proc/self/task/{}/net/snmp", self.thread));
         move || {

@@ -1,5 +1,5 @@
-//! Strikes at the nodes of a cluster. Each ends when the cluster is whole again, beside everything else that happens
-//! meanwhile, and the next one waits for that: the cluster loses its majority only where that is the fault.
+//! Strikes at the nodes of a cluster. Each ends when the cluster is whole again, alongside everything else that
+//! happens meanwhile, and the next one waits for that: the cluster loses its majority only where that is the fault.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,40 +17,40 @@ use crate::history::{Fault, Kind, uptime};
 use crate::plan::Blow;
 use crate::scene::Scene;
 
-/// After so long without a word of a node the others go on without it, but not at once.
+/// A node that has been silent for this long is left out by the others, though not at once.
 const SUSPECTED: Duration = Duration::from_secs(6);
 
-/// Between two looks at a node from outside, which take a process each.
+/// The pause between two looks at a node from outside, each of which takes a process.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// As a node says that it is in no majority.
+/// The variable and the value by which a node says that it is in no majority.
 const STATUS: &str = "wsrep_cluster_status";
 const PARTED: &str = "non-Primary";
 
-/// The ways in which a node is given what it has missed, as the log of the one that gives it has them: all data, or only
-/// what came since.
+/// The ways in which a node is given the data that it has missed, in the words of the donor's log: all data, or only
+/// the later part.
 const TRANSFERS: [&str; 2] = [
     "rsync SST completed on donor",
     "rsync IST completed on donor",
 ];
 
-/// A cluster, and what is done to it.
+/// A cluster, and the faults that are injected into it.
 pub struct Nodes {
     pub galera: Galera,
-    /// Somebody does something to a node, or it has not come back yet.
+    /// Held while a fault affects a node, or the node has not come back yet.
     struck: tokio::sync::Mutex<()>,
-    /// When the cluster was whole again after a fault, by its number.
+    /// When the cluster was whole again after each fault, by the fault's number.
     ends: Mutex<BTreeMap<usize, Duration>>,
-    /// Of the first start.
+    /// The transfers of the first start.
     transfers: [usize; 2],
     /// How often a node ended by itself.
     fallen: AtomicUsize,
-    /// Nobody waits for the cluster any more.
+    /// True when nobody waits for the cluster any more.
     over: AtomicBool,
 }
 
 impl Scene {
-    /// One after the other.
+    /// Injects a fault of nodes; one such fault at a time.
     pub async fn nodes(&mut self, blow: &Blow) {
         let nodes = Arc::clone(self.nodes.as_ref().expect("a cluster"));
         // The daemons are watched meanwhile.
@@ -92,19 +92,19 @@ impl Nodes {
         }
     }
 
-    /// Where each node listens on this machine, whatever network somebody is in.
+    /// The socket on which each node listens on this machine, whatever network the caller is in.
     pub fn sockets(&self) -> Vec<PathBuf> {
         let sockets = (0..NODES).map(|node| self.galera.file_of(node, "mysql.sock"));
         sockets.collect()
     }
 
-    /// The way to each node alone.
+    /// The URL of each node alone.
     pub fn urls(&self) -> Vec<String> {
         let urls = (0..NODES).map(|node| self.galera.node(node).to_owned());
         urls.collect()
     }
 
-    /// Faults lasted until the cluster was whole again.
+    /// Sets the end of each fault to the time at which the cluster was whole again.
     pub fn tell_ends(&self, faults: &mut [Fault]) {
         let ends = self.ends.lock().unwrap();
         for fault in faults {
@@ -112,7 +112,7 @@ impl Nodes {
         }
     }
 
-    /// Does it, and ends it; true when it has struck.
+    /// Injects the fault and ends it; true when it has struck.
     async fn strike(&self, blow: &Blow) -> bool {
         let (galera, lasts) = (&self.galera, blow.lasts);
         let node = blow.pick as usize % NODES;
@@ -124,10 +124,10 @@ impl Nodes {
                 let fired = galera.script("stop", node, &["immediate"]);
                 rest().await;
                 if blow.amount.is_multiple_of(3) {
-                    // As a host that comes back with an empty disk.
+                    // Like a host that comes back with an empty disk.
                     std::fs::remove_file(galera.file_of(node, "data/grastate.dat")).unwrap();
                 }
-                // One that does not become a member is started again.
+                // A node that does not become a member is started again.
                 let _member = galera.script("start-node", node, &[]);
                 fired && galera.pid(node) != pid
             }
@@ -179,7 +179,7 @@ impl Nodes {
         }
     }
 
-    /// Takes a lock on all tables of a node for so long, which is then not to be worked with.
+    /// Locks all tables of a node for this long; the node cannot be used meanwhile.
     async fn lock(&self, node: usize, lasts: Duration) -> Result<(), Error> {
         let location = Location::parse(self.galera.node(node)).expect("the node's URL");
         let mut conn = location.connect(Purpose::Query).await?;
@@ -201,8 +201,8 @@ impl Nodes {
         assert!(done.is_ok(), "node {node}: {done:?}");
     }
 
-    /// Waits until a node tells what a fault has made of the cluster: before that it has not struck. While nodes agree on
-    /// who is there, one may give no answer.
+    /// Waits until a node reports the effect of a fault on the cluster: before that the fault has not struck. While
+    /// the nodes agree on their membership, a node may give no answer.
     async fn until_it_says(&self, node: usize, variable: &str, value: &str) {
         let ask = format!("SHOW GLOBAL STATUS LIKE '{variable}'");
         let wanted = format!("{variable}\t{value}");
@@ -215,8 +215,8 @@ impl Nodes {
         .await;
     }
 
-    /// Waits until each node knows of all, and has all that they have. A node that comes back ends by itself where the one
-    /// that gives it the rest turns away; as with a service, somebody watches over it and starts it again.
+    /// Waits until each node knows all the others, and has all of their data. A returning node ends by itself where
+    /// its donor turns away; as with a service, a watcher starts it again.
     async fn whole(&self) {
         for node in 0..NODES {
             let location = Location::parse(self.galera.node(node)).expect("the node's URL");
@@ -227,7 +227,7 @@ impl Nodes {
                 if (0..NODES).any(|node| self.has_fallen(node)) {
                     self.galera.up();
                 }
-                // Only a node that is synced, and reads as the others do, is to be had.
+                // Only a node that is synced, and reads as the others do, accepts clients.
                 is_one_of_all(&location)
                     .await
                     .is_ok_and(|is| is)
@@ -237,7 +237,7 @@ impl Nodes {
         }
     }
 
-    /// True when a node has ended by itself; its reason is told.
+    /// True when a node has ended by itself; prints its reason.
     fn has_fallen(&self, node: usize) -> bool {
         let fallen = !lives(self.galera.pid(node));
         if fallen {
@@ -253,8 +253,8 @@ impl Nodes {
         fallen
     }
 
-    /// How often a node was given all data, or what it had missed, since the first start; and how often one ended by
-    /// itself.
+    /// Says how often a node was given all data, or the part that it had missed, since the first start; and how
+    /// often a node ended by itself.
     pub fn told(&self) -> String {
         let [whole, rest] = [0, 1].map(|at| said(&self.galera, TRANSFERS[at]) - self.transfers[at]);
         let fallen = self.fallen.load(Ordering::Relaxed);
@@ -264,8 +264,8 @@ impl Nodes {
         )
     }
 
-    /// After a failure: ends the work of whoever waits for the cluster. Threads that had it longer than this test lives
-    /// would leave its processes behind.
+    /// After a failure: ends the threads that wait for the cluster. A thread that held it for longer than this test
+    /// lives would leave its processes behind.
     pub fn give_up(self: &Arc<Self>) {
         self.over.store(true, Ordering::Relaxed);
         let began = Instant::now();
@@ -275,7 +275,7 @@ impl Nodes {
     }
 }
 
-/// How often the logs of all nodes have it.
+/// How often the logs of all nodes contain these words.
 fn said(galera: &Galera, what: &str) -> usize {
     let times = (0..NODES).map(|node| {
         let log = std::fs::read(galera.file_of(node, "server.log")).expect("a log");

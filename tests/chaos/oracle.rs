@@ -1,17 +1,17 @@
-//! The laws when all is over: pure, and told nothing by the engine but its rows.
+//! The laws that hold when all is over: pure, and informed by nothing of the engine but its rows.
 //!
 //! | | |
 //! |---|---|
-//! | L1 | Every run that was acknowledged has ended as its pipeline does, with each of its steps completed once, in each of its places. |
-//! | L2 | The stored output of a step was the output of the one attempt that is stored as its success. |
-//! | L3 | An attempt starts at most once. Attempts are the retries that were made on purpose, and what was lost with processes that were hit; nobody else lost anything. |
-//! | L4 | Nothing starts after the last step of its run has ended, except where a zombie did; nor is anything claimed after the end, by the database's clock. |
-//! | L5 | Nothing starts before those whose outputs it is given have ended. |
-//! | L6 | Inputs are the stored outputs of those before, each once, in order. |
+//! | L1 | Every acknowledged run has ended as its pipeline does, with each of its steps completed once in each of its places. |
+//! | L2 | The stored output of a step is the output of the one attempt that is stored as its success. |
+//! | L3 | An attempt starts at most once. Attempts are the retries that were made on purpose, and the attempts that were lost with processes that were hit; no other process lost anything. |
+//! | L4 | Nothing starts after the last step of its run has ended, except by a zombie; nor is anything claimed after the end, by the database's clock. |
+//! | L5 | Nothing starts before the steps whose outputs it is given have ended. |
+//! | L6 | Inputs are the stored outputs of the preceding steps, each once, in order. |
 //! | L7 | Two attempts of a step overlap only where a zombie made one of them. |
-//! | L8 | An unanswered trigger has made one run or none; a refused one none; nobody else made one. |
-//! | L9 | A run is cancelled if and only if somebody asked for it. Nothing of it starts once its workers have been told; and whoever hears that a run was over hears how it ended. |
-//! | L10 | A run that goes on from another does so because somebody asked, after that one had halted, alone, with a copy of each step that had completed, and does none of those again. |
+//! | L8 | An unanswered trigger has made one run or none, and a refused one none; no run exists without a trigger. |
+//! | L9 | A run is cancelled if and only if somebody asked for it. Nothing of it starts once its workers have been told; and an order that finds the run over is told how it ended. |
+//! | L10 | A run that continues another does so because somebody asked, after that one had halted. It is the only one that continues it, has a copy of each step that had completed, and does none of those again. |
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -22,30 +22,30 @@ use crate::history::{Answer, Execution, Fault, History, Line, Phase, Run, Step};
 use crate::orders;
 use crate::workload::{Input, MAX_RETRY, Node, Shape};
 
-/// A fault may follow so long after the start of what it costs: what the longest step takes, and
-/// the longest drain, with a busy machine.
+/// The longest time between an attempt's start and a fault that costs it: the duration of the
+/// longest step plus that of the longest drain, on a busy machine.
 const REACH: Duration = Duration::from_secs(20);
 
-/// A step that is about to start when a zombie wakes up has started by then.
+/// A step that is about to start when a zombie wakes up has started within this time.
 pub const WAKING: Duration = Duration::from_secs(2);
 
-/// A process beats six times in a lease, and hears by that what others have done.
+/// A process beats six times in a lease, and learns by that of the actions of others.
 const HEARING: u32 = 3;
 
 /// The findings.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// Which of L1 to L10 is broken, and how.
+    /// The law of L1 to L10 that is broken, and how.
     pub broken: Vec<(&'static str, String)>,
-    /// Attempts that started, and came to neither success nor error.
+    /// Attempts that started, and reached neither success nor error.
     pub extra_starts: usize,
-    /// Starts after the end of their run, by zombies.
+    /// Starts by zombies after the end of their run.
     pub late_starts: usize,
-    /// Attempts that went on beside their successors, as zombies.
+    /// Attempts by zombies that went on beside their successors.
     pub overlaps: usize,
     /// Attempts that were under way when their runs were cancelled.
     pub cancelled: usize,
-    /// Those that started afterwards, where nobody could be told.
+    /// Attempts that started afterwards, where the worker could not be told.
     pub untold: usize,
 }
 
@@ -57,11 +57,11 @@ pub struct Known<'a> {
     steps_of: HashMap<Uuid, Vec<&'a Step>>,
     executions: HashMap<Uuid, &'a Execution>,
     attempts: HashMap<Uuid, Vec<&'a Execution>>,
-    /// With their places in the ledger.
+    /// With their positions in the ledger.
     lines: HashMap<Uuid, Vec<(usize, &'a Line)>>,
 }
 
-/// Holds a history against all that must be true of it.
+/// Checks a history against all of the laws.
 pub fn judge(history: &History) -> Verdict {
     let mut known = Known {
         history,
@@ -121,7 +121,7 @@ pub fn judge(history: &History) -> Verdict {
 }
 
 impl Verdict {
-    /// This law is broken.
+    /// Records that this law is broken.
     pub fn breaks(&mut self, law: &'static str, what: String) {
         self.broken.push((law, what));
     }
@@ -151,7 +151,7 @@ fn triggers(known: &Known<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// L5: what an input is made of has ended before, as the ledger has it.
+/// L5: the steps that made an input have ended before, according to the ledger.
 fn causes(at: usize, line: &Line, ended: &HashMap<&str, usize>, verdict: &mut Verdict) {
     let Some(node) = known_node(line) else { return };
     if matches!(node.input, Input::Trigger) {
@@ -164,7 +164,7 @@ fn causes(at: usize, line: &Line, ended: &HashMap<&str, usize>, verdict: &mut Ve
     }
 }
 
-/// The node of a line, wherever it is: names of nodes are not used twice.
+/// The node of a line, in whichever pipeline it is: the names of nodes are unique.
 fn known_node(line: &Line) -> Option<&'static Node> {
     let mut shapes = crate::workload::SHAPES.iter();
     shapes.find_map(|shape| shape.node(&line.node))
@@ -177,7 +177,7 @@ fn values(payload: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Whose they are.
+/// The nonces in a payload.
 fn nonces(payload: &str) -> Vec<String> {
     let values = values(payload).into_iter();
     values
@@ -205,7 +205,7 @@ impl Known<'_> {
     fn revivals(&self, run: &Run) -> u32 {
         let mut revivals = 0;
         let mut from = run.revived_from;
-        // A circle is no lineage, and breaks another law.
+        // A cycle is no lineage, and breaks another law.
         while let Some(id) = from.filter(|_| revivals < 100) {
             revivals += 1;
             from = self.runs.get(&id).and_then(|run| run.revived_from);
@@ -213,7 +213,7 @@ impl Known<'_> {
         revivals
     }
 
-    /// Until a worker has heard of what others have done.
+    /// The time within which a worker hears of the actions of others.
     pub fn hearing(&self) -> Duration {
         WAKING.max(self.history.lease / HEARING)
     }
@@ -222,7 +222,7 @@ impl Known<'_> {
         self.lines.get(&execution).map_or(&[], Vec::as_slice)
     }
 
-    /// The fault that took from this attempt's process, or from the attempt itself, what it had.
+    /// True when a fault took this attempt, or its process, away.
     fn hit(&self, line: &Line, counts: impl Fn(&Fault) -> bool) -> bool {
         let mut faults = self.history.faults.iter();
         faults.any(|fault| {
@@ -232,7 +232,8 @@ impl Known<'_> {
         })
     }
 
-    /// How long, between the two, a cluster may have taken no commit: what has started waits for that.
+    /// How long, between the fault and the line, a cluster may have taken no commit: a step that has
+    /// started waits for that.
     fn away(&self, line: &Line, fault: &Fault) -> Duration {
         let faults = self.history.faults.iter();
         let between = faults.filter(|other| {
@@ -247,7 +248,7 @@ impl Known<'_> {
         lost && self.hit(line, |fault| fault.kind.leaves_zombies())
     }
 
-    /// L3: the ledger speaks of attempts that are stored, and of what they were given.
+    /// L3, L6: the ledger names attempts that are stored, with the inputs that they were given.
     fn line(&self, line: &Line, verdict: &mut Verdict) {
         let execution = self.executions.get(&line.execution);
         let Some(execution) =
@@ -298,7 +299,7 @@ impl Known<'_> {
                 format!("started, ended, failed {counts:?}: {execution:?}"),
             ),
         }
-        // A step fails on purpose, or the machine is not what it seems.
+        // Every failure of a step is on purpose, unless the machine itself has a problem.
         let run = self.run_of(execution);
         if run.is_some_and(|run| execution.claimed > run.ended) {
             verdict.breaks("L4", format!("claimed after {run:?}: {execution:?}"));
@@ -324,7 +325,8 @@ impl Known<'_> {
             found.count()
         };
         let successes = with("success");
-        // A copy was done by another run. A step that was done and not yet followed up may be cancelled.
+        // A copy was executed in another run. A step that was done but not yet followed up may be
+        // cancelled.
         let done = step.output.is_some();
         let fits = match step.status.as_str() {
             "completed" => done,
@@ -399,7 +401,7 @@ impl Known<'_> {
             places.sort();
             let mut all = shape.places(node, revivals);
             if cancelled {
-                // As far as it came.
+                // A cancelled run has only the places that it had reached.
                 all.retain(|place| places.contains(place));
             }
             if places != all {
@@ -416,7 +418,7 @@ impl Known<'_> {
         }
     }
 
-    /// L3: who fails for good has tried as often as it may.
+    /// L3: a step that fails for good has been tried as often as allowed.
     fn spent(&self, step: &Step, verdict: &mut Verdict) {
         let attempts = self.attempts(step.id).iter();
         let errors = attempts
@@ -454,14 +456,14 @@ impl Known<'_> {
     }
 }
 
-/// Where in its run's fan-outs a step stands, by its input; none: no such input can be.
+/// The place of a step in its run's fan-outs, from its input; none if no such input can exist.
 fn place(
     node: &Node,
     run: &Run,
     input: &str,
     made: &HashMap<String, (&str, Vec<usize>)>,
 ) -> Option<Vec<usize>> {
-    // As outputs are stored.
+    // In the form in which outputs are stored.
     let given = |value: &String| made.get(&format!("\"{value}\""));
     match node.input {
         Input::Trigger => (input == run.input).then(Vec::new),

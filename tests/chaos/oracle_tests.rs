@@ -1,4 +1,4 @@
-//! The oracle approves of what is right, and of nothing else.
+//! The oracle approves a correct history, and nothing else.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::history::{
 use crate::oracle::judge;
 use crate::right::{STRUCK, order, right};
 
-/// The first run that has ended so.
+/// The first run with this status.
 fn run<'a>(history: &'a mut History, status: &str) -> &'a mut Run {
     let mut runs = history.runs.iter_mut();
     runs.find(|run| run.status == status).unwrap()
 }
 
-/// The first run that goes on from another.
+/// The first run that continues another.
 fn successor(history: &mut History) -> &mut Run {
     let mut runs = history.runs.iter_mut();
     runs.find(|run| run.revived_from.is_some()).unwrap()
@@ -29,7 +29,7 @@ fn copy(history: &mut History) -> &mut Step {
     steps.find(|step| step.source.is_some()).unwrap()
 }
 
-/// The first order that was answered so.
+/// The first order with such an answer.
 fn ordered(history: &mut History, told: fn(&Told) -> bool) -> &mut Order {
     let mut orders = history.orders.iter_mut();
     orders.find(|order| told(&order.told)).unwrap()
@@ -63,7 +63,7 @@ fn attempt<'a>(history: &'a mut History, node: &str, last: bool) -> &'a mut Exec
     .unwrap()
 }
 
-/// Takes a line out, and writes it once more at the end.
+/// Removes a line, and appends it at the end.
 fn to_the_end(history: &mut History, node: &str, phase: Phase) {
     let found = history
         .lines
@@ -73,7 +73,7 @@ fn to_the_end(history: &mut History, node: &str, phase: Phase) {
     history.lines.push(line);
 }
 
-/// The lost attempt had done its work after all, when the next had begun.
+/// The lost attempt finished its work after all, once the next had begun.
 fn done_late(history: &mut History) {
     let mut late = line(history, STRUCK, Phase::Start).clone();
     late.phase = Phase::End;
@@ -412,7 +412,7 @@ fn whoever_could_not_be_told_of_a_cancellation_is_excused_and_counted() {
     assert_eq!((verdict.cancelled, verdict.untold), (1, 1));
 }
 
-/// The attempt that was lost was made again by the line that follows in the ledger.
+/// The line that follows the lost attempt in the ledger is the next attempt at its step.
 #[test]
 fn recovery_is_measured_from_the_blow() {
     let history = right();
@@ -422,7 +422,7 @@ fn recovery_is_measured_from_the_blow() {
     assert_eq!(words[..4], ["KillWorker", "1", "p50", "0.00"], "{measured}");
 }
 
-/// A node was away, from this line on until that one.
+/// A node was away between these two lines.
 fn away(history: &mut History, from: usize, until: usize) {
     let [at, until] = [from, until].map(|line| history.lines[line].at);
     let blow = history.faults[0].clone();
@@ -435,7 +435,7 @@ fn away(history: &mut History, from: usize, until: usize) {
     });
 }
 
-/// The clock goes on by so much, behind this line.
+/// Moves the clock of all later lines by this much.
 fn later(history: &mut History, behind: usize, by: Duration) {
     let at = history.lines[behind].at;
     let lines = history.lines.iter_mut().map(|line| &mut line.at);
@@ -457,7 +457,7 @@ fn the_standstill_of_a_cluster_is_measured_until_all_nodes_are_there() {
     assert_eq!(words[..4], ["KillNode", "1", "p50", "6.00"], "{measured}");
 }
 
-/// It has waited for its commit since long before the blow.
+/// The line has waited for its commit since long before the blow.
 #[test]
 fn a_blow_reaches_back_behind_the_time_that_a_cluster_took_no_commit() {
     let mut history = right();

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::history::{Line, Order, Phase, Run, Told};
 use crate::oracle::{Known, Verdict};
 
-/// Holds the answers that people got against what is stored.
+/// Checks the answers that people got against the stored rows.
 pub fn judge(known: &Known<'_>, verdict: &mut Verdict) {
     let mut orders: HashMap<Uuid, Vec<&Order>> = HashMap::new();
     for order in &known.history.orders {
@@ -85,7 +85,7 @@ fn cancelled(run: &Run, orders: &[&Order], verdict: &mut Verdict) {
     }
 }
 
-/// L10, but for there being one of it.
+/// L10, except that there is only one such run.
 fn revived(run: &Run, orders: &[&Order], known: &Known<'_>, verdict: &mut Verdict) {
     let asked = |order: &&&Order| {
         matches!(&order.told, Told::Revived(id) if *id == run.id)

@@ -1,5 +1,5 @@
-//! Somebody who cancels runs, and revives those that halted, all the time; and writes down what was
-//! answered. Now and then two of them want the same at once.
+//! A client that cancels runs and revives halted ones all the time, and records the answers. Now
+//! and then it gives the same order twice at once.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use uuid::Uuid;
 use crate::dice::Dice;
 use crate::history::{Order, Told, uptime};
 
-/// The longest between two orders.
+/// The longest pause between two orders.
 const PAUSE: u64 = 300;
 
-/// Gives orders until it is told to stop; on a thread of its own, so that no fault stops it.
+/// Gives orders until it is told to stop; it has its own thread, so that no fault stops it.
 pub struct People {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Vec<Order>>>,
 }
 
 impl People {
-    /// Begins. In this directory the cause of a halt is mended before its run is revived.
+    /// Begins. A file in this directory fixes the cause of a halt before its run is revived.
     pub fn start(location: Location, mended: PathBuf, dice: Dice) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
@@ -51,7 +51,7 @@ impl People {
         }
     }
 
-    /// Ends it; all orders, and what was answered.
+    /// Stops the client; returns all orders with their answers.
     pub fn ended(mut self) -> Vec<Order> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("it is ended once");
@@ -104,7 +104,7 @@ impl Desk {
         );
         let (first, second) = conns.split_at_mut(1);
         let (first, second) = (&mut first[0], &mut second[0]);
-        // Most of it makes sense; some of it comes too late.
+        // Most orders make sense; some come too late.
         let choice = self.dice.below(16);
         let from = match choice {
             0..3 => &ACTIVE,
@@ -142,7 +142,7 @@ impl Desk {
         );
         for row in conn.fetch(&FAILED, &[("run", run.into())]).await? {
             let input: String = row.get("input")?;
-            // It is gone when everything else has failed.
+            // The directory is gone when everything else has failed.
             let _gone = std::fs::write(self.mended.join(input), "");
         }
         Ok(())

@@ -1,6 +1,6 @@
-//! The plan: drawn from a seed before anything does, so that the same seed brings
-//! the same blows at the same times. Pure. The outcome is the machine's: no seed decides
-//! who is at work when a blow falls, and with which step.
+//! The plan, drawn from a seed before anything happens, so that the same seed brings the same blows
+//! at the same times. Pure. The outcome depends on the machine: no seed decides which process is at
+//! work when a blow falls, and on which step.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::history::Kind;
 /// How many hosts there are.
 pub const HOSTS: usize = 2;
 
-/// Which of the faults are to be done; unset: all.
+/// The variable that selects the faults; unset: all.
 const FAULTS: &str = "DUCTWORK_CHAOS_FAULTS";
 
-/// How often each fault is done in one round, on whatever database.
+/// How often each fault is done in one round, on every database.
 const ANYWHERE: [(Kind, usize); 14] = [
     (Kind::KillWorker, 5),
     (Kind::KillStep, 5),
@@ -40,7 +40,7 @@ const ON_SQLITE: [(Kind, usize); 5] = [
     (Kind::SyncError, 1),
 ];
 
-/// Behind a proxy, and of sessions with other users.
+/// Faults that need a proxy, or sessions of other users.
 const ON_SERVERS: [(Kind, usize); 9] = [
     (Kind::Clock, 1),
     (Kind::Reset, 1),
@@ -56,12 +56,13 @@ const ON_SERVERS: [(Kind, usize); 9] = [
 /// Crashes of the server have a measure of their own.
 const ON_POSTGRES: [(Kind, usize); 2] = [(Kind::TableLock, 1), (Kind::FullTablespace, 1)];
 
-/// No full disk: a server of this kind ends by itself when a table cannot grow, and crashes are there already.
-/// No lock of a table on a cluster: a session's is one of its node alone, and what other nodes write there waits for it
-/// or ends it.
+/// No full disk: a server of this kind ends by itself when a table cannot grow, and crashes are covered already. No
+/// table lock on a cluster: a session's lock holds on its own node alone, and writes that arrive from other nodes wait
+/// for it or end it.
 const ON_MYSQL: [(Kind, usize); 1] = [(Kind::TableLock, 1)];
 
-/// One after the other befalls the server, or nodes of a cluster, which has to be whole again before the next.
+/// Faults of the server, or of a cluster's nodes, come one after the other: the server or cluster has to be whole
+/// again before the next.
 const TO_SERVER: [(Kind, usize); 1] = [(Kind::Server, 1)];
 const TO_NODES: [(Kind, usize); 6] = [
     (Kind::KillNode, 2),
@@ -79,13 +80,13 @@ pub enum On {
     Postgres,
     /// MariaDB.
     Mysql,
-    /// Three nodes of it.
+    /// Three nodes of MariaDB.
     Galera,
 }
 
 impl On {
-    /// How long a lease lasts: so short that some stand still for longer. On a cluster that outlives a node which every
-    /// writer waits for.
+    /// The length of a lease: short enough that some processes stand still for longer. On a cluster it outlasts a node
+    /// that every writer waits for.
     pub fn lease(self) -> Duration {
         Duration::from_secs(match self {
             Self::Galera => 15,
@@ -93,8 +94,8 @@ impl On {
         })
     }
 
-    /// Until the first blow to the server, and from one to the next: oftener, and nothing else
-    /// would happen.
+    /// The time until the first blow to the server, and between two of them: with more of them
+    /// nothing else would happen.
     fn server(self) -> [Duration; 2] {
         let [first, every] = match self {
             Self::Galera => [5, 14],
@@ -104,21 +105,21 @@ impl On {
     }
 }
 
-/// One thing that is going to happen.
+/// One planned fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blow {
     pub number: usize,
-    /// From the start; not before that, and not before the one before it is done.
+    /// Time from the start; the blow falls no earlier, and not before the previous one is done.
     pub at: Duration,
     pub kind: Kind,
-    /// To which of the hosts; one more than there are: to all of them, or to whoever triggers.
+    /// The index of the host; one past the last means all hosts, or the triggering client.
     pub host: usize,
-    /// To which of its processes, as `Process::kind` begins.
+    /// The kind of process, as the beginning of `Process::kind`.
     pub whom: &'static str,
-    /// To which of those, if there are several.
+    /// Selects one of those processes, if there are several.
     pub pick: u64,
     pub lasts: Duration,
-    /// Of whatever there may be more or less of.
+    /// A number by which faults of a kind differ.
     pub amount: u64,
 }
 
@@ -142,8 +143,8 @@ impl fmt::Display for Blow {
     }
 }
 
-/// Everything that will happen in so long a time, each kind of it at least once, but for those of a cluster's nodes: a
-/// round of them takes two minutes.
+/// All the blows of this length of time, with each kind at least once, except those of a cluster's nodes: a round of
+/// them takes two minutes.
 pub fn draw(mut dice: Dice, length: Duration, on: On) -> Vec<Blow> {
     let [shared, own]: [&[(Kind, usize)]; 2] = match on {
         On::Sqlite => [&[], &ON_SQLITE],
@@ -177,7 +178,7 @@ pub fn draw(mut dice: Dice, length: Duration, on: On) -> Vec<Blow> {
             let kind = drawn(&mut round, &mut dice);
             plan.push(Blow::draw(&mut dice, plan.len(), at, kind, on));
             at += Duration::from_millis(dice.below(700)) + costs(kind);
-            // The first round is seen to its end.
+            // The first round always runs to its end.
             if at >= length && plan.len() > all.len() {
                 return plan;
             }
@@ -189,7 +190,7 @@ fn times((kind, times): &(Kind, usize)) -> impl Iterator<Item = Kind> {
     std::iter::repeat_n(*kind, *times)
 }
 
-/// One of those that are left.
+/// Removes and returns one of the remaining kinds.
 fn drawn(round: &mut Vec<Kind>, dice: &mut Dice) -> Kind {
     round.swap_remove(dice.below(round.len() as u64) as usize)
 }
@@ -206,11 +207,11 @@ fn costs(kind: Kind) -> Duration {
 
 impl Blow {
     fn draw(dice: &mut Dice, number: usize, at: Duration, kind: Kind, on: On) -> Self {
-        // As many throws for each, whatever it makes of them.
+        // Each blow takes the same number of throws, whatever it makes of them.
         let [host, whom, pick, lasts, amount] = std::array::from_fn(|_| dice.below(1 << 32));
         let below = |most: u64| Duration::from_millis(lasts % most);
         let more = |least: u64, most: u64| Duration::from_millis(least) + below(most - least);
-        // Longer than leases last; where those are long, so seldom that the hosts still work in between.
+        // Longer than leases last; where leases are long, only so rarely that the hosts still work in between.
         let outlasting = |times: u64| {
             let long = on.lease() > Duration::from_secs(3) && amount.is_multiple_of(times);
             long.then(|| on.lease() + more(500, 3_500))
@@ -221,7 +222,7 @@ impl Blow {
             Kind::KillWorker => (one, "worker", Duration::ZERO),
             Kind::KillAdvancer => (one, "advancer", Duration::ZERO),
             Kind::KillStep => (one, "sh step.sh", Duration::ZERO),
-            // So long that some outlast their leases.
+            // Long enough that some processes outlast their leases.
             Kind::Freeze => {
                 let whom = ["worker", "worker", "advancer", "supervisor"][whom as usize % 4];
                 let most = if amount.is_multiple_of(2) {
@@ -233,7 +234,7 @@ impl Blow {
             }
             // Longer than leases last.
             Kind::Sleep => (one, "", outlasting(3).unwrap_or(more(3_500, 6_500))),
-            // Some for longer than leases last.
+            // Some last longer than leases.
             Kind::Partition => (one, "", outlasting(3).unwrap_or(below(6_000))),
             Kind::Log => (one, "", more(3_000, 8_000)),
             Kind::Descriptors => (one, "worker", more(300, 3_000)),
@@ -245,24 +246,25 @@ impl Blow {
             Kind::StopNode => (HOSTS, "", more(7_000, 12_000)),
             Kind::IsolateNode => (HOSTS, "", more(500, 10_000)),
             Kind::NoQuorum => (HOSTS, "", more(500, 6_000)),
-            // Every third for longer than leases last.
+            // Every third lasts longer than leases.
             Kind::LockNode => (HOSTS, "", outlasting(3).unwrap_or(more(500, 8_000))),
             Kind::Lock => (HOSTS, "", below(3_000)),
-            // Some for longer than leases last.
+            // Some last longer than leases.
             Kind::TableLock => {
                 let most = [1_000, 1_000, 5_000][whom as usize % 3];
                 (HOSTS, "", more(200, most))
             }
-            // So briefly that no lease ends: here and there a statement gets through, so whoever is
-            // born meanwhile may claim.
+            // Short enough that no lease ends: here and there a statement gets through, so a
+            // process that starts meanwhile may claim.
             Kind::StatementTimeout => (all, "", more(200, 1_500)),
             Kind::FullTablespace => (HOSTS, "", more(200, 1_500)),
             Kind::WideCancel | Kind::Prune => (HOSTS, "", Duration::ZERO),
             Kind::Newer => (HOSTS, "", more(300, 4_000)),
-            // Where all are hit, nobody is given up: so briefly that no lease ends.
+            // Where all hosts are hit, none is given up: the fault is short enough that no lease
+            // ends.
             _ if kind.is_of_the_disk() && all == HOSTS => (all, "", more(100, 1_500)),
             _ if kind.is_of_the_disk() => (all, "", more(100, 5_000)),
-            // Until a connection on which somebody works is given up.
+            // Until a busy connection is given up.
             Kind::Silent => (all, "", Duration::from_secs(10)),
             Kind::Reset | Kind::BlackHole | Kind::OneWay | Kind::Cut | Kind::Delay => {
                 (all, "", below(5_000))
@@ -282,7 +284,7 @@ impl Blow {
     }
 }
 
-/// Those of a plan that were asked for: `3,7-12`, by their numbers, or `Silent`, all of a kind.
+/// The selected blows of a plan: `3,7-12` by their numbers, or `Silent` for all of a kind.
 pub fn chosen(plan: Vec<Blow>) -> Vec<Blow> {
     let Ok(text) = std::env::var(FAULTS) else {
         return plan;
@@ -317,14 +319,14 @@ fn a_seed_is_a_plan_and_a_longer_one_begins_like_a_shorter_one() {
         let short = draw(7, 60);
         assert_eq!(short, plan[..short.len()]);
         assert!(plan.is_sorted_by_key(|blow| blow.at));
-        // Short as it may be, everything happens in it.
+        // Even the shortest plan contains every kind.
         let least = draw(7, 1);
         for (kind, _) in ANYWHERE {
             assert!(least.iter().any(|blow| blow.kind == kind), "{kind:?}");
         }
         let kills = plan.iter().filter(|blow| blow.kind.is_kill()).count();
         assert!(kills >= 200, "only {kills}");
-        // Each in five minutes, and one after the other has the cluster.
+        // Each kind occurs in five minutes, and only one at a time affects the cluster.
         let nodes = plan.iter().filter(|blow| blow.kind.is_of_a_node()).count();
         assert!(on != On::Galera || nodes >= 15, "only {nodes}");
         let of_each = |(kind, _): &(Kind, usize)| plan.iter().any(|blow| blow.kind == *kind);

@@ -15,45 +15,45 @@ use tokio::task::JoinSet;
 
 use crate::network::Network;
 
-/// The state of the network between the two.
+/// The state of the network between host and server.
 #[derive(Clone, Copy, Default)]
 struct Weather {
-    /// Connections older than the last of these are gone.
+    /// Connections opened before the latest reset are gone.
     resets: u64,
-    /// Connections older than the last of these are silent: what comes in is lost, and who closes
-    /// one tells nobody.
+    /// Connections opened before the latest silencing are silent: incoming data is lost, and
+    /// closing one tells the other side nothing.
     silences: u64,
-    /// Where there is a hole, nothing gets through to the server, or from it, and nobody is told.
-    /// So many are there now, as each is closed by whoever has opened it.
+    /// A hole in a direction lets nothing through to the server, or from it, and neither side is
+    /// told. The number of current holes: each is closed by the fault that opened it.
     holes: [usize; 2],
-    /// The delay of each piece; one such trouble adds to another.
+    /// The delay of each piece; several such faults add up.
     delay: Duration,
 }
 
-/// To the server.
+/// The index of the direction to the server.
 const TO: usize = 0;
-/// And back.
+/// The index of the direction back.
 const FROM: usize = 1;
 
-/// A server finds out by itself that a client has gone without a word, after about so long.
+/// A server notices by itself after about this time that a client has gone without a word.
 const KEPT_ALIVE: Duration = Duration::from_secs(10);
 
 /// A relay to a server, or to each node of a cluster, on a thread of its own.
 pub struct Proxy {
-    /// Where it listens, for one server each.
+    /// The ports on which it listens, one for each server.
     pub ports: Vec<u16>,
-    /// In which it listens, if that is not the one that everybody is in.
+    /// The network in which it listens, if that is not the shared one.
     pub network: Option<Network>,
     weather: Option<watch::Sender<Weather>>,
-    /// Bytes until a connection is cut; no cut is ordered at the most there can be.
+    /// Bytes until a connection is cut; the largest possible number means that no cut is ordered.
     left: Arc<AtomicUsize>,
-    /// How often something was lost, held up or cut.
+    /// How often a piece was lost, held up or cut.
     fired: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Proxy {
-    /// One that passes everything on to the servers with these sockets.
+    /// A proxy that passes everything on to the servers with these sockets.
     pub fn to(servers: &[PathBuf]) -> Self {
         Self::within(servers.to_vec(), || None)
     }
@@ -110,23 +110,24 @@ impl Proxy {
         weather.send_modify(change);
     }
 
-    /// Ends all connections at once, as a firewall would that has forgotten them.
+    /// Ends all connections at once, like a firewall that has forgotten them.
     pub fn reset(&self) {
         self.change(|weather| weather.resets += 1);
     }
 
-    /// From now on nothing gets through on the connections that there are, in either direction.
+    /// From now on nothing gets through on the existing connections, in either direction.
     pub fn silence(&self) {
         self.change(|weather| weather.silences += 1);
     }
 
-    /// How often something was lost, held up or cut so far.
+    /// How often a piece was lost, held up or cut so far.
     pub fn fired(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.fired)
     }
 
-    /// From now on nothing gets through in these directions, to the server and from it; the answer
-    /// lets everything through again, with what was held back, unless another holds it still.
+    /// From now on nothing gets through in these directions, to the server and from it; calling
+    /// the returned function lets everything through again, with the data that was held back,
+    /// unless another fault still holds it.
     pub fn held(&self, holes: [bool; 2]) -> Box<dyn FnOnce() + Send> {
         let holes = holes.map(usize::from);
         self.change(|weather| {
@@ -137,7 +138,7 @@ impl Proxy {
         })
     }
 
-    /// From now on every piece takes so much longer, until the answer is called.
+    /// From now on every piece takes this much longer, until the returned function is called.
     pub fn delayed(&self, delay: Duration) -> Box<dyn FnOnce() + Send> {
         self.change(|weather| weather.delay += delay);
         self.later(move |weather| weather.delay -= delay)
@@ -152,7 +153,7 @@ impl Proxy {
         })
     }
 
-    /// Ends one connection when so many bytes more have passed.
+    /// Ends one connection after this many more bytes.
     pub fn cut_after(&self, bytes: usize) {
         self.left.store(bytes, Ordering::Relaxed);
     }
@@ -172,7 +173,7 @@ impl Drop for Proxy {
     }
 }
 
-/// The needs of every connection.
+/// The data that every connection needs.
 #[derive(Clone)]
 struct Passing {
     weather: watch::Receiver<Weather>,
@@ -208,7 +209,7 @@ async fn connection(client: TcpStream, server: PathBuf, passing: Passing) {
         let Ok(server) = UnixStream::connect(server).await else {
             return;
         };
-        // A peer that is cut off hears so at once, and not after the pieces that were under way.
+        // A peer that is cut off learns so at once, and not after the pieces that were under way.
         let _ = (client.set_nodelay(true), client.set_zero_linger());
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
@@ -232,11 +233,11 @@ impl Passing {
         self.fired.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until something gets through this way.
+    /// Waits until data gets through in this direction.
     async fn through(&self, way: usize) {
         let mut weather = self.weather.clone();
         while weather.borrow_and_update().holes[way] > 0 {
-            // Again when it changes: then it may be another's hole that it is held in.
+            // Counts again at each change: another fault's hole may then hold it.
             self.fires();
             if weather.changed().await.is_err() {
                 return;

@@ -1,10 +1,10 @@
-//! How long it took until work went on, by what had befallen it. Pure.
+//! How long it took until work went on, by the kind of fault. Pure.
 //!
-//! Three spans. Where attempts were lost with those who had them: from the blow until the next
-//! attempt at the same step starts, one span for each attempt that was lost. Where nobody was lost
-//! but the database out of reach: from the end of that until one of those whom it concerned
-//! starts a step, one span for each time. Where something befell nodes of a cluster: the longest time from then until the
-//! cluster was whole again in which no step started anywhere. The ledger's clock tells hundredths of a second.
+//! Three kinds of span. Where attempts were lost with their processes: from the blow until the next attempt at
+//! the same step starts, one span for each attempt that was lost. Where no process was lost but the database
+//! was out of reach: from the end of that until one of the processes concerned starts a step, one span for
+//! each time. Where a fault hit nodes of a cluster: the longest time from then until the cluster was whole
+//! again in which no step started anywhere. The ledger's clock has a resolution of hundredths of a second.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::history::{Fault, History, Kind, Line, Phase};
 
-/// Nobody has the pid of somebody else so soon: it takes all other pids of the system to be had first.
+/// A pid is not reused this soon: the system hands out all its other pids first.
 const SAME_PIDS: Duration = Duration::from_secs(60);
 
 /// The spans of each kind of fault: those of lost attempts, those after outages, and those of a cluster.
@@ -40,7 +40,7 @@ pub fn measure(history: &History) -> Recovery {
         let Some(start) = of.get(&execution.id).filter(|_| lost) else {
             continue;
         };
-        // Attempts at a step stand together, in their order.
+        // Attempts at a step are adjacent, in their order.
         let later = history.executions[at + 1..].iter();
         let mut later = later.take_while(|later| later.step == execution.step);
         let Some(next) = later.find_map(|later| of.get(&later.id)) else {
@@ -48,7 +48,8 @@ pub fn measure(history: &History) -> Recovery {
         };
         let hits = [start.worker, start.pid].map(|pid| hits.get(&pid).into_iter().flatten());
         let blows = hits.into_iter().flatten();
-        // The last that can have cost it; a zombie may have started it after the blow.
+        // The last blow that can have cost the attempt; a zombie may have started it after the
+        // blow.
         let blow = blows
             .filter(|fault| fault.at <= next.at)
             .max_by_key(|it| it.at);
@@ -76,14 +77,15 @@ pub fn measure(history: &History) -> Recovery {
                 | Kind::Partition
                 | Kind::StatementTimeout
         );
-        // Of whoever triggers.
+        // A fault of the triggering client.
         if network && fault.hit.is_empty() {
             continue;
         }
         let concerned = |line: &&&Line| fault.hit.is_empty() || fault.hit.contains(&line.worker);
         let from = starts.partition_point(|line| line.at < fault.until);
         let next = starts[from..].iter().find(concerned);
-        // If all of them died before they could, others have their pids, some time.
+        // If all of them died before they could start one, other processes have their pids at some
+        // point.
         let next = next.filter(|next| next.at - fault.until < SAME_PIDS);
         if let Some(next) = next {
             let span = next.at - fault.until;
@@ -93,7 +95,7 @@ pub fn measure(history: &History) -> Recovery {
     recovery
 }
 
-/// The longest time, while it lasts, that no step started.
+/// The longest time during the fault in which no step started.
 fn standstill(starts: &[&Line], fault: &Fault) -> Duration {
     let from = starts.partition_point(|line| line.at < fault.at);
     let mut since = fault.at;

@@ -1,4 +1,4 @@
-//! A history as it should be, made without any engine.
+//! A correct history, made without any engine.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use crate::history::{
 };
 use crate::workload::{Input, MAX_RETRY, Node, SHAPES, Shape};
 
-/// The process that works here, and the one that was killed at it.
+/// The process that works here, and the one that was killed during its work.
 const WORKER: i32 = 1;
 const KILLED: i32 = 2;
 
 /// The node whose first attempt dies with its worker.
 pub const STRUCK: &str = "Slow";
 
-/// A run of each pipeline, as it should be, and one attempt that was lost with its worker. A run
-/// that halted is revived until it completes. One run more was cancelled.
+/// A correct run of each pipeline, and one attempt that was lost with its worker. A halted run
+/// is revived until it completes. One more run was cancelled.
 pub fn right() -> History {
     let mut history = History::default();
     for shape in SHAPES {
@@ -49,25 +49,25 @@ pub fn right() -> History {
     history
 }
 
-/// Somebody asked this of a run, just now.
+/// Adds the order for a run that was just given and answered.
 pub fn order(history: &mut History, run: Uuid, told: Told) {
     let until = history.lines.last().unwrap().at;
     history.orders.push(Order { run, told, until });
 }
 
-/// By the database's clock, as many lines as the ledger has.
+/// The database's clock, which advances with each line of the ledger.
 fn now(history: &History) -> i64 {
     history.lines.len() as i64
 }
 
-/// A run to be.
+/// A run under construction.
 struct Making {
     id: Uuid,
     shape: &'static Shape,
     from: Option<Uuid>,
     revivals: u32,
     asked: String,
-    /// It is cancelled while this node runs.
+    /// The run is cancelled while this node runs.
     cut: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! A disk of its own for a server's tables, in memory, which may be full for a while.
+//! A separate disk for a server's tables, in memory, which may be full for a while.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -8,15 +8,15 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::statfs::statfs;
 
-/// The disk, which is there until it is dropped.
+/// The disk, which exists until it is dropped.
 pub struct Space {
     dir: tempfile::TempDir,
-    /// So many want it to be full.
+    /// The number of faults that currently want it full.
     full: Arc<Mutex<usize>>,
 }
 
 impl Space {
-    /// Makes one for whoever owns this.
+    /// Makes one with the same owner as this path.
     pub fn like(owned: &Path) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let disk = Some("tmpfs");
@@ -31,7 +31,7 @@ impl Space {
         space
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -41,13 +41,13 @@ impl Space {
         *self.full.lock().unwrap() > 0
     }
 
-    /// From now on it has no more room than is taken; the answer ends it, unless another wants it
-    /// still.
+    /// From now on it has no more room than is in use; calling the returned function ends this,
+    /// unless another fault still wants it.
     pub fn filled(&self) -> Box<dyn FnOnce() + Send> {
         let (full, path) = (Arc::clone(&self.full), self.path().to_owned());
         let mut wanted = full.lock().unwrap();
         if *wanted == 0 {
-            // More may be taken by then.
+            // More may be in use by then.
             while !is_resized(&path, &format!("size={}", taken(&path))) {}
         }
         *wanted += 1;
@@ -71,13 +71,13 @@ impl Drop for Space {
     }
 }
 
-/// How many bytes of it are taken.
+/// The number of bytes in use.
 fn taken(path: &Path) -> u64 {
     let disk = statfs(path).expect("a disk");
     (disk.blocks() - disk.blocks_free()) * disk.block_size() as u64
 }
 
-/// False: more than that is taken.
+/// False if more than that is in use.
 fn is_resized(path: &Path, size: &str) -> bool {
     let resized = mount(
         None::<&str>,

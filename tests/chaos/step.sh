@@ -1,7 +1,7 @@
 # A step that keeps the ledger: one line when it starts and one when it has done its work, each
-# in a single write. Arguments: how many elements its output has (0: it is one value), how many
-# attempts fail, how long it takes, and whether it is sick: then it fails until somebody has mended
-# what it is given. It forks nothing but that wait.
+# in a single write. Arguments: the number of elements in its output (0: one value), the number of
+# attempts that fail, its duration, and whether it is sick: a sick step fails until the file for its
+# input exists. It forks nothing but the wait.
 read -r nonce </proc/sys/kernel/random/uuid
 read -r input || :
 say() {

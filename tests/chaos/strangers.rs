@@ -1,5 +1,5 @@
-//! Foreign sessions on a MariaDB server, which do what is no business of ours and hits us all the same: they lock
-//! a table, and end statements.
+//! Foreign sessions on a MariaDB server that affect Ductwork without having to do with it: they lock a table, and
+//! end statements.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,20 +11,20 @@ use tokio::sync::oneshot;
 
 use crate::scene::UNPROVEN;
 
-/// A statement that takes longer is ended: milliseconds.
+/// Statements that take longer, in milliseconds, are ended.
 const TOO_LONG: f64 = 2.0;
 
 /// A session that holds a lock on a whole table.
 pub struct Lock {
     pub url: String,
     pub table: &'static str,
-    /// Nobody may even read it.
+    /// True when nobody else can even read it.
     pub hides: bool,
 }
 
 impl Lock {
-    /// Holds it for so long, and until somebody has waited for it; and again, if the server crashes
-    /// before that. True when somebody has.
+    /// Holds the lock for this long, and until some session has waited for it; takes it again if
+    /// the server crashes before that. True when a session has waited.
     pub async fn hold(self, lasts: Duration, taken: oneshot::Sender<()>) -> bool {
         let mut taken = Some(taken);
         let mut waited = false;
@@ -58,7 +58,7 @@ impl Lock {
         false
     }
 
-    /// Others queue behind it for the same lock, so it is given up after a second.
+    /// Other sessions queue behind this one for the same table, so it gives up after a second.
     async fn take(&self) -> Result<Conn, Error> {
         let location = Location::parse(&self.url).expect("the server's URL");
         let mut conn = location.connect(Purpose::Query).await?;
@@ -68,7 +68,7 @@ impl Lock {
         Ok(conn)
     }
 
-    /// True when somebody waits for it at this moment.
+    /// True when a session is waiting for the lock at this moment.
     async fn waiting(&self, conn: &mut Conn) -> Result<bool, Error> {
         static WAITING: Statement = Statement::new(
             "TEST_WAITING",
@@ -85,12 +85,12 @@ impl Lock {
 pub struct Ending {
     pub url: String,
     pub roles: &'static [&'static str],
-    /// One was ended, here or by the same at another node.
+    /// True when a statement was ended, here or by the same fault at another node.
     pub ended: Arc<AtomicBool>,
 }
 
 impl Ending {
-    /// Ends statements for so long, and until one was; true when one was.
+    /// Ends statements for this long, and until one was ended; true when one was.
     pub async fn last(self, lasts: Duration) -> bool {
         let location = Location::parse(&self.url).expect("the server's URL");
         let (began, mut conn) = (Instant::now(), None);
@@ -98,7 +98,7 @@ impl Ending {
             if began.elapsed() >= lasts && self.ended.load(Ordering::Relaxed) {
                 return true;
             }
-            // It is away: nothing takes long there.
+            // The server is down, so no statement takes long there.
             let open = match conn.take() {
                 Some(open) => Ok(open),
                 None => location.connect(Purpose::Query).await,
@@ -116,7 +116,7 @@ impl Ending {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// True where a statement was ended that took too long.
+    /// True when a statement that took too long was ended.
     async fn end(&self, conn: &mut Conn) -> Result<bool, Error> {
         static UNDER_WAY: Statement = Statement::new(
             "TEST_UNDER_WAY",
@@ -128,7 +128,7 @@ impl Ending {
             let (user, took): (String, i64) = (row.get("user")?, row.get("took")?);
             if self.roles.contains(&user.as_str()) && took as f64 > TOO_LONG * 1_000.0 {
                 let kill = format!("KILL QUERY {}", row.get::<i64>("id")?);
-                // It may have ended by itself, and its session too.
+                // The statement may have ended by itself, and its session too.
                 ended |= conn.script("KILL", kill.leak()).await.is_ok();
             }
         }

@@ -1,4 +1,4 @@
-//! Strikes at the daemons: each kind of fault, done for sure and written down.
+//! Strikes at the daemons: each kind of fault is certain to happen, and is recorded.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::plan::Blow;
 use crate::scene::{Scene, found_nothing, unborn, wake_after};
 
 impl Scene {
-    /// Does what is planned.
+    /// Injects the planned fault.
     pub async fn strike(&mut self, blow: &Blow) {
         self.watch().await;
         match blow.kind {
@@ -61,7 +61,7 @@ impl Scene {
         loop {
             let victim = self.somebody(blow).await;
             let at = uptime();
-            // One that has just ended by itself is no victim.
+            // A process that has just ended by itself is no victim.
             if kill(Pid::from_raw(victim.pid), Signal::SIGKILL).is_ok() {
                 let target = format!("{} {}", victim.kind, victim.pid);
                 return self.note(blow, target, at, Duration::ZERO, vec![victim.pid]);
@@ -94,16 +94,17 @@ impl Scene {
         }
     }
 
-    /// All of a host but its steps, which end meanwhile: what it then knows is old.
+    /// Stops all processes of a host except its steps, which end meanwhile: the host's knowledge is
+    /// then old.
     async fn sleep(&mut self, blow: &Blow) {
-        // A sleeping supervisor starts nobody, so it is the first.
+        // A sleeping supervisor starts no process, so it is the first.
         let at = uptime();
         let supervisor = self.hosts[blow.host].daemon.pid();
         freeze(supervisor).await;
         let mut hit = vec![supervisor];
         for process in self.hosts[blow.host].daemon.processes() {
             let child = process.parent == supervisor;
-            // It may have ended just now.
+            // The child may have ended just now.
             if child && kill(Pid::from_raw(process.pid), Signal::SIGSTOP).is_ok() {
                 hit.push(process.pid);
             }
@@ -122,7 +123,7 @@ impl Scene {
         };
         let daemon = &mut self.hosts[host].daemon;
         for _ in 0..times {
-            // The last ones may find nobody.
+            // The last signals may find no process.
             let _gone = kill(Pid::from_raw(daemon.pid()), Signal::SIGTERM);
             tokio::time::sleep(Duration::from_millis(blow.amount % 100)).await;
         }
@@ -140,12 +141,12 @@ impl Scene {
     fn replace_children(&mut self, blow: &Blow) {
         let (at, hit) = (uptime(), self.everybody(blow.host));
         self.hosts[blow.host].daemon.send(Signal::SIGUSR2);
-        // Those who are replaced have so long to end.
+        // The replaced processes have this long to end.
         let lasts = Duration::from_secs(5);
         self.note(blow, format!("host {}", blow.host), at, lasts, hit);
     }
 
-    /// It is found full or not when it is read again.
+    /// Whether it was full shows when it is read again.
     fn log(&mut self, blow: &Blow) {
         let at = uptime();
         let end = self.hosts[blow.host].log.stops();
@@ -154,7 +155,7 @@ impl Scene {
         self.note(blow, target, at, blow.lasts, Vec::new());
     }
 
-    /// A worker may open nothing more, until a step could not be started.
+    /// Keeps a worker from opening more descriptors, until a step could not be started.
     async fn descriptors(&mut self, blow: &Blow) {
         static NOT_STARTED: Statement = Statement::new(
             "TEST_NOT_STARTED",
@@ -171,7 +172,8 @@ impl Scene {
             let Some((most, open)) = descriptors_of(victim.pid) else {
                 continue;
             };
-            // A process that is started meanwhile all the same is a shell, and has to do with the descriptors that are left.
+            // A process that is started meanwhile all the same is a shell, and must make do with
+            // the descriptors that are left.
             let free = (0..).find(|number| !open.contains(number));
             let fewer = free.unwrap_or_default().max(16);
             if !limit(victim.pid, fewer) {
@@ -186,7 +188,7 @@ impl Scene {
                 } else if !found.expect("attempts").is_empty() {
                     break true;
                 }
-                // It has nothing to do: another one will.
+                // The worker has nothing to do: the next victim will.
                 if began.elapsed() > Duration::from_secs(1) || !lives(victim.pid) {
                     break false;
                 }
@@ -203,7 +205,7 @@ impl Scene {
     }
 
     async fn server(&mut self, blow: &Blow) {
-        // One that has crashed does not come back where it has no room.
+        // A server that has crashed does not come back where it has no room.
         let space = self.space.as_ref();
         eventually(PATIENCE, "the server has room", async || {
             space.is_none_or(|space| !space.is_full()).then_some(())
@@ -235,7 +237,8 @@ impl Scene {
         self.note(blow, format!("for {lasts:?}"), at, lasts, Vec::new());
     }
 
-    /// To one host, which may be given up meanwhile, or to all, of which none may.
+    /// Fails the disk of one host, which may be given up meanwhile, or of all hosts, none of which
+    /// may.
     fn disk(&mut self, blow: &Blow) {
         let at = uptime();
         let (whom, hit) = match self.hosts.get(blow.host) {
@@ -253,7 +256,7 @@ impl Scene {
         self.note(blow, target, at, blow.lasts, hit);
     }
 
-    /// To a host, or to whoever triggers.
+    /// Disturbs the network of a host, or of the triggering client.
     async fn network(&mut self, blow: &Blow) {
         let (at, hit) = match self.hosts.get(blow.host) {
             Some(_) => (uptime(), self.everybody(blow.host)),
@@ -272,7 +275,8 @@ impl Scene {
         let mut lasts = blow.lasts;
         let end: Box<dyn FnOnce() + Send> = match blow.kind {
             Kind::Reset => {
-                // It may be that nobody has one, because the database was gone when they started.
+                // There may be no connection, because the database was gone when the processes
+                // started.
                 eventually(PATIENCE, "a connection to reset", async || {
                     self.watch().await;
                     proxy.reset();
@@ -289,7 +293,8 @@ impl Scene {
             }
             Kind::Silent => {
                 lost = hit;
-                // It may be that nobody has one: the network is parted, or they were just reset.
+                // There may be no connection: the network is down, or the connections were just
+                // reset.
                 eventually(PATIENCE, "a connection to silence", async || {
                     self.watch().await;
                     proxy.silence();
@@ -301,7 +306,7 @@ impl Scene {
             }
             Kind::Delay => proxy.delayed(Duration::from_millis(1 + blow.amount % 30)),
             _ => {
-                // Another host may find that its leases are over.
+                // Another host may find that this host's leases are over.
                 lost = hit;
                 let to = blow.amount.is_multiple_of(2);
                 let both = blow.kind == Kind::BlackHole;
@@ -339,7 +344,7 @@ impl Scene {
     }
 }
 
-/// How many descriptors a process may have, and those that it has; none: it is gone.
+/// The limit of a process's descriptors, and the open ones; none if it is gone.
 fn descriptors_of(pid: i32) -> Option<(usize, Vec<usize>)> {
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = limits
@@ -352,7 +357,7 @@ fn descriptors_of(pid: i32) -> Option<(usize, Vec<usize>)> {
     Some((most, open.collect()))
 }
 
-/// From now on it may have so many; false: it is gone.
+/// Sets the limit of its descriptors; false if it is gone.
 fn limit(pid: i32, most: usize) -> bool {
     let limited = std::process::Command::new("prlimit")
         .args(["--pid", &pid.to_string(), &format!("--nofile={most}:")])

@@ -1,4 +1,4 @@
-//! Somebody who triggers runs all the time, and writes down what was answered.
+//! A client that triggers runs all the time, and records the answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,14 +13,14 @@ use ductwork::store::{Conn, Error, Location, Purpose};
 use crate::history::{Answer, Trigger};
 use crate::workload::SHAPES;
 
-/// Triggers until it is told to stop; on a thread of its own, so that no fault stops it.
+/// Triggers until it is told to stop; it has its own thread, so that no fault stops it.
 pub struct Triggers {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Vec<Trigger>>>,
 }
 
 impl Triggers {
-    /// Begins; so many runs are to be under way.
+    /// Begins; keeps this many runs under way.
     pub fn start(location: Location, open: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
@@ -36,7 +36,7 @@ impl Triggers {
         }
     }
 
-    /// Ends it; all triggers, and what was answered.
+    /// Stops the client; returns all triggers with their answers.
     pub fn ended(mut self) -> Vec<Trigger> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("it is ended once");
@@ -80,7 +80,7 @@ async fn all(location: &Location, runs: usize, stop: &AtomicBool) -> Vec<Trigger
             }
             Err(_) => continue,
         }
-        // One in doubt that has a key is asked for again, until there is an answer.
+        // A trigger in doubt that has a key is repeated until there is an answer.
         let number = doubtful.take().unwrap_or(triggers.len());
         let input = format!("\"trigger-{number}\"");
         let key = number.is_multiple_of(2).then_some(input.as_str());
@@ -91,7 +91,7 @@ async fn all(location: &Location, runs: usize, stop: &AtomicBool) -> Vec<Trigger
             Err(Error::Unavailable {
                 in_commit: true, ..
             }) => Answer::Unknown,
-            // That it was not done now says nothing of the first time.
+            // A refusal now says nothing about the first time.
             Err(_) if number < triggers.len() => Answer::Unknown,
             Err(_) => Answer::Refused,
         };
@@ -105,7 +105,7 @@ async fn all(location: &Location, runs: usize, stop: &AtomicBool) -> Vec<Trigger
     triggers
 }
 
-/// True when there is room for more.
+/// True when there is room for more runs.
 async fn is_ready(conn: &mut Conn, runs: usize) -> Result<bool, Error> {
     static OPEN_RUNS: Statement = Statement::new(
         "TEST_OPEN_RUNS",

@@ -1,45 +1,46 @@
 //! The workload: pipelines, and the output that each of them must have.
 //!
-//! A step's output is its nonce, or a list of its nonce with the places of a fan-out. So an
-//! input tells whose outputs it was made of, and in which order.
+//! A step's output is its nonce, or a list of its nonce with the places of a fan-out. So an input
+//! shows the steps whose outputs it was made of, and their order.
 
 /// The step that all nodes run.
 pub const STEP: &str = include_str!("step.sh");
 
-/// Retries of each step; who fails more often fails for good.
+/// Retries of each step; a step that fails more often fails for good.
 pub const MAX_RETRY: u32 = 2;
 
-/// Where a node's input comes from.
+/// The source of a node's input.
 #[derive(Debug)]
 pub enum Input {
-    /// From whoever triggered the run.
+    /// The trigger of the run.
     Trigger,
-    /// It is the output of this node.
+    /// The output of this node.
     Of(&'static str),
-    /// It is one element of this node's output.
+    /// One element of this node's output.
     Element(&'static str),
-    /// It is the list of what these nodes came to, in this order.
+    /// The list of these nodes' results, in this order.
     Both(&'static [&'static str]),
-    /// It is the list of what this node came to for each of so many elements.
+    /// The list of this node's results for each of this many elements.
     Gathered(&'static str, usize),
 }
 
-/// A node of a pipeline; as a step, named like it.
+/// A node of a pipeline, and the step of the same name.
 #[derive(Debug)]
 pub struct Node {
     pub name: &'static str,
     pub input: Input,
-    /// How many elements its output has; 0: it is no list.
+    /// The number of elements of its output; 0: it is no list.
     pub fan: usize,
-    /// The first attempts fail.
+    /// The number of first attempts that fail.
     pub fails: u32,
-    /// It fails for good, until its run has been revived so often: whoever revives mends it first.
+    /// The number of revivals after which it succeeds; until then it fails for good. The reviving
+    /// client fixes it first.
     pub sick: u32,
-    /// In seconds, for `sleep`.
+    /// The argument of `sleep`, in seconds.
     pub takes: &'static str,
 }
 
-/// A pipeline. Its nodes stand behind those that they depend on; the last one ends it.
+/// A pipeline. Its nodes come after those that they depend on; the last one ends it.
 #[derive(Debug)]
 pub struct Shape {
     pub pipeline: &'static str,
@@ -70,7 +71,7 @@ const fn sick(name: &'static str, input: Input, revivals: u32, takes: &'static s
     node
 }
 
-/// All of them.
+/// All pipelines.
 pub static SHAPES: &[Shape] = &[
     Shape {
         pipeline: "Line",
@@ -131,7 +132,7 @@ pub static SHAPES: &[Shape] = &[
 ];
 
 impl Node {
-    /// True when it fails for good in a run that has been revived so often.
+    /// True when it fails for good in a run with this many revivals.
     pub fn is_doomed(&self, revivals: u32) -> bool {
         self.sick > revivals
     }
@@ -145,18 +146,18 @@ impl Shape {
         found.unwrap_or_else(|| panic!("nobody has defined {pipeline}"))
     }
 
-    /// This node of it.
+    /// The pipeline's node with this name.
     pub fn node(&self, name: &str) -> Option<&'static Node> {
         let nodes: &'static [Node] = self.nodes;
         nodes.iter().find(|node| node.name == name)
     }
 
-    /// True when a run of it ends halted that has been revived so often.
+    /// True when a run with this many revivals ends halted.
     pub fn is_doomed(&self, revivals: u32) -> bool {
         self.nodes.iter().any(|node| node.is_doomed(revivals))
     }
 
-    /// The places in fan-outs, outermost first, at which a node runs; none after one that fails.
+    /// The places in fan-outs, outermost first, at which a node runs; none after a node that fails.
     pub fn places(&self, node: &Node, revivals: u32) -> Vec<Vec<usize>> {
         let of = |name: &str| {
             let node = self.node(name).expect("a node of this shape");
@@ -191,7 +192,7 @@ impl Shape {
         }
     }
 
-    /// Its file.
+    /// The text of its file.
     pub fn yaml(&self) -> String {
         let mut text = format!("pipeline: {}\nsteps:\n", self.pipeline);
         for Node {

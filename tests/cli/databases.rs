@@ -30,7 +30,7 @@ fn a_directory_in_the_place_of_the_database_is_told_as_such() {
     }
 }
 
-/// SQLite opens such a file all the same, to read.
+/// SQLite opens such a file all the same, for reading.
 #[test]
 fn a_daemon_that_may_not_write_its_file_does_not_start() {
     let place = Place::ready();
@@ -38,7 +38,7 @@ fn a_daemon_that_may_not_write_its_file_does_not_start() {
         let path = place.path().join(path);
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
-    // Root may write whatever it likes: somebody else starts it, from a place that is open to all.
+    // Root may write everything, so another user starts it, from a place that is open to all.
     let program = place.path().join("ductworkd");
     std::fs::copy(env!("CARGO_BIN_EXE_ductworkd"), &program).unwrap();
     for (path, mode) in [(".", 0o777), ("pipelines", 0o755), ("ductwork.yml", 0o644)] {

@@ -1,5 +1,5 @@
-//! Wrong addresses of MySQL and MariaDB, and wrong servers behind right ones: one clear error each, with its remedy,
-//! and no half-made schema.
+//! Wrong MySQL and MariaDB addresses, and wrong servers at correct ones: one clear error each, with its remedy, and
+//! no half-created schema.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -18,7 +18,7 @@ fn url() -> String {
         .expect("DUCTWORK_TEST_MYSQL_URL is not set: run scripts/test, which starts a server")
 }
 
-/// Its certificates and its socket.
+/// The directory of its certificates and its socket.
 fn directory() -> String {
     std::env::var("DUCTWORK_TEST_MYSQL_DIR")
         .expect("DUCTWORK_TEST_MYSQL_DIR is not set: run scripts/test, which starts a server")
@@ -31,7 +31,7 @@ fn parts(url: &str) -> [&str; 3] {
     [login, host, database]
 }
 
-/// Asks the server behind an address, as the tests' own user.
+/// Queries the server of an address, as the tests' own user.
 fn ask(url: &str, sql: &str) -> Vec<Row> {
     let sql: &'static str = Box::leak(sql.to_owned().into_boxed_str());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -54,7 +54,7 @@ fn ask(url: &str, sql: &str) -> Vec<Row> {
     })
 }
 
-/// The tables of ours in a database.
+/// The project's tables in a database.
 fn tables(server: &str, database: &str) -> Vec<String> {
     let sql = format!(
         "SELECT TABLE_NAME AS name FROM information_schema.TABLES WHERE TABLE_SCHEMA = '{database}' ORDER BY 1"
@@ -65,7 +65,7 @@ fn tables(server: &str, database: &str) -> Vec<String> {
         .collect()
 }
 
-/// A database that goes with the value.
+/// A database that is removed with the value.
 struct Database(Sandbox, tokio::runtime::Runtime);
 
 impl Database {
@@ -110,7 +110,7 @@ fn run(url: &str, args: &[&str]) -> Ended {
     )
 }
 
-/// The end of a command that could not use its database.
+/// Asserts the end of a command that could not use its database.
 #[track_caller]
 fn refused(url: &str, code: i32, says: &str, remedy: &str) {
     for args in [&["migrate"][..], &["start"]] {
@@ -221,7 +221,7 @@ fn an_address_that_is_wrong_is_told_with_what_is_wrong_in_it() {
     }
 }
 
-/// A server that says this to whoever connects, and then nothing.
+/// A server that sends this to every client, and then nothing.
 fn says(words: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -271,7 +271,7 @@ fn a_server_that_cannot_be_reached_is_told_with_its_place() {
     let no_postgres = "what answers there is no PostgreSQL server";
     let remedy = format!("check that a PostgreSQL server is running at {host}");
     refused(&other, 69, no_postgres, &remedy);
-    // It has a certificate of its own authority.
+    // It has a certificate from its own authority.
     let strict = format!("mysql://{login}@{host}/ductwork?ssl-mode=verify_identity");
     refused(&strict, 69, "UnknownIssuer", "let ssl-ca in the URL of");
     let key = format!("{}/tls/openssl.cnf", directory());
@@ -311,7 +311,7 @@ fn a_login_that_a_server_refuses_is_told_with_what_to_look_at() {
     }
 }
 
-/// A user with some rights on one database, who goes with the value.
+/// A user with some privileges on one database, who is removed with the value.
 struct User {
     name: String,
     url: String,
@@ -348,7 +348,7 @@ impl Drop for User {
     }
 }
 
-/// The rights that a user lacks are found out before anything is made: no server takes a change of the schema back.
+/// Missing privileges are found before anything is created: no server can roll back a change of the schema.
 #[test]
 fn a_user_without_enough_rights_makes_nothing_and_is_told_which_are_lacking() {
     const REST: &str = "SELECT, INSERT, UPDATE, DELETE, CREATE TEMPORARY TABLES";
@@ -417,16 +417,15 @@ fn a_user_without_enough_rights_makes_nothing_and_is_told_which_are_lacking() {
     let ended = run(&user.url, &["migrate"]);
     ended.fine();
     assert!(database.tables().len() > 20, "{:?}", database.tables());
-    // A drill makes a database, which this user may not.
+    // A drill creates a database, which this user may not do.
     let ended = run(&user.url, &["drill", "lease-race"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     let says = "grant it ALL PRIVILEGES ON `ductwork\\_%`.*";
     assert!(ended.stderr.contains(says), "{ended:?}");
 }
 
-/// A table that knows no transactions is no table of ours, whoever made it.
-/// Without PROCESS it knows of no transaction of others, and of its own sessions no more than how long each has been at
-/// a statement.
+/// Without PROCESS, the user sees no transactions of others, and of its own sessions only how long each has been
+/// executing a statement.
 #[test]
 fn a_user_with_the_rights_that_the_guide_gives_sees_every_drill() {
     let server = url();
@@ -444,6 +443,7 @@ fn a_user_with_the_rights_that_the_guide_gives_sees_every_drill() {
     assert!(ended.stdout.contains("8 of 8 drills"), "{}", ended.stdout);
 }
 
+/// A table without transactions is not one of Ductwork's, whoever created it.
 #[test]
 fn tables_of_another_engine_are_refused() {
     let database = Database::new();
@@ -460,7 +460,7 @@ fn tables_of_another_engine_are_refused() {
     assert_eq!(database.tables(), ["ductwork_runs"]);
 }
 
-/// A server of a test's own, with options that others could not live with.
+/// A test's own server, with options that other tests could not work with.
 struct Server {
     directory: tempfile::TempDir,
     url: String,
@@ -477,7 +477,7 @@ impl Server {
 
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        // Its owner is not root, and has to be able to reach its directory.
+        // Its owner is not root, and must be able to reach its directory.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o711);
         std::fs::set_permissions(directory.path(), open).unwrap();
         let mut server = Self {
@@ -521,7 +521,7 @@ impl Server {
         );
     }
 
-    /// With settings of the whole server, by root at its socket.
+    /// Applies settings to the whole server, as root through its socket.
     fn set(&self, sql: &str) {
         let bin = std::env::var("DUCTWORK_TEST_MYSQL_BIN").expect("scripts/test starts a server");
         let mut command = Command::new(Path::new(&bin).join("mariadb"));
@@ -572,7 +572,7 @@ fn a_server_that_is_not_fit_is_refused_before_anything_is_made() {
             "{sql}"
         );
     }
-    // A server that is fit, but not for what is configured.
+    // A suitable server, but not for this configuration.
     let place = Place::empty();
     place.run(["init"]).fine();
     for (size, is_fit) in [("17MiB", false), ("16MiB", true)] {
@@ -610,7 +610,7 @@ fn a_server_that_is_not_fit_is_refused_before_anything_is_made() {
         server.start(options);
         refused(&server.url, code, says, remedy);
     }
-    // One that forgets is worked with, and told of to who asks.
+    // A server that may lose writes is used, and commands that ask about it report that.
     server.stop();
     server.start(&["--innodb-flush-log-at-trx-commit=2"]);
     let forgetful = run(&server.url, &["migrate"]);
@@ -619,7 +619,7 @@ fn a_server_that_is_not_fit_is_refused_before_anything_is_made() {
     let says = "the server has innodb_flush_log_at_trx_commit=2, with which it may lose what it has acknowledged";
     assert!(told.stdout.contains(says), "{told:?}");
     server.set("DROP DATABASE ductwork; CREATE DATABASE ductwork");
-    // Habits of a server that do no harm: what counts is said by each session.
+    // Harmless settings of a server: each session sets the values that matter.
     server.stop();
     server.start(&[
         "--default-storage-engine=MyISAM",
@@ -637,7 +637,7 @@ fn a_server_that_is_not_fit_is_refused_before_anything_is_made() {
     assert!(ended.code == Some(0), "{ended:?}");
 }
 
-/// The script is applied with the server's own client, whose session is as the server makes it.
+/// The script is applied with the server's own client, whose session has the server's defaults.
 #[test]
 fn the_schema_as_it_is_printed_is_that_which_is_made() {
     let [printed, made] = [Database::new(), Database::new()];

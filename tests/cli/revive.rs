@@ -1,11 +1,11 @@
-//! A run that halted, and what the verbs say of it until it has gone on.
+//! A halted run, and what the verbs say about it until it has continued.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use super::{Ended, Place};
 
-/// Runs a pipeline to its halt; what it said, and the run's id.
+/// Runs a pipeline until it halts; returns the output, and the run's id.
 fn halted(place: &Place, pipeline: &str) -> (Ended, String) {
     let ended = place.run(["run", pipeline]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
@@ -150,7 +150,8 @@ fn a_revival_says_that_the_file_differs_and_goes_on_with_it_when_asked_to() {
     );
     let gone = place.run(["revive", &second, "--latest"]);
     gone.failed(1, &format!("was already revived as {third}"));
-    // Before a person is asked for the definition of a run that is not to be made.
+    // The refusal comes before a person is asked about the definition of a run that will not be
+    // made.
     write(&[("A", "cat"), ("B", "cat"), ("C", "cat")]);
     let asked = super::typed(&place, &format!("revive {second}"), b"y\n");
     let seen = format!("{}{}", asked.stdout, asked.stderr);

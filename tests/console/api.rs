@@ -39,7 +39,7 @@ impl Console {
         serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    /// The problem that is answered there.
+    /// The problem in the answer to a path.
     fn problem(&self, path: &str, status: u16) -> Value {
         let answer = self.get(path);
         assert_eq!(answer.status, status, "{path}: {answer:?}");
@@ -72,7 +72,7 @@ impl Console {
     }
 }
 
-/// The path of a route, with these values of its parameters.
+/// The path of a route, with these parameter values.
 fn address(route: &Route, values: &BTreeMap<&str, String>) -> String {
     let parts = route.path.split('/').map(|part| {
         let name = part.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
@@ -90,7 +90,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-/// The values for the paths of routes, of a run that has one of each.
+/// Parameter values for the paths of routes, from a run that has one object of each kind.
 fn values(console: &Console, run: RunId) -> BTreeMap<&'static str, String> {
     let steps = console.json(&format!("/api/v1/runs/{run}/steps"));
     let fan_outs = console.json(&format!("/api/v1/runs/{run}/fan-outs"));
@@ -105,7 +105,7 @@ fn values(console: &Console, run: RunId) -> BTreeMap<&'static str, String> {
     ])
 }
 
-/// A bulk action for this run; its id.
+/// Creates a bulk action for this run; returns its id.
 async fn bulk_of(fixture: &mut DaemonFixture, run: RunId) -> String {
     let new = NewBulk {
         verb: Verb::Revive,
@@ -118,7 +118,7 @@ async fn bulk_of(fixture: &mut DaemonFixture, run: RunId) -> String {
     id.to_string()
 }
 
-/// Those that answer, and do not go on telling.
+/// The routes whose answer ends, which leaves out streams.
 fn of_api() -> impl Iterator<Item = &'static Route> {
     let answers = |route: &&Route| {
         let form = route.form.filter(|form| !matches!(form, Form::Events(_)));
@@ -176,7 +176,7 @@ on_every_database! {
         look(processes, "/api/v1/processes?gone=1");
         assert!(looked_at > 15, "{looked_at}");
 
-        // Of some forms there has to be something to look at.
+        // Some forms are checked only if there is something in them.
         let alone = console.json(&format!("/api/v1/runs/{halted}"));
         assert_eq!(alone["halts"][0]["node"], "Fail", "{alone}");
         let kinds = console.json("/api/v1/halted?pipeline=Halts");
@@ -220,7 +220,7 @@ on_every_database! {
                 let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{more}\r\n");
                 console.exchange(&request).unwrap()
             };
-            // These tell of ages, which change.
+            // These answers contain ages, which change.
             if !path.ends_with("/why") && !path.ends_with("/pipelines") {
                 for tags in [tag.to_owned(), format!("\"other\", W/{tag}"), "*".to_owned()] {
                     let known = ask("GET", &format!("If-None-Match: {tags}\r\n"));
@@ -283,7 +283,7 @@ on_every_database! {
         let ordinals: Vec<u64> = walked.iter().map(|it| it["ordinal"].as_u64().unwrap()).collect();
         assert_eq!(ordinals, (3..30).collect::<Vec<_>>());
 
-        // A cursor is one of its own list.
+        // A cursor belongs to one list.
         let cursor = |path: &str| {
             let answer = console.get(path);
             let link = answer.header("link").unwrap();
@@ -330,7 +330,7 @@ on_every_database! {
                 for wrong in wrong_values(about) {
                     match about.part {
                         Part::Query => refused(&format!("{path}?{}={wrong}", about.name), about.name),
-                        // An empty part is another path.
+                        // An empty part makes another path.
                         Part::Path if wrong.is_empty() => continue,
                         Part::Path => {
                             let mut values = values.clone();
@@ -346,7 +346,7 @@ on_every_database! {
                     refused(&format!("{path}?{name}=1&{name}=1"), name);
                 }
             }
-            // An id of nothing, or of something else.
+            // An id that does not exist, or that of another kind of object.
             for about in route.params.iter().filter(|it| it.part == Part::Path) {
                 let mut values = values.clone();
                 let execution = path.contains("/executions/");
@@ -431,7 +431,7 @@ on_every_database! {
         let step = console.json(&format!("/api/v1/runs/{large}/steps/{step}"));
         assert_eq!(step["output"].as_str().unwrap().len(), 70_000);
 
-        // A definition that somebody has damaged, and then one that is not there any more.
+        // A damaged definition, and then a missing one.
         let digest = text(&of(&list, fans)["definition"]);
         assert_eq!(fixture.conn.execute(&BREAK, &[]).await.unwrap(), 1);
         let graph = format!("/api/v1/runs/{fans}/graph.svg");
@@ -472,7 +472,7 @@ on_every_database! {
         })
         .await;
         assert_eq!(stats("")["queue"]["depth"], 9);
-        // A slip in a name is no pipeline that has nothing to do.
+        // A misspelled name is not answered as a pipeline without work.
         for path in ["stats", "halted"] {
             let path = format!("/api/v1/{path}?pipeline=Plaim");
             let missing = api.get(&path);
@@ -511,7 +511,7 @@ fn wrong_values(about: &About) -> Vec<String> {
     wrong
 }
 
-/// The promise to programs, read in review: `DUCTWORK_BLESS=1` writes it anew.
+/// The promise to programs, which a person reads at each change: `DUCTWORK_BLESS=1` writes it anew.
 #[tokio::test]
 async fn the_description_of_the_api_is_what_was_read_last() {
     let db = Db::sqlite();

@@ -1,4 +1,4 @@
-//! Bulk actions: whoever asks for one, and whatever happens to the console, each run that is meant is changed
+//! Bulk actions: whoever asks for one, and whatever happens to the console, each selected run is changed
 //! once.
 
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ fn id(bulk: &Value) -> Uuid {
     bulk["id"].as_str().unwrap().parse().unwrap()
 }
 
-/// Waits until it has ended.
+/// Waits until it has ended; returns its counts.
 async fn ended(conn: &mut Conn, id: Uuid) -> (i64, i64, i64) {
     eventually(PATIENCE, "the bulk action ends", async || {
         let bulk = bulk::find(conn, id).await.unwrap().unwrap();
@@ -86,7 +86,7 @@ on_every_database! {
         assert_eq!(changed.len(), 150);
         assert_eq!(changed.into_iter().collect::<BTreeSet<_>>(), runs.into_iter().collect());
         fixture.ended(PATIENCE).await;
-        // One that was killed early has not said where it listens.
+        // A console that was killed early has not logged where it listens.
         let console = eventually(PATIENCE, "a console answers", async || {
             let console = Console::of(&daemon).await;
             console.try_get("/livez").is_some().then_some(console)
@@ -111,7 +111,7 @@ on_every_database! {
         let address = format!("/bulk/new?{}", rest.split('"').next().unwrap().replace("&#38;", "&"));
         let question = page(&address);
         assert!(question.body.contains("Revive 3 runs?"), "{question:?}");
-        // The form sends what the page has in it.
+        // The form sends the fields that the page contains.
         let mut form = Vec::new();
         for field in question.body.split("<input type=\"hidden\" name=\"").skip(1) {
             let (name, rest) = field.split_once("\" value=\"").unwrap();
@@ -125,7 +125,7 @@ on_every_database! {
         assert_eq!(ended(&mut fixture.conn, id).await, (3, 0, 0));
         let shown = page(&path);
         assert!(shown.body.contains("ended"), "{shown:?}");
-        // Each page leads there.
+        // Each page has a link to it.
         let here = "<a href=\"/bulk\" aria-current=\"page\">Bulk actions</a>";
         assert!(shown.body.contains(here), "{shown:?}");
         assert!(page("/").body.contains("<a href=\"/bulk\">Bulk actions</a>"));
@@ -133,7 +133,7 @@ on_every_database! {
         assert!(page("/bulk").body.contains(&path));
         fixture.ended(PATIENCE).await;
 
-        // A halted run is not to be cancelled; one that waits is.
+        // A halted run cannot be cancelled; a waiting one can.
         let waits = fixture.trigger("Asks", "1", 2).await;
         for run in &waits {
             let conn = &mut fixture.conn;
@@ -161,7 +161,7 @@ on_every_database! {
         let id: Uuid = path.strip_prefix("/bulk/").unwrap().parse().unwrap();
         assert_eq!(ended(&mut fixture.conn, id).await, (1, 1, 0));
         assert_eq!(changed(&mut fixture.conn, id).await, [waits[0]]);
-        // Nothing chosen is not everything.
+        // An empty choice does not mean all runs.
         let nothing = format!("proof={}&verb=cancel", question.proof());
         let refused = Ask::form("/bulk", &nothing).cookie(&cookie).of(&console);
         assert_eq!(refused.status, 400, "{refused:?}");
@@ -201,7 +201,7 @@ on_every_database! {
         let shown = ran(&fixture, &["show", &id]).1;
         assert!(shown.contains("revive at work") && shown.contains("2 chosen runs"), "{shown}");
         assert_eq!(ran(&fixture, &["show", &id[id.len() - 8..]]).1, shown);
-        // Both were made in the same minute.
+        // Both were created in the same minute.
         let (code, _, told) = ran(&fixture, &["show", &id[..4]]);
         assert!(code == Some(1) && told.contains("is not one bulk action"), "{told}");
         let (code, _, told) = ran(&fixture, &["show", "xyz"]);
@@ -313,7 +313,7 @@ on_every_database! {
         ended(&mut fixture.conn, id).await;
         let path = format!("{BULK}/{id}");
         assert_eq!(Ask::get(&path).bearer(&limited).of(&console).value()["done"], 1);
-        // A token of the same name is for other pipelines.
+        // A token with the same name is for other pipelines.
         let namesake = token(&fixture, &["--scope", "operate", "--pipeline", "Plain"]);
         for ask in [Ask::get(&path), Ask::delete(&path)] {
             assert_eq!(ask.bearer(&namesake).of(&console).status, 404);
@@ -332,7 +332,7 @@ on_every_database! {
     }
 }
 
-/// Only PostgreSQL locks a row by itself.
+/// Only PostgreSQL locks a single row.
 #[tokio::test]
 async fn a_console_goes_on_beside_a_run_that_somebody_has_locked_and_comes_back_to_it() {
     let body = async |db: Db| {

@@ -1,5 +1,5 @@
-//! The description of the API, and a console that keeps to it. `scripts/contract` looks for where it does not; here
-//! stands what it has found.
+//! The description of the API, and a console that keeps to it. `scripts/contract` searches for deviations; this
+//! file keeps the tests of those that it has found.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,8 @@ use crate::on_every_database;
 use crate::support::Db;
 use crate::visitors::*;
 
-/// The status of a request without a token, and whether the description says that none is needed.
+/// Whether the description says that a request needs no token, and whether a request without one
+/// was let in.
 fn of_nobody(document: &Value, path: &str, method: &str, answered: u16) -> (bool, bool) {
     let operation = &document["paths"][path][method];
     let security = operation.get("security").unwrap_or(&document["security"]);
@@ -53,7 +54,7 @@ on_every_database! {
         let (fixture, mut daemon, console) = started(&db, ANYBODY).await;
         looked_at(&console, &token(&fixture, &[]), true, true);
         daemon.stop().await;
-        // A developer acts, and elsewhere nobody does without a token.
+        // In development a visitor without a token may act; elsewhere only reading is open.
         let file = fixture.path("ductwork.yml");
         let settings = std::fs::read_to_string(&file).unwrap().replace("default:", "production:");
         std::fs::write(&file, settings).unwrap();

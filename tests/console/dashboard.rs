@@ -1,4 +1,4 @@
-//! The dashboard and the alerts: they name metrics that there are, and a real Prometheus has an answer to each panel.
+//! The dashboard and the alerts: they name existing metrics, and a real Prometheus has an answer for each panel.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -21,7 +21,7 @@ fn deployed(file: &str) -> PathBuf {
         .join(file)
 }
 
-/// The title of each panel, with one of its expressions as Grafana would ask it.
+/// The title of each panel, with one of its expressions in the form that Grafana would send.
 fn panels() -> Vec<(String, String)> {
     let text = std::fs::read_to_string(deployed("grafana/ductwork.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
@@ -62,7 +62,7 @@ fn alerts() -> Vec<(String, String)> {
     found
 }
 
-/// The metric of a series' name: of a histogram `_bucket`, `_sum` and `_count`.
+/// The metric that a series belongs to: a histogram has the series `_bucket`, `_sum` and `_count`.
 fn metric(series: &str) -> Option<&'static Metric> {
     METRICS.iter().copied().find(|metric| {
         let name = metric.full_name();
@@ -75,7 +75,7 @@ fn metric(series: &str) -> Option<&'static Metric> {
     })
 }
 
-/// Everything in an expression that is no metric of ours, or no label of the metric that it stands with.
+/// Every name in an expression that is not a metric of Ductwork's, or not a label of its metric.
 fn mistakes(expression: &str) -> Vec<String> {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let mut mistakes = Vec::new();
@@ -203,14 +203,14 @@ impl Prometheus {
         prometheus
     }
 
-    /// The numbers that it has for an expression now.
+    /// The numbers that Prometheus has for an expression now.
     fn numbers(&self, expression: &str) -> Vec<f64> {
         let letter = |byte: u8| match byte.is_ascii_alphanumeric() {
             true => char::from(byte).to_string(),
             false => format!("%{byte:02X}"),
         };
         let asked: String = expression.bytes().map(letter).collect();
-        // Of an older version of HTTP comes no body in pieces.
+        // An answer in an older version of HTTP has no chunked body.
         let request = format!("GET /api/v1/query?query={asked} HTTP/1.0\r\n\r\n");
         let answer = self.served.exchange(&request).expect("a response");
         let answer: Value = serde_json::from_str(&answer.body).expect("JSON");
@@ -240,7 +240,7 @@ const PIPELINES: [&str; 3] = [
     "pipeline: Halts\n\
      steps: { A: { command: [sh, -c, 'exit 1'], max_retry: 0 } }\n\
      flow: [{ start: A }]\n",
-    // A queue that nobody gets to the end of.
+    // A queue that is never worked off.
     "pipeline: Waits\n\
      steps: { A: { command: [sh, -c, 'until [ -e go ]; do sleep 0.1; done; cat'] } }\n\
      flow: [{ start: A }]\n",
@@ -262,7 +262,7 @@ on_every_database! {
         let began = Instant::now();
         let mut triggered = None;
         eventually(PATIENCE, "every panel has a number", async || {
-            // Counts are written every ten seconds, and a rate is of what comes between.
+            // Counts are written every ten seconds, and a rate needs counts in between.
             if triggered.is_none_or(|at: Instant| at.elapsed() > Duration::from_millis(500)) {
                 triggered = Some(Instant::now());
                 for pipeline in ["Retries", "Halts"] {
@@ -274,7 +274,7 @@ on_every_database! {
             silent.is_empty().then_some(())
         })
         .await;
-        // These numbers are right.
+        // These numbers are correct.
         let waits = "ductwork_executions_held{pipeline=\"Waits\"}";
         assert_eq!(prometheus.numbers(waits).len(), 1);
         assert_eq!(prometheus.numbers("up{job=\"ductwork\"}"), [1.0]);

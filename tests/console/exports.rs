@@ -1,5 +1,5 @@
-//! Traces at a collector: each run that has ended arrives there, whatever happens to it and to the console, and is
-//! the one that its steps and its caller were told of.
+//! Traces at a collector: each ended run arrives there, whatever happens to it and to the console, with the ids
+//! that its steps and its caller were told.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -22,20 +22,20 @@ use crate::support::Db;
 use crate::visitors::{Ask, HALTS, KNOWN, PLAIN, printed, started, token};
 use crate::webhooks::newest;
 
-/// A console says so; it sends no trace of a run that ended before.
+/// A console's message when it begins; it sends no trace of a run that ended before.
 const BEGINS: &str = "traces of runs are sent by this console";
 
 const CANNOT: &str = "traces of runs cannot be sent";
 
 const AGAIN: &str = "traces of runs are sent again";
 
-/// Its step tells the span that it was given; the first attempt fails.
+/// Its steps write down the span that they were given; the first attempt fails.
 const TELLS: &str = "pipeline: Tells\n\
      steps: { A: { command: [sh, -c, 'echo \"$TRACEPARENT $DUCTWORK_EXECUTION_ID $TRACESTATE $BAGGAGE\" >> spans; [ $DUCTWORK_ATTEMPT = 2 ]'],\n\
                    max_retry: 1, backoff: { initial: 0s } }, B: { command: [sh, -c, 'echo \"$TRACEPARENT $DUCTWORK_EXECUTION_ID\" >> spans'] } }\n\
      flow: [{ start: A }, { chain: B }]\n";
 
-/// The same in the trace of its caller.
+/// The same pipeline, within its caller's trace.
 fn joins() -> String {
     TELLS.replace("pipeline: Tells", "pipeline: Joins\ntrace: parent")
 }
@@ -44,10 +44,10 @@ const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 const STATE: &str = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE";
 
-/// The spans that have come.
+/// The spans that have arrived.
 type Spans = Arc<Mutex<Vec<Value>>>;
 
-/// A collector that answers its first requests with these, and then takes what comes.
+/// A collector that answers its first requests with these, and accepts all later ones.
 struct Collector {
     address: String,
     spans: Spans,
@@ -96,7 +96,7 @@ impl Collector {
         }
     }
 
-    /// Nobody listens any more; what has come.
+    /// Stops listening; returns the address and the spans so far.
     fn end(self) -> (String, Spans) {
         self.ends.store(true, Ordering::Relaxed);
         let _ = TcpStream::connect(&self.address);
@@ -111,7 +111,7 @@ impl Collector {
         )
     }
 
-    /// The spans that came, once there are some for each of these runs.
+    /// Waits until there are spans for each of these runs; returns all spans.
     async fn has(&self, runs: &[RunId]) -> Vec<Value> {
         arrived(&self.spans, runs).await
     }
@@ -136,7 +136,7 @@ fn hex(run: RunId) -> String {
     run.0.simple().to_string()
 }
 
-/// The id of the span of a run.
+/// The id of a run's span.
 fn root(run: RunId) -> String {
     hex(run)[16..].to_owned()
 }
@@ -169,14 +169,14 @@ fn read(stream: &mut TcpStream) -> Option<Value> {
     }
 }
 
-/// A trigger by this header, and the run that it made.
+/// Triggers a run with this header; returns the run.
 fn called(console: &Console, secret: &str, pipeline: &str, traceparent: &str) -> RunId {
     let path = format!("/api/v1/pipelines/{pipeline}/runs");
     let ask = Ask::json(&path, "{\"input\": 1}")
         .bearer(secret)
         .with("traceparent", traceparent)
         .with("tracestate", STATE)
-        // A list may come in parts.
+        // The list may arrive in several headers.
         .with("baggage", "user=ada")
         .with("baggage", "k=v");
     let answer = ask.of(console);
@@ -184,12 +184,13 @@ fn called(console: &Console, secret: &str, pipeline: &str, traceparent: &str) ->
     answer.run()
 }
 
-/// The spans of these that have this trace.
+/// The spans with this trace id.
 fn of_trace<'a>(spans: &'a [Value], trace: &str) -> Vec<&'a Value> {
     spans.iter().filter(|it| it["traceId"] == trace).collect()
 }
 
-/// Each that a step was told is one that came: its trace, and the span of its execution.
+/// Checks that each span that a step was told has arrived, with its trace and the id of its
+/// execution; returns their number.
 fn told(lines: &[String], spans: &[Value]) -> usize {
     let mut found = 0;
     for line in lines {
@@ -203,7 +204,7 @@ fn told(lines: &[String], spans: &[Value]) -> usize {
             panic!("{line}");
         };
         assert_eq!((version, flags, span), ("00", "01", &execution[16..]));
-        // The state is that of the caller's trace; nothing is the daemon's own.
+        // The state is that of the caller's trace; the daemon adds nothing of its own.
         match handed_on[..] {
             [] => {}
             [state, baggage] if trace == &CALLER[3..35] => {
@@ -255,13 +256,13 @@ on_every_database! {
         for span in all.iter().filter(|it| it["kind"] == 5) {
             assert_eq!(span["parentSpanId"], root(joined));
         }
-        // A malformed one is as none, and is not kept.
+        // A malformed header counts as none, and is not stored.
         let all = of_trace(&spans, &hex(odd));
         let run = all.iter().find(|it| it["spanId"] == root(odd)).unwrap();
         assert!(run["parentSpanId"].is_null() && run["links"] == json!([]), "{run}");
         assert_eq!(told(&fixture.lines("spans"), &spans), 9);
 
-        // The same by the API, at any time, and by the command line with the variable.
+        // The same through the API, at any time, and through the command line with the variable.
         let again = Ask::get(&format!("/api/v1/runs/{joined}/trace")).bearer(&secret).of(&console).value();
         assert_eq!(again["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"], trace);
         let span = format!("TRACEPARENT={CALLER}");
@@ -304,7 +305,7 @@ on_every_database! {
         daemon.says(CANNOT).await;
         collector.has(&runs).await;
         daemon.says(AGAIN).await;
-        // The collector goes, runs end, and so does the console, at any instruction.
+        // The collector goes away, runs end, and the console is killed, at any instruction.
         let (address, spans) = collector.end();
         for _ in 0..3 {
             let more = fixture.trigger("Plain", "1", 20).await;
@@ -322,7 +323,7 @@ on_every_database! {
             said["untraced"].as_str().is_some_and(|it| it.contains(&told)).then_some(said)
         })
         .await;
-        // No daemon mends a collector, so none is to be restarted for it.
+        // A restart of a daemon does not fix a collector, so its health is not affected.
         assert_eq!((&json["healthy"], &json["stuck"]), (&true.into(), &json!([])), "{json}");
         let said = printed(&fixture, &["health"]);
         let (fact, healthy) = said.split_once('\n').unwrap();
@@ -332,7 +333,7 @@ on_every_database! {
         let halted = fixture.trigger("Halts", "1", 3).await;
         runs.extend(halted);
         let all = collector.has(&runs).await;
-        // A span that came twice is the same.
+        // A span that arrived twice is the same both times.
         let mut known: BTreeMap<(String, String), &Value> = BTreeMap::new();
         for span in &all {
             let id = |name: &str| span[name].as_str().unwrap().to_owned();
@@ -345,7 +346,8 @@ on_every_database! {
     }
 
     async fn a_request_that_is_refused_is_halved_and_what_nobody_takes_is_given_up(db: Db) {
-        // Of a run of two spans: both together, then the first alone, and the second alone.
+        // The run has two spans: they are sent together, then the first alone, and then the second
+        // alone.
         let collector = Collector::answering(&["400 Bad Request\r\n", "400 Bad Request\r\n", "200 OK\r\n"]);
         let (mut fixture, mut daemon, _) = started(&db, &collector.settings()).await;
         daemon.says(BEGINS).await;
@@ -369,7 +371,7 @@ on_every_database! {
     }
 }
 
-/// A server by TLS, which takes every POST and names its path in a file.
+/// A TLS server that accepts every POST and writes its path to a file.
 const SERVER: &str = "
 import http.server, ssl
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -411,7 +413,7 @@ impl Drop for Server {
     }
 }
 
-/// The address of a server that answers whatever comes in plain text.
+/// The address of a server that answers every request in plain text.
 fn no_tls() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -8,34 +8,34 @@ use std::time::Duration;
 
 use crate::fixture::{Daemon, PATIENCE, eventually};
 
-/// A console that says nothing for so long fails the test.
+/// The time without an answer after which a test fails.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// A response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
-    /// Its headers, as they came.
+    /// Its headers, as received.
     pub head: String,
     pub body: String,
 }
 
-/// A console that listens.
+/// A listening console.
 #[derive(Clone, Debug)]
 pub struct Console {
     /// Its address and port.
     pub address: String,
-    /// Its socket, by which it is asked instead.
+    /// Its socket, which is used instead of the address if it is set.
     pub socket: Option<PathBuf>,
 }
 
 impl Console {
-    /// The one that this daemon said last that it listens.
+    /// The console that this daemon started last.
     pub async fn of(daemon: &Daemon) -> Self {
         Self::after(daemon, 0).await
     }
 
-    /// The same, when so many have said so before.
+    /// The same, after this many earlier ones.
     pub async fn after(daemon: &Daemon, before: usize) -> Self {
         let said = daemon.says_times("the console listens", before + 1).await;
         let url = said.last().unwrap()["url"].as_str().unwrap();
@@ -51,7 +51,7 @@ impl Console {
         self.try_get(path).expect("a response")
     }
 
-    /// None: nobody listens, or the connection was lost.
+    /// None if nobody listens, or if the connection was lost.
     pub fn try_get(&self, path: &str) -> Option<Answer> {
         let host = &self.address;
         self.exchange(&format!(
@@ -59,7 +59,7 @@ impl Console {
         ))
     }
 
-    /// The response to a request as it stands here, on a connection that ends with it.
+    /// The response to this literal request, on a connection that ends with it.
     pub fn exchange(&self, request: &str) -> Option<Answer> {
         if let Some(socket) = &self.socket {
             let stream = UnixStream::connect(socket).ok()?;
@@ -91,7 +91,7 @@ impl Console {
     }
 }
 
-/// The response on a connection that ends with it.
+/// The response to a request, on a connection that ends with it.
 fn exchanged(mut stream: impl Read + Write, request: &str) -> Option<Answer> {
     stream.write_all(request.as_bytes()).ok()?;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The input that a pipeline asks for: by the API, and by a form that is made from it.
+//! The input that a pipeline requires: through the API, and through a form that is made from it.
 
 use ductwork::model::RunId;
 use nix::sys::signal::Signal;
@@ -41,7 +41,7 @@ fn sent(console: &Console, path: &str, kind: &str, body: &str) -> Answer {
     console.exchange(&request).expect("a response")
 }
 
-/// Sends a form with these fields, and the proof of the page.
+/// Sends a form with these fields, and with the page's proof.
 fn filled(console: &Console, fields: &[(&str, &str)]) -> Answer {
     let page = console.get(FORM);
     let (_, rest) = page.body.split_once("name=\"proof\" value=\"").unwrap();
@@ -65,7 +65,7 @@ fn made(answer: &Answer) -> RunId {
     path.strip_prefix("/runs/").unwrap().parse().unwrap()
 }
 
-/// A tag of the page, by a part of it.
+/// The first tag of the page that contains this part.
 fn tag<'a>(page: &'a Answer, part: &str) -> &'a str {
     let mut tags = page.body.split('<').filter(|tag| tag.contains(part));
     tags.next()
@@ -105,7 +105,7 @@ on_every_database! {
         assert_eq!(refused.status, 422, "{refused:?}");
         let after = sent(&console, api, "application/json", r#"{"input": {}}"#);
         assert_eq!(after.status, 201, "{after:?}");
-        // Runs carry their definitions: nobody else has one that is old.
+        // Runs carry their definitions, so no other process has an old one.
         assert_eq!(daemon.children("worker Plain"), [worker]);
         daemon.send(Signal::SIGHUP);
         daemon.says_times("configuration reloaded", 2).await;
@@ -185,7 +185,7 @@ on_every_database! {
         assert!(amount.contains("aria-invalid=\"true\"") && amount.contains(&format!("{id}-wrong\"")), "{amount}");
         assert!(wrong.body.contains(&format!("id=\"{id}-wrong\">This is not a number")), "{wrong:?}");
         assert!(tag(&wrong, "name=\"key\"").contains("value=\"k\""), "{wrong:?}");
-        // All that is wrong is told at once, each at its field.
+        // All mistakes are reported at once, each at its field.
         assert!(wrong.body.contains("`/tags/0` is the number `1`; a string is asked for."), "{wrong:?}");
         let long = "k".repeat(513);
         let many = [

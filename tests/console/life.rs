@@ -1,4 +1,4 @@
-//! The console's process: when there is one, what befalls it, and what that does to others.
+//! The console's process: when there is one, what happens to it, and the effects of that on others.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -14,14 +14,14 @@ use crate::http::Console;
 use crate::on_every_database;
 use crate::support::Db;
 
-/// A pipeline whose step tells its pid and waits for a file.
+/// A pipeline whose step reports its pid and waits for a file.
 const WAITS: &str = "pipeline: Waits\n\
      steps: { Wait: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.01; done; cat'] } }\n\
      flow: [{ start: Wait }]\n";
 
 const ANY_PORT: &str = "  console: { listen: \"127.0.0.1:0\" }\n";
 
-/// The sockets on which this process listens for connections of a network.
+/// The number of network sockets on which this process listens.
 fn listens(pid: i32) -> usize {
     let mut listening = BTreeSet::new();
     for table in ["tcp", "tcp6"] {
@@ -58,7 +58,7 @@ on_every_database! {
             assert_eq!(listens(other.pid), 0, "{other:?}");
         }
         assert_eq!(listens(child), 1);
-        // To be quiet means nothing to it, and it claims nothing.
+        // Quiet has no meaning for a console, and it claims nothing.
         daemon.send(Signal::SIGTSTP);
         eventually(PATIENCE, "the worker is quiet", async || {
             let rows = fixture.processes().await;
@@ -90,7 +90,7 @@ on_every_database! {
         })
         .await;
         assert_eq!(roles, [Role::Console]);
-        // It moves nothing, and `health` and `why` do not take it for somebody who does.
+        // It executes nothing, and `health` and `why` do not count it as a process that does.
         let run = fixture.trigger("Waits", "1", 1).await[0].to_string();
         let why = fixture.run(&[], &["why", &run, "--json"]);
         let why = String::from_utf8(why.stdout).unwrap();
@@ -103,11 +103,11 @@ on_every_database! {
         let health = fixture.run(&[], &["health", "--json"]);
         let health: serde_json::Value = serde_json::from_slice(&health.stdout).unwrap();
         assert_eq!((&health["healthy"], &health["supervisors"]), (&false.into(), &0.into()));
-        // For itself it answers.
+        // The console itself counts as healthy.
         assert!(fixture.run(&[], &["health", "--here"]).status.success());
         alone.stop().await;
         assert!(fixture.processes().await.is_empty());
-        // The same by its role.
+        // The same by means of its role.
         let mut alone = fixture.start_as(&["env", "DUCTWORK_ROLE=console"], &["start"]);
         Console::of(&alone).await.answers("/startupz", 200).await;
         alone.stop().await;
@@ -154,7 +154,7 @@ async fn a_daemon_without_a_console_listens_nowhere() {
         assert_eq!(listens(process.pid), 0, "{process:?}");
     }
     daemon.stop().await;
-    // A run at a terminal has none, whatever a daemon beside it has.
+    // A run at a terminal has no console, even if the configuration has one for a daemon.
     fixture.configure(ANY_PORT);
     let mut run = fixture.start_as(&[], &["run", "Waits", "1"]);
     fixture.pids("pids", 1).await;
@@ -222,7 +222,7 @@ async fn a_console_lives_through_an_outage_of_the_database_and_says_that_it_is_n
     for path in ["/livez", "/startupz"] {
         assert_eq!(console.get(path).status, 200, "{path}");
     }
-    // One that begins now lives as well.
+    // A console that starts now lives as well.
     send(child, Signal::SIGKILL);
     let console = Console::after(&daemon, 1).await;
     console.answers("/livez", 200).await;
@@ -277,7 +277,7 @@ async fn a_port_that_somebody_has_keeps_nobody_but_the_console_from_working() {
         said[0]["error"].as_str().unwrap().starts_with(&fact),
         "{said:#?}"
     );
-    // Nobody had to be started again, and the others work.
+    // No process had to be restarted, and the others work.
     assert_eq!(daemon.children("console"), [child]);
     assert!(daemon.logged("a child died").is_empty());
     fixture.trigger("Waits", "1", 3).await;
@@ -290,7 +290,7 @@ async fn a_port_that_somebody_has_keeps_nobody_but_the_console_from_working() {
     })
     .await;
 
-    // Alone it says so, and ends.
+    // A console without a daemon reports it, and ends.
     let alone = fixture.run(&[], &["console"]);
     assert_eq!(alone.status.code(), Some(1));
     let said = String::from_utf8(alone.stderr).unwrap();
@@ -299,7 +299,7 @@ async fn a_port_that_somebody_has_keeps_nobody_but_the_console_from_working() {
         "{said}"
     );
 
-    // A reload with another port moves it, and one that stays where it is finds its predecessor's port free.
+    // A reload with another port moves the console, and one that stays finds its predecessor's port free.
     daemon.send(Signal::SIGUSR2);
     Console::after(&daemon, 1)
         .await
@@ -331,7 +331,7 @@ async fn a_drain_is_watched_on_the_console_until_the_others_have_ended() {
         daemon.children("advancer").is_empty().then_some(())
     })
     .await;
-    // The step runs on, and people see that it does.
+    // The step runs on, and the console shows it.
     assert_eq!(console.get("/readyz").status, 200);
     let page = console.get(&format!("/runs/{run}"));
     assert_eq!(page.status, 200);

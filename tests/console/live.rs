@@ -1,4 +1,4 @@
-//! Streams of the built daemon's console: what becomes of runs, and pages that renew themselves.
+//! Streams of the built daemon's console: the events of runs, and pages that renew themselves.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -28,11 +28,11 @@ static CANCEL_ALL: Statement = Statement::new(
 
 const EVENTS: &str = "/api/v1/events";
 
-/// A stream, as a listener has it: without the parts of HTTP 1.1.
+/// A stream as a client reads it: without the chunks of HTTP 1.1.
 struct Heard {
     status: u16,
     lines: BufReader<TcpStream>,
-    /// The last place that it named.
+    /// The last event id that it contained.
     place: String,
 }
 
@@ -112,7 +112,7 @@ impl Heard {
         )
     }
 
-    /// Those of the next changes that are wanted, when all of them have come.
+    /// Collects the next changes until all of the wanted ones have come.
     fn until(&mut self, wanted: &[(&str, RunId)]) -> Vec<(String, RunId)> {
         let mut heard = Vec::new();
         let is_here = |heard: &[(String, RunId)], (kind, run): &(&str, RunId)| {
@@ -124,13 +124,13 @@ impl Heard {
         heard
     }
 
-    /// Returns when it has ended.
+    /// Returns when the stream has ended.
     fn end(mut self) {
         while self.next().is_some() {}
     }
 }
 
-/// True where nothing stands there twice.
+/// True if no event occurs twice.
 fn is_told_once(heard: &[(String, RunId)]) -> bool {
     heard.iter().collect::<BTreeSet<_>>().len() == heard.len()
 }
@@ -154,7 +154,7 @@ on_every_database! {
         ]);
         assert!(fixture.run(&[], &["cancel", &asks.to_string()]).status.success());
         all.extend(heard.until(&[("run.cancelled", asks)]));
-        // Nothing of what was before, and each once.
+        // No earlier events, and each once.
         assert!(is_told_once(&all) && all.len() == 7, "{all:?}");
         let of = |run| all.iter().filter(move |it| it.1 == run).map(|it| it.0.as_str()).collect::<Vec<_>>();
         assert_eq!(of(plain), ["run.started", "run.completed"]);
@@ -187,7 +187,8 @@ on_every_database! {
         for run in &runs {
             assert_eq!(all.iter().filter(|it| it.1 == *run).count(), 2, "{run}: {all:?}");
         }
-        // Another console knows nothing of numbers: it tells some again, and all that happened since.
+        // Another console does not know the old numbers: it repeats some events, and reports
+        // everything since.
         let (place, child) = (heard.place.clone(), daemon.child("console", None).await);
         send(child, Signal::SIGKILL);
         let meanwhile = fixture.trigger("Plain", "4", 3).await;
@@ -197,7 +198,7 @@ on_every_database! {
         let mut heard = Heard::events(&console, "", &last);
         let wanted: Vec<_> = meanwhile.iter().map(|run| ("run.completed", *run)).collect();
         assert!(is_told_once(&heard.until(&wanted)));
-        // A listener who was away for too long hears that.
+        // A listener that was away for too long is told so.
         let mut heard = Heard::events(&console, "", "Last-Event-ID: x-1-1\r\n");
         assert_eq!(heard.next().unwrap().name, "events.lost");
         daemon.stop().await;
@@ -214,7 +215,7 @@ on_every_database! {
         for _ in 0..11 {
             runs.extend(fixture.trigger("Plain", "1", 1_000).await);
         }
-        // So many ends of one moment.
+        // So many ends at one moment.
         let cancelled = fixture.conn.execute(&CANCEL_ALL, &[]).await.unwrap();
         assert_eq!(cancelled, 11_000);
         let last = fixture.trigger("Plain", "1", 1).await[0];
@@ -236,7 +237,7 @@ on_every_database! {
         let before = fixture.trigger("Plain", "1", 1).await[0];
         away.until(&[("run.completed", before)]);
         let place = away.place.clone();
-        // Another one goes on a little longer.
+        // Another listener stays a little longer.
         let mut longer = Heard::events(&console, "", "");
         let between = fixture.trigger("Plain", "1", 3).await;
         let ends: Vec<_> = between.iter().map(|run| ("run.completed", *run)).collect();
@@ -248,7 +249,7 @@ on_every_database! {
         let console = Console::after(&daemon, 1).await;
         console.answers("/readyz", 200).await;
         let back = |place: &str| Heard::events(&console, "", &format!("Last-Event-ID: {place}\r\n"));
-        // One who has never been here comes first, then the one who was away for a shorter time.
+        // A listener that was never here comes first, then the one with the shorter absence.
         let mut new = Heard::events(&console, "", "");
         let told = back(&longer.place).until(&[("run.completed", meanwhile)]);
         assert!(is_told_once(&told), "{told:?}");
@@ -275,7 +276,7 @@ on_every_database! {
         of_all.until(&[("run.completed", plain), ("run.halted", halts)]);
         let told = of_some.until(&[("run.halted", halts)]);
         assert!(told.iter().all(|it| it.1 == halts), "{told:?}");
-        // Its ids say nothing of the others, and it goes on behind them all the same.
+        // Its ids reveal nothing about the others' runs, and the stream still continues after them.
         let (id, header) = (of_some.place.clone(), bearer(&some));
         let (sealed, _time) = id.split_once('-').unwrap().1.rsplit_once('-').unwrap();
         assert!(sealed.len() > 40, "{id}: a number stands there");
@@ -287,7 +288,7 @@ on_every_database! {
         }
         assert_ne!(one.place, other.place, "one place is written in one way");
 
-        // A page is as its own visitor sees it, with the proof of this session.
+        // A page is rendered for its own visitor, with the proof of this session.
         let operates = token(&fixture, &["--scope", "operate"]);
         let cookie = Ask::form("/sign-in", &format!("secret={operates}")).of(&console).cookie();
         let path = format!("/runs/{halts}");
@@ -318,7 +319,7 @@ on_every_database! {
         let (mut fixture, mut daemon, console) = started(&db, OPEN).await;
         let run = fixture.trigger("Plain", "1", 1).await[0];
         fixture.run_ended(run).await;
-        // Nothing on the list of its own pipeline is as young as seconds.
+        // No row of its pipeline's list shows an age in seconds.
         let mut page = Heard::page(&console, "/runs?pipeline=Halts", "");
         let shown = page.next().unwrap();
         assert!(shown.name == "page" && shown.text.contains("No runs match"), "{shown:?}");
@@ -332,7 +333,7 @@ on_every_database! {
             found = page.next().unwrap();
         }
         assert!(found.text.contains(&run.to_string()), "{found:?}");
-        // It is what the page itself has.
+        // It is the content of the page itself.
         let mut other = Heard::page(&console, &format!("/runs/{run}"), "");
         let told = other.next().unwrap().text;
         assert!(told.starts_with("<p class=\"asof\">As of ") && told.contains("<h1>"), "{told}");
@@ -341,15 +342,15 @@ on_every_database! {
     }
 }
 
-/// Processes of a server that are there and say nothing, as long as this lives.
+/// The stopped processes of a server, which answer nothing as long as this value lives.
 struct Silent(Vec<i32>);
 
 impl Silent {
-    /// Stops the processes of a server where they are: connections stay open, and nothing is answered.
+    /// Stops the processes of a server: connections stay open, and nothing is answered.
     fn of(cluster: &Cluster) -> Self {
         let pid = std::fs::read_to_string(cluster.data("postmaster.pid")).expect("it runs");
         let pid: i32 = pid.lines().next().unwrap().parse().expect("a pid");
-        // The first of them makes no more of them.
+        // The first of them forks the others, so it is stopped first.
         let mut silent = Self(Vec::new());
         let next = |silent: &Self| family(pid).into_iter().find(|it| !silent.0.contains(it));
         while let Some(next) = next(&silent) {
@@ -363,7 +364,7 @@ impl Silent {
 impl Drop for Silent {
     fn drop(&mut self) {
         for pid in &self.0 {
-            // The server may have ended it meanwhile.
+            // The server may have ended the process meanwhile.
             let _ = kill(Pid::from_raw(*pid), Signal::SIGCONT);
         }
     }
@@ -399,7 +400,7 @@ async fn pages_and_streams_outlive_a_database_that_says_nothing_for_a_while() {
     while page.next().unwrap().name != "away" {}
     console.answers("/readyz", 503).await;
     assert_eq!(console.get("/livez").status, 200);
-    // A page that is asked for now says so, too, and in time.
+    // A page that is requested now reports it too, and in time.
     let refused = console.get("/pipelines");
     assert!(
         refused.status == 503 && refused.body.contains("database"),

@@ -1,4 +1,4 @@
-//! Metrics: what the processes of the built daemon count, and what a scrape makes of it.
+//! Metrics: the counts of the built daemon's processes, and the scrapes that are made of them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ const BUSY: &str = "pipeline: Busy\n\
 
 const ANY_PORT: &str = "  console: { listen: \"127.0.0.1:0\" }\n";
 
-/// The series of a text and their values.
+/// The series of a scrape's text, with their values.
 fn series(text: &str) -> BTreeMap<String, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let sample = |line: &str| {
@@ -44,7 +44,8 @@ fn series(text: &str) -> BTreeMap<String, f64> {
     lines.map(sample).collect()
 }
 
-/// True for what may never fall: the time of a living process on processors is that process's own.
+/// True for series that may never fall; CPU time does not count, because it belongs to a living
+/// process.
 fn is_counted(series: &str) -> bool {
     let name = series.split('{').next().unwrap();
     if name == "ductwork_process_cpu_seconds_total" {
@@ -54,7 +55,7 @@ fn is_counted(series: &str) -> bool {
     endings.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Sees to it that nothing falls from one scrape to the next.
+/// Checks that no counter falls from one scrape to the next.
 #[derive(Default)]
 struct Witness {
     last: BTreeMap<String, f64>,
@@ -86,7 +87,7 @@ impl Witness {
     }
 }
 
-/// Prints the metrics with the verb.
+/// The metrics that the verb prints.
 fn printed(fixture: &DaemonFixture) -> BTreeMap<String, f64> {
     let printed = fixture.run(&[], &["metrics"]);
     assert!(printed.status.success(), "{printed:?}");
@@ -136,7 +137,7 @@ on_every_database! {
             assert_eq!(n(r#"shutdowns_total{role="worker",outcome="drained"}"#), 2.0);
             assert!(n(r#"heartbeats_total{role="worker",outcome="written"}"#) > 0.0);
             assert!(n(r#"db_statements_total{role="worker"}"#) > 0.0);
-            // Each of them was claimed, or leased with the result before it.
+            // Each execution was claimed, or leased with the result before it.
             assert_eq!(n(r#"leases_granted_total{kind="execution"}"#), 63.0);
         }
     }
@@ -159,7 +160,7 @@ on_every_database! {
             witness.look(&console).await;
         }
         fixture.completed(PATIENCE).await;
-        // The last worker lives: its row follows within ten seconds.
+        // The last worker lives: its row is updated within ten seconds.
         let seen = witness.runs_ended();
         fixture.trigger("Quick", "1", 30).await;
         triggered += 30;
@@ -175,7 +176,7 @@ on_every_database! {
         daemon.stop().await;
         witness.compare(printed(&fixture));
         let last = witness.last;
-        // One that had not registered when it was killed had nothing to recover.
+        // A worker that was killed before it had registered had nothing to recover.
         let died = daemon.logged("a child died").len() as f64;
         assert!(died >= 4.0, "{died}");
         let killed = r#"ductwork_process_exits_total{role="worker",cause="killed"}"#;
@@ -205,7 +206,7 @@ on_every_database! {
         let said = fixture.run(&[], &["health", "--json"]);
         let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
         assert_eq!((&said["supervisors"], &said["lost"]), (&2.into(), &serde_json::json!([])));
-        // Each worker stands under its own supervisor.
+        // Each worker is listed with its own supervisor.
         let said = fixture.run(&[], &["processes"]);
         let said = String::from_utf8(said.stdout).unwrap();
         for pid in [lost.pid(), daemon.pid()].map(|pid| pid.to_string()) {
@@ -213,7 +214,8 @@ on_every_database! {
             let workers = said.lines().filter(|line| line.starts_with("worker"));
             assert_eq!(workers.filter(is_under).count(), 1, "{pid}: {said}");
         }
-        // As a host that stands still does: nobody there can deregister, and nobody else can see it die.
+        // Like a host that stands still: none of its processes can deregister, and no other process can
+        // see them die.
         let frozen: Vec<i32> = lost.processes().iter().map(|it| it.pid).collect();
         for pid in &frozen {
             freeze(*pid).await;
@@ -301,7 +303,7 @@ on_every_database! {
     }
 }
 
-/// Prometheus takes it for a target that is down, and no number is one of before.
+/// Prometheus considers the target down, and no number is an old one.
 #[tokio::test]
 async fn while_the_database_is_away_a_scrape_is_told_to_come_again() {
     let cluster = Cluster::start();
@@ -322,7 +324,7 @@ async fn while_the_database_is_away_a_scrape_is_told_to_come_again() {
     alone.stop().await;
 }
 
-/// Each process writes what it uses, and a worker how many slots it has.
+/// Each process reports its resources, and a worker the number of its slots.
 #[tokio::test]
 async fn living_processes_tell_what_they_use() {
     let db = Db::sqlite();
@@ -341,7 +343,7 @@ async fn living_processes_tell_what_they_use() {
     let series = eventually(PATIENCE, what, async || {
         let series = printed(&fixture);
         let busy = of(&series, "ductwork_slots{", &["\"busy\""]);
-        // Each writes when its own ten seconds are over.
+        // Each process writes once its own ten seconds are over.
         let told = ROLES.iter().all(|role| {
             let labels = [&format!("role=\"{role}\"") as &str];
             of(&series, "ductwork_process_resident_memory_bytes{", &labels).is_some()
@@ -363,13 +365,13 @@ async fn living_processes_tell_what_they_use() {
     std::fs::write(fixture.path("go"), "").unwrap();
     fixture.completed(PATIENCE).await;
     daemon.stop().await;
-    // Nobody is left to tell anything.
+    // No process is left to report anything.
     let left = printed(&fixture);
     assert_eq!(of(&left, "ductwork_process_resident", &[]), None);
     db.remove().await;
 }
 
-/// A program tells once how much it uses, however many loops it has.
+/// A program reports its resources once, however many loops it has.
 #[tokio::test]
 async fn a_program_that_works_several_pipelines_tells_once_what_it_uses() {
     let db = Db::sqlite();
@@ -380,7 +382,7 @@ async fn a_program_that_works_several_pipelines_tells_once_what_it_uses() {
     };
     let series = eventually(PATIENCE, "both tell of their slots", async || {
         let series = printed(&fixture);
-        // Busy and free ones.
+        // The busy and the free slots of both.
         (named(&series, "ductwork_slots{") == 4).then_some(series)
     })
     .await;

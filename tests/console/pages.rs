@@ -1,4 +1,4 @@
-//! The pages, as a browser without scripts has them.
+//! The pages, as a browser without scripts shows them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use crate::support::Db;
 
 const ANY_PORT: &str = "  console: { listen: \"127.0.0.1:0\" }\n";
 
-/// No page is larger.
+/// The largest size of a page.
 const WEIGHT: usize = 300 << 10;
 
-/// Text that leaves its element where nobody keeps it there.
+/// Text that would break out of its element if it were not escaped.
 const MARKUP: &str = "'\"></pre></title><script>alert(1)</script><a href=javascript:alert(1)>";
 
 /// Some elements fail, one only at first.
@@ -28,7 +28,7 @@ steps:
 flow: [{ start: Fetch }, { expand: Charge }, { collapse: Report }]
 "#;
 
-/// It completes.
+/// A run of it completes.
 const FINE: &str = "pipeline: Fine\nsteps: { A: { command: [cat] }, B: { command: [cat] } }\nflow: [{ start: A }, { chain: B }]\n";
 
 /// It asks a person.
@@ -41,10 +41,10 @@ flow:
   - chain: B
 "#;
 
-/// It runs until somebody lets it go on.
+/// It runs until it is let go.
 const WAITS: &str = "pipeline: Waits\nsteps: { Wait: { command: [sh, -c, 'until [ -e go ]; do sleep 0.01; done; cat'] } }\nflow: [{ start: Wait }]\n";
 
-/// One path fails at once, the other goes on until somebody lets it end.
+/// One path fails at once, the other goes on until it is let go.
 const SPLITS: &str = r#"
 pipeline: Splits
 steps:
@@ -55,14 +55,14 @@ steps:
 flow: [{ start: A }, { divide: [Bad, Slow] }, { combine: C }]
 "#;
 
-/// Everything that it says is hostile.
+/// All of its output is hostile.
 const HOSTILE: &str = r#"
 pipeline: Hostile
 steps: { Say: { command: [sh, -c, 'cat said >&2; exit 3'], max_retry: 0 } }
 flow: [{ start: Say }]
 "#;
 
-/// Asserts what holds of every page.
+/// Asserts the properties of every page.
 fn sound(path: &str, answer: &Answer) {
     let body = &answer.body;
     assert!(body.len() <= WEIGHT, "{path}: {} bytes", body.len());
@@ -70,7 +70,7 @@ fn sound(path: &str, answer: &Answer) {
     for needed in ["<!doctype html>", "<main id=\"main\"", "<h1", "</html>"] {
         assert!(body.contains(needed), "{path} has no {needed}: {body}");
     }
-    // The only one is a file of ours.
+    // The only scripts are the console's own files.
     let scripts = body.split("<script").skip(1);
     for script in scripts {
         assert!(
@@ -87,12 +87,12 @@ fn sound(path: &str, answer: &Answer) {
     assert!(!body.contains(hides), "{path} has what hides: {body}");
 }
 
-/// A page, which is there and sound.
+/// A page that must exist and be sound.
 fn page(console: &Console, path: &str) -> String {
     let answer = console.get(path);
     assert_eq!(answer.status, 200, "{path}: {}", answer.body);
     sound(path, &answer);
-    // A form shows nothing that was read.
+    // A form shows no data with an age.
     let is_form = path.starts_with("/sign-in") || path.contains("/trigger");
     assert!(
         is_form || answer.body.contains("As of"),
@@ -149,7 +149,7 @@ on_every_database! {
         })
         .await;
 
-        // Everything that a visitor can get to from the overview.
+        // Everything that a visitor can reach from the overview.
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         let mut ahead = VecDeque::from(["/".to_owned()]);
         while let Some(path) = ahead.pop_front() {
@@ -179,7 +179,7 @@ on_every_database! {
         has(at("/pipelines/Orders"), &["<svg", "Charge", "latest"]);
         has(at("/processes"), &["supervisor", "worker", "Wait</a>"]);
         has(at(&revived), &["Revived as", "no money for 3", "class=\"graph\"", "Fan-outs"]);
-        // The step that failed, its error and its log stand before all else.
+        // The failed step, its error and its log come before everything else.
         let halted_at = at(&revived).split("Halted at").nth(1).and_then(|rest| rest.split("class=\"graph\"").next());
         let halted_at = halted_at.unwrap_or_else(|| panic!("{}", at(&revived)));
         has(halted_at, &[">Charge</a>", "element 3</a>", "no money for 3", "?attempt=2#log\">Log of attempt 2"]);
@@ -199,14 +199,14 @@ on_every_database! {
         let elements = known.keys().find(|path| path.contains("/fan-outs/") && path.contains(&halted.to_string()));
         let elements = elements.unwrap().split('?').next().unwrap();
         has(&page(&console, &format!("{elements}?element=4")), &["4 to 4", "Halted", "Previous"]);
-        // A state has the word that people are shown, and the stored one.
+        // A state can be given by the displayed word, and by the stored one.
         for word in ["running", "in_progress", "waiting", "dampened"] {
             page(&console, &format!("/runs/{halted}?status={word}"));
             let runs = page(&console, &format!("/runs?status={word}"));
             let run = if ["running", "in_progress"].contains(&word) { waits[1] } else { asks };
             has(&runs, &[&format!("/runs/{run}\"")]);
         }
-        // The same in time.
+        // The same as a timeline.
         for (run, says) in [
             (halted, "Charge, element 3: waited"),
             (asks, "dampen: a person was asked for"),
@@ -215,14 +215,14 @@ on_every_database! {
             let body = page(&console, &format!("/runs/{run}?view=timeline"));
             has(&body, &["<h2 id=\"h-graph\">Timeline", "class=\"graph times\"", says, &format!("<a href=\"/runs/{run}/steps/")]);
         }
-        // HEAD is the same without the body.
+        // HEAD gives the same headers, without the body.
         let host = &console.address;
         for path in ["/", "/runs", &revived] {
             let head = format!("HEAD {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
             let head = console.exchange(&head).unwrap();
             assert_eq!((head.status, head.body.as_str()), (200, ""), "{path}");
         }
-        // Digits of an id lead to its run.
+        // Some digits of an id lead to its run.
         let short = ductwork::model::short(fine);
         for digits in [&short[..], &short[..6], &short[2..], &format!("+{short}+")] {
             let found = console.get(&format!("/runs?id={digits}"));
@@ -324,7 +324,7 @@ on_every_database! {
         let post = console.exchange(&post).unwrap();
         assert_eq!(post.status, 405);
         sound("POST /runs", &post);
-        // Filters that nothing fits are no mistake.
+        // A filter without matches is no mistake.
         for path in ["/runs?pipeline=Nobody", "/runs?key=none&pipeline=Fine", "/runs?status=halted&status=waiting&since=1h"] {
             has(&page(&console, path), &["No runs match."]);
         }
@@ -410,7 +410,7 @@ flow: [{ start: Query }, { expand: Each }, { collapse: Sum }]
         let elements = links(&body).into_iter().find(|link| link.ends_with("#failed") || link.contains("/fan-outs/") && !link.contains('?')).unwrap();
         eventually(PATIENCE, "all of its elements are made", async || {
             let last = page(&console, &format!("{elements}?element=2100"));
-            // The one that has halted is on each of these pages.
+            // The halted element is on each of these pages.
             let steps = links(&last).into_iter().filter(|link| link.contains("/steps/"));
             (steps.count() > 1).then_some(())
         })
@@ -438,7 +438,7 @@ flow: [{ start: Query }, { expand: Each }, { collapse: Sum }]
     }
 }
 
-/// The run that waits, where the page of questions tells of one.
+/// The run of a question on the page of questions, if there is one.
 fn waits_of(page: &str) -> Option<String> {
     let link = links(page)
         .into_iter()

@@ -1,5 +1,5 @@
-//! Pipelines that are known without a run, those of a visitor who may not know of others, and rows about
-//! pipelines that somebody has damaged.
+//! Pipelines that are known without a run, the pipelines of a visitor who may not see others, and
+//! damaged rows about pipelines.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::on_every_database;
 use crate::support::Db;
 use crate::visitors::*;
 
-/// A worker of a configuration that this host does not have.
+/// A worker of a pipeline that this host's configuration does not contain.
 fn elsewhere() -> NewProcess {
     NewProcess {
         id: ProcessId::new(),
@@ -36,14 +36,14 @@ fn let_in(console: &Console, secret: &str) -> String {
         .cookie()
 }
 
-/// The error of a verb that is refused.
+/// The error of a refused verb.
 fn refused(fixture: &DaemonFixture, verb: &[&str]) -> String {
     let output = fixture.run(&[], verb);
     assert!(!output.status.success(), "{verb:?}: {output:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// All that a verb prints.
+/// Everything that a verb prints.
 fn told(fixture: &DaemonFixture, verb: &[&str]) -> String {
     let output = fixture.run(&[], verb);
     assert!(output.status.success(), "{verb:?}: {output:?}");
@@ -130,7 +130,7 @@ on_every_database! {
             assert!(page.body.contains("Plain"), "{path}");
             assert!(!page.body.contains("Halts") && !page.body.contains("Asks"), "{path}: {page:?}");
         }
-        // It is for a pipeline that is there no more, and whose name is like another's.
+        // The token is for a pipeline that no longer exists, whose name is similar to another's.
         static NAMED: Statement = Statement::new(
             "TEST_NAMED",
             "UPDATE ductwork_tokens SET pipelines = '[\"Haltz\"]' WHERE kind = 'token' AND ended_at IS NULL",
@@ -164,7 +164,7 @@ on_every_database! {
             let path = "/api/v1/pipelines/Plain/runs";
             assert_eq!(Ask::json(path, r#"{"input": 1}"#).of(&console).status, 201);
         }
-        // As long as the database lets them be.
+        // As long as the database allows.
         let longest = if fixture.conn.dialect() == Dialect::Mysql { 64 } else { long.len() };
         let args = [("long", long.as_str().into()), ("word", (&long[..longest]).into())];
         fixture.conn.execute(&ACTIONS, &args).await.unwrap();
@@ -197,7 +197,7 @@ on_every_database! {
         let is_told = |text: &str| {
             text.contains("the pipeline Plain is paused (by ana, ") && text.contains("): a bad feed\n")
         };
-        // Of a pipeline that is asked for by its name even before the first run.
+        // Also for a pipeline that is named explicitly, even before its first run.
         assert!(is_told(&told(&fixture, &["runs", "--pipeline", "Plain"])));
         assert!(!is_told(&told(&fixture, &["runs"])));
         let run = fixture.trigger_in(Duration::from_secs(3_600), "Plain", "1", 1).await[0].to_string();

@@ -1,16 +1,16 @@
-//! Whether a value is as its JSON Schema says: as much of that as our schemas use, and stricter, in that a
-//! field that no schema names is a mistake.
+//! Checks whether a value matches its JSON Schema: as much of the standard as the project's schemas use,
+//! and stricter, in that a field that no schema names is a mistake.
 
 use serde_json::Value;
 
-/// Everything in `value` that is not as `schema` says; `document` is where its references lead.
+/// Everything in `value` that does not match `schema`; its references are resolved in `document`.
 pub fn faults(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     check(document, schema, value, "$", &mut faults);
     faults
 }
 
-/// The keywords that are understood here, or say nothing about a value.
+/// The keywords that are understood here, or that do not restrict a value.
 const KEYWORDS: [&str; 15] = [
     "$ref",
     "additionalProperties",

@@ -1,4 +1,5 @@
-//! Counts over time: a console of all makes them of what processes have counted, pages show them, and the API has them.
+//! Counts over time: one console of all makes them from the processes' counts, pages show them,
+//! and the API returns them.
 
 use ductwork::metrics::series::{Looked, MINUTE, sums};
 use ductwork::store::statement::Statement;
@@ -21,10 +22,11 @@ const HALTS: &str = "pipeline: Halts\n\
 
 const ANY_PORT: &str = "  console: { listen: \"127.0.0.1:0\" }\n";
 
-/// The holder of each duty is known to be gone.
+/// Makes the holder of each duty look as if it were gone.
 static EXPIRE: Statement = Statement::new("TEST_EXPIRE", "UPDATE ductwork_duties SET until = 0");
 
-/// The daemon without a console runs these to their ends; when it has stopped, all is counted.
+/// The daemon without a console runs these to their ends; once it has stopped, all of them are
+/// counted.
 async fn ran(fixture: &mut DaemonFixture, plain: usize, halts: usize) {
     let mut daemon = fixture.start();
     daemon.ready().await;
@@ -34,7 +36,7 @@ async fn ran(fixture: &mut DaemonFixture, plain: usize, halts: usize) {
     daemon.stop().await;
 }
 
-/// As if somebody had looked last ten minutes ago, when this was all.
+/// Makes it look as if the last look was ten minutes ago, with the present counts.
 async fn looked(fixture: &mut DaemonFixture) {
     let conn = &mut fixture.conn;
     let now = query::now(conn).await.unwrap();
@@ -51,7 +53,7 @@ async fn looked(fixture: &mut DaemonFixture) {
     }
 }
 
-/// The numbers of all points.
+/// The sum of these numbers over all points.
 fn sum(points: &[Value], numbers: &[&str]) -> u64 {
     let number = |it: &Value| {
         let it = numbers.iter().fold(it, |it, name| &it[*name]);
@@ -65,7 +67,7 @@ fn points(console: &Console, pipeline: &str, query: &str) -> Vec<Value> {
     points.as_array().unwrap().clone()
 }
 
-/// Its points have so many runs that started, whichever the grain.
+/// Waits until its points contain this many started runs, in each grain.
 async fn told(console: &Console, pipeline: &str, started: u64) {
     eventually(
         PATIENCE,
@@ -98,7 +100,7 @@ on_every_database! {
         told(&console, "Halts", 3).await;
         let minutes = points(&console, "Plain", "?grain=minute&since=1h");
         assert_eq!((minutes.len(), sum(&minutes, &["ended", "completed"])), (1, 20));
-        // Nobody had looked for ten minutes, and it says so.
+        // There had been no look for ten minutes, and the point says so.
         assert!(minutes[0]["seconds"].as_f64().unwrap() >= 600.0, "{minutes:?}");
         assert!(minutes[0]["since"].as_str() < minutes[0]["at"].as_str(), "{minutes:?}");
         assert_eq!(minutes[0]["run_duration"]["count"], 20);
@@ -119,7 +121,7 @@ on_every_database! {
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }
-        // It is spread over the minutes that it counts for.
+        // The point is spread over the minutes that it covers.
         assert!(!page.contains("at most 23 in a minute, 3 halted"), "{page}");
         for (query, words) in [("", "24 hours"), ("?span=7d", "7 days")] {
             let page = console.get(&format!("/pipelines/Halts{query}")).body;
@@ -128,7 +130,7 @@ on_every_database! {
             assert!(page.contains("Pale hours were not counted alone"), "{page}");
         }
 
-        // It is killed, and what was counted since is the next one's.
+        // The console is killed, and the next one takes over the counts since then.
         send(alone.pid(), Signal::SIGKILL);
         alone.ended(PATIENCE).await;
         looked(&mut fixture).await;
@@ -206,7 +208,8 @@ on_every_database! {
     }
 }
 
-/// In the rows of all pipelines together there are so many runs, by the minute and by the hour.
+/// Asserts that the rows for all pipelines together contain this many runs, by the minute and by
+/// the hour.
 async fn told_in_rows(fixture: &mut DaemonFixture, started: u64) {
     use ductwork::metrics::series::{ALL, GRAINS};
     for grain in GRAINS {

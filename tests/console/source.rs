@@ -9,7 +9,7 @@ use ductwork::web::source::{ReadError, Source};
 use crate::on_every_database;
 use crate::support::Db;
 
-/// Takes minutes.
+/// Statements that take minutes.
 static LONG: [Statement; 3] = [
     Statement::new(
         "TEST_LONG",
@@ -39,7 +39,7 @@ async fn work(source: &Source) -> Result<bool, ReadError> {
 
 on_every_database! {
     async fn the_console_reads_and_writes_nothing_and_no_question_takes_long(db: Db) {
-        // A schema.
+        // Creates the schema.
         db.conn().await.close().await;
         let location = Location::parse(&db.url).unwrap();
         let dialect = location.dialect();
@@ -56,7 +56,7 @@ on_every_database! {
                 Dialect::Mysql => &LONG[2],
             };
             let began = Instant::now();
-            // Those behind it wait, and get their answers.
+            // Reads that queue behind it wait, and get their answers.
             let asked = source.read(async |conn| conn.fetch(long, &[]).await.map(drop));
             let (cut, after) = tokio::join!(asked, work(&source));
             assert!(matches!(cut, Err(ReadError::Late)), "{cut:?}");
@@ -65,7 +65,7 @@ on_every_database! {
             assert!(took >= Duration::from_millis(1_900), "{took:?}");
             assert!(took < Duration::from_secs(30), "{took:?}");
 
-            // Several statements have the same time as one.
+            // Several statements together have the same time limit as one.
             let several = source.read(async |conn| loop {
                 query::run_state(conn, ductwork::model::RunId::new()).await?;
             });
@@ -73,7 +73,7 @@ on_every_database! {
             assert!(matches!(several, Err(ReadError::Late)), "{several:?}");
             assert!(!work(&source).await.unwrap());
 
-            // A visitor who has gone is asked for no more.
+            // Nothing more is read for a visitor who has gone.
             let (began, second) = (Instant::now(), source.clone());
             for _ in 0..3 {
                 let gone = second.read(async |conn| conn.fetch(long, &[]).await.map(drop));

@@ -1,4 +1,4 @@
-//! Strangers: those whose tokens are none hold up nobody else.
+//! Strangers: visitors with invalid tokens hold up nobody else.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use crate::http::Console;
 use crate::support::Db;
 use crate::visitors::*;
 
-/// The addresses of a stranger and of somebody else, on this host.
+/// The address of a stranger, on this host.
 const STRANGER: &str = "127.0.0.2";
 
-/// A secret of this form that is none.
+/// A secret of this form that does not exist.
 fn guess(id: &str) -> String {
     format!("dw_{id}_{}", "1".repeat(64))
 }
 
-/// Guesses from the stranger's address, as fast as they are answered, until one is too much.
+/// Guesses from the stranger's address, as fast as they are answered, until one is refused.
 async fn guessed(console: &Console, secret: &str) {
     eventually(PATIENCE, "one guess is too much", async || {
         for _ in 0..60 {
@@ -35,7 +35,7 @@ async fn a_token_is_good_for_so_many_requests_a_second_and_guesses_for_fewer() {
     let (fixture, mut daemon, console) = started(&db, KNOWN).await;
     let secret = token(&fixture, &[]);
     let mut met = BTreeMap::new();
-    // As fast as they can be answered, until one is too much.
+    // As fast as they can be answered, until one is refused.
     eventually(PATIENCE, "one is too much", async || {
         for _ in 0..100 {
             let answer = Ask::get("/api/v1/stats").bearer(&secret).of(&console);
@@ -52,7 +52,7 @@ async fn a_token_is_good_for_so_many_requests_a_second_and_guesses_for_fewer() {
         statuses.any(|status| status == 429).then_some(())
     })
     .await;
-    // A token that was met before is not held up by them.
+    // A token that was used before is not held up by the guesses.
     eventually(PATIENCE, "the token counts", async || {
         for _ in 0..60 {
             Ask::get("/api/v1/stats").bearer(&guess).of(&console);
@@ -72,7 +72,7 @@ async fn a_token_is_good_for_so_many_requests_a_second_and_guesses_for_fewer() {
 async fn a_stranger_holds_up_no_token_and_no_sign_in_from_elsewhere() {
     let db = Db::sqlite();
     let (fixture, mut daemon, console) = started(&db, KNOWN).await;
-    // The console has met neither of them before.
+    // Neither of them has been used at this console before.
     let (secret, other) = (token(&fixture, &[]), token(&fixture, &[]));
     let unknown = guess(&"0".repeat(12));
     guessed(&console, &unknown).await;
@@ -96,7 +96,7 @@ async fn a_wrong_secret_for_the_id_of_a_token_counts_as_a_guess_and_takes_nothin
     let sent = |secret: &str| Ask::get("/api/v1/stats").bearer(secret);
     assert_eq!(sent(&secret).of(&console).status, 200);
     assert_eq!(sent(&wrong).of(&console).status, 401);
-    // While the console remembers the token, and when it has to look it up again.
+    // Both while the console remembers the token, and when it has to look it up again.
     for _ in 0..3 {
         guessed(&console, &wrong).await;
         let own = sent(&secret).from(&console, STRANGER).await;

@@ -1,4 +1,4 @@
-//! Tokens on the command line, and what becomes of those who come with them.
+//! Tokens on the command line, and the requests that use them.
 
 use ductwork::store::Dialect;
 use ductwork::store::statement::Statement;
@@ -34,7 +34,7 @@ on_every_database! {
         );
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[PLAIN]).await;
         fixture.conn.execute(&MANY, &[]).await.unwrap();
-        // As long as the database lets it be.
+        // As long as the database allows.
         let longest = if fixture.conn.dialect() == Dialect::Mysql { 50 } else { 1 << 20 };
         let scope = format!("super\u{1b}user{}", "x".repeat(longest));
         let args = [("scope", scope.as_str().into())];

@@ -1,4 +1,4 @@
-//! A run as a trace: every attempt is in it, however it ended.
+//! A run as a trace: it contains every attempt, however it ended.
 
 use ductwork::model::RunStatus;
 use nix::sys::signal::Signal;

@@ -1,4 +1,4 @@
-//! The reports of audits and drills: the page that tells people of it, the API, and metrics.
+//! The reports of audits and drills: the page that shows them, the API, and metrics.
 
 use ductwork::store::report::{self, Kind};
 use ductwork::store::statement::Statement;
@@ -64,7 +64,7 @@ on_every_database! {
         assert_eq!((&newest["ok"], &newest["figures"]["invariants"]["I7"]), (&false.into(), &broken.into()));
         let page = console.get("/trust").body;
         assert!(page.contains("broken</span> "), "{page}");
-        // The broken ones come first.
+        // The broken invariants come first.
         let first = page.split_once("<tbody>").unwrap().1.split_once("</tr>").unwrap().0;
         assert!(first.contains("I7") && first.contains("<span aria-hidden=\"true\">✗</span> broken"), "{first}");
         let metrics = text(&fixture.run(&[], &["metrics"]).stdout);

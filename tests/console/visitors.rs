@@ -1,4 +1,4 @@
-//! Visitors: who is let in, what they may do, and what becomes of what they do.
+//! Visitors: who is let in, what they may do, and the results of their actions.
 
 use axum::http::Method;
 use ductwork::model::{RunId, RunStatus, Scope};
@@ -119,14 +119,14 @@ impl Answer {
         self.header("location").unwrap()
     }
 
-    /// The cookie that it sets.
+    /// The cookie that the answer sets.
     pub fn cookie(&self) -> String {
         let cookie = self.header("set-cookie").unwrap();
         assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
         cookie.split(';').next().unwrap().to_owned()
     }
 
-    /// The proof in its forms.
+    /// The proof in the page's forms.
     pub fn proof(&self) -> &str {
         let (_, rest) = self.body.split_once("name=\"proof\" value=\"").unwrap();
         rest.split('"').next().unwrap()
@@ -155,7 +155,7 @@ pub async fn started(db: &Db, settings: &str) -> (DaemonFixture, Daemon, Console
     (fixture, daemon, console)
 }
 
-/// A path of this route, of ids that nothing has.
+/// A path of this route, with ids that do not exist.
 pub fn address(route: &Route) -> String {
     let nothing = "0192f3a1-0000-7000-8000-000000000000";
     let path = route.path.replace("{name}", "Nothing");
@@ -167,7 +167,7 @@ pub fn address(route: &Route) -> String {
 
 pub fn asked<'a>(route: &'a Route, path: &'a str) -> Ask<'a> {
     match route.method {
-        // It is let in, and then refused: a stream would not end.
+        // The request is let in, and then refused: a stream would not end.
         Method::GET if route.path.ends_with("/events") => {
             Ask::get(path).with("Last-Event-ID", "none")
         }
@@ -178,13 +178,14 @@ pub fn asked<'a>(route: &'a Route, path: &'a str) -> Ask<'a> {
     }
 }
 
-/// Each link of a page leads one with this session to a page that it may see.
+/// Checks that each link of a page leads a visitor with this session to a page that the visitor may
+/// see.
 async fn led_to_nothing_else(page: &Answer, cookie: &str, console: &Console) {
     let links = page.body.split("<a ").skip(1);
     let links = links.filter_map(|it| it.split_once("href=\"/")?.1.split('"').next());
     for link in links.filter(|it| !it.starts_with("assets/")) {
         let path = format!("/{}", link.replace("&#38;", "&").replace("&amp;", "&"));
-        // A token is good for so many requests a second.
+        // A token may make only a limited number of requests a second.
         let answer = eventually(PATIENCE, "it is answered", async || {
             let answer = Ask::get(&path).cookie(cookie).of(console);
             (answer.status != 429).then_some(answer)
@@ -233,7 +234,7 @@ on_every_database! {
                         assert_eq!(status, 403, "{what}");
                         refused += 1;
                     }
-                    // A page's form has no proof here.
+                    // The page's form is sent without a proof here.
                     (Some(_), Some(_)) if is_page && route.method == Method::POST => {
                         assert_eq!(status, 403, "{what}");
                         assert!(answer.body.contains("another session"), "{what}");
@@ -252,12 +253,13 @@ on_every_database! {
         let answer = Ask::form("/sign-in", &format!("secret={secret}&to=/runs")).of(&console);
         assert_eq!(answer.leads_to(), "/runs");
         let cookie = answer.cookie();
-        // A browser keeps one for all ports of a host: another console's is another one.
+        // A browser keeps one jar for all ports of a host, so another console's cookie has another
+        // name.
         let (_, port) = console.address.rsplit_once(':').unwrap();
         assert!(cookie.starts_with(&format!("ductwork_session_{port}=")), "{cookie}");
         assert_eq!(Ask::get("/runs").cookie(&cookie).of(&console).status, 200);
         assert_eq!(Ask::get("/api/v1/runs").bearer(&secret).of(&console).status, 200);
-        // Neither in the other's place, nor something else.
+        // Neither works in the other's place, nor does anything else.
         Ask::get("/runs").bearer(&secret).of(&console).leads_to();
         let session = cookie.split_once('=').unwrap().1.to_owned();
         for wrong in [session.as_str(), "dw_0", "", &secret[..secret.len() - 1]] {
@@ -284,7 +286,7 @@ on_every_database! {
         let (fixture, mut daemon, console) = started(&db, KNOWN).await;
         let url = printed(&fixture, &["console", "link", "--by", "ana"]);
         let (_, secret) = url.split_once("/sign-in?link=").unwrap();
-        // To look at it uses nothing up.
+        // Looking at the link does not use it up.
         for _ in 0..2 {
             let page = console.get(&format!("/sign-in?link={secret}"));
             assert!(page.body.contains("Let this browser in"), "{page:?}");
@@ -338,7 +340,7 @@ on_every_database! {
         ] {
             assert_eq!(status(Ask::get(&path)), 403, "{path}");
         }
-        // Routes that find a row by its own id, and the row is of a run.
+        // Routes that find a row by its own id, where the row belongs to a run.
         fixture.ended(PATIENCE).await;
         let everything = token(&fixture, &[]);
         let seen = |path: &str| Ask::get(path).bearer(&everything).of(&console).value();
@@ -412,7 +414,8 @@ on_every_database! {
             assert!(!refused.body.contains("ask with `pipeline=`"), "{path}: {refused:?}");
             led_to_nothing_else(&refused, &cookie, &console).await;
         }
-        // One for another pipeline has no question of this one, and one for several has a choice.
+        // A token for another pipeline shows no question of this one, and one for several pipelines
+        // offers a choice.
         let elsewhere = signed_in(&["--pipeline", "Plain"]);
         let page = Ask::get("/waiting").cookie(&elsewhere).of(&console);
         assert!(page.status == 200 && page.body.contains("No open questions"), "{page:?}");
@@ -515,7 +518,7 @@ on_every_database! {
         let sent = |ask: Ask<'_>| ask.bearer(&secret).of(&console);
         let path = "/api/v1/pipelines/Plain/runs";
         let nothing = "0192f3a1-0000-7000-8000-000000000000";
-        // The head alone: it is refused before anything of the body is read.
+        // Only the headers: the request is refused before any of its body is read.
         let large = format!(
             "POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: 1048577\r\n\r\n",
             console.address
@@ -523,7 +526,7 @@ on_every_database! {
         let large = console.exchange(&large).unwrap();
         assert_eq!(large.status, 413, "{large:?}");
         assert!(large.body.contains("1048576 bytes"), "{large:?}");
-        // Bodies that are none, or never come.
+        // Malformed bodies, and bodies that never arrive.
         let begun = |more: &str| {
             let (address, secret) = (&console.address, &secret);
             format!(
@@ -594,7 +597,7 @@ on_every_database! {
         assert!(waiting.body.contains(&format!("id=\"step-{step}\"")), "{waiting:?}");
         assert!(waiting.body.contains(&format!("\"{path}/cancel\"")), "{waiting:?}");
         assert!(got(&path).body.contains(&format!("\"/waiting#step-{step}\"")), "{waiting:?}");
-        // The text that was typed is not lost.
+        // The typed text is not lost.
         let wrong = sent(&format!("{path}/resume"), &format!("proof={proof}&step={step}&value=%7Bbad"));
         assert_eq!(wrong.status, 422, "{wrong:?}");
         for part in ["{bad</textarea>", "not one JSON value", step, &format!("action=\"{path}/resume\"")] {
@@ -649,7 +652,7 @@ on_every_database! {
 
     async fn without_a_token_anybody_on_the_host_reads_and_a_developer_acts(db: Db) {
         let (fixture, mut daemon, console) = started(&db, ANYBODY).await;
-        // The environment is `development`, if nobody says otherwise.
+        // The environment is `development` by default.
         assert_eq!(console.get("/runs").status, 200);
         let developer = Ask::json("/api/v1/pipelines/Plain/runs", r#"{"input": 1}"#).of(&console);
         assert_eq!(developer.status, 201, "{developer:?}");

@@ -1,5 +1,5 @@
-//! Visitors of whom somebody else says who they are: a reverse proxy, or the kernel by a socket; and tokens that
-//! show no payloads.
+//! Visitors whose identity somebody else vouches for: a reverse proxy, or the kernel through a socket; and tokens
+//! that show no payloads.
 
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::on_every_database;
 use crate::support::Db;
 use crate::visitors::{ASKS, Ask, KNOWN, PLAIN, address, asked, printed, started, token};
 
-/// A proxy at an address of this host that tests do not come from by themselves.
+/// A proxy at an address of this host that tests do not use by default.
 const PROXIED: &str = "  console: { listen: \"127.0.0.1:0\", visitors: anybody,\n\
      \x20   proxy: { from: [127.0.0.9], operate: [ops], admin: [sre] } }\n";
 
 const PROXY: &str = "127.0.0.9";
 
-/// Somebody in these groups.
+/// A request by a visitor in these groups.
 fn by<'a>(ask: Ask<'a>, groups: &str) -> Ask<'a> {
     ask.with("X-Forwarded-Email", "ana@example.com")
         .with("X-Forwarded-Groups", groups)
@@ -70,7 +70,7 @@ on_every_database! {
                     Some(_) => assert!(![303, 401, 403].contains(&answer.status), "{what}"),
                 }
             }
-            // The same headers from anywhere else.
+            // The same headers from any other address.
             let forged = by(asked(route, &path), "sre").of(&console);
             if route.scope.is_some() {
                 let is_unknown = match is_page(route) {
@@ -96,7 +96,7 @@ on_every_database! {
         let elsewhere = ask(Ask::form(path, &form).with("Origin", "https://evil.example")).await;
         assert_eq!(elsewhere.status, 403, "{elsewhere:?}");
         assert!(elsewhere.body.contains("another site"), "{elsewhere:?}");
-        // Another visitor's form is none of this one's.
+        // Another visitor's form is invalid for this one.
         let other = Ask::form(path, &form).with("X-Forwarded-Email", "bob").with("X-Forwarded-Groups", "ops");
         let other = other.from(&console, PROXY).await;
         assert_eq!(other.status, 403, "{other:?}");
@@ -110,14 +110,14 @@ on_every_database! {
         let twice = ask(Ask::get("/").with("X-Forwarded-Groups", "sre")).await;
         assert_eq!(twice.status, 400, "{twice:?}");
         assert!(twice.body.contains("stands twice"), "{twice:?}");
-        // A session would count for nothing, and a link be used up by it.
+        // A session would have no effect, and would use up a link.
         let link = printed(&fixture, &["console", "link"]);
         let link = format!("secret={}", link.split_once("link=").unwrap().1);
         let refused = ask(Ask::form("/sign-in", &link)).await;
         assert_eq!(refused.status, 409, "{refused:?}");
         assert!(refused.body.contains("the reverse proxy says that you are ana@example.com"), "{refused:?}");
         Ask::form("/sign-in", &link).of(&console).leads_to();
-        // It names nobody: its health checks, say.
+        // A request without a visitor, such as the proxy's health checks.
         assert_eq!(Ask::get("/livez").from(&console, PROXY).await.status, 200);
         daemon.stop().await;
     }
@@ -149,13 +149,13 @@ on_every_database! {
         let all = action::latest(&mut fixture.conn, action::Of::All, None, 9).await.unwrap();
         let uid = format!("uid {}", nix::unistd::getuid());
         assert_eq!((all[0].verb.as_str(), all[0].by.as_str()), ("trigger", uid.as_str()));
-        // A page of another site in a browser that a tunnel leads here.
+        // A page of another site, in a browser whose tunnel leads here.
         let path = "/api/v1/pipelines/Plain/runs";
         let other = Ask::json(path, r#"{"input": 1}"#).with("Origin", "http://evil.example").of(&near);
         assert_eq!(other.status, 403, "{other:?}");
         let rebound = near.exchange("GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n").unwrap();
         assert_eq!(rebound.status, 421, "{rebound:?}");
-        // With a token it is that token's visitor.
+        // A request with a token acts as that token's visitor.
         let secret = token(&fixture, &[]);
         let less = Ask::json(path, r#"{"input": 1}"#).bearer(&secret).of(&near);
         assert_eq!(less.status, 403, "{less:?}");
@@ -180,7 +180,8 @@ on_every_database! {
         let halted = fixture.trigger("Prints", "\"S3cr3t-input\"", 1).await[0];
         let plain = fixture.trigger("Plain", "\"S3cr3t-input\"", 1).await[0];
         let asks = fixture.trigger("Asks", "\"S3cr3t-input\"", 1).await[0];
-        // Our own words quote as well: the command that starts a cancelled run again, and why an output is of no use.
+        // The project's own texts quote inputs as well: the command that starts a cancelled run again, and the reason
+        // why an output is unusable.
         let cancelled = fixture.trigger("Asks", "\"S3cr3t-input\"", 1).await[0];
         printed(&fixture, &["cancel", &cancelled.to_string()]);
         let invalid = fixture.trigger("Expands", "\"S3cr3t\"", 1).await[0];
@@ -196,7 +197,7 @@ on_every_database! {
             true => Ask::get(path).bearer(token).of(&console),
             false => Ask::get(path).cookie(session).of(&console),
         };
-        // A token is good for so many requests a second.
+        // A token may make only a limited number of requests a second.
         let look = |path: &str, token: &str, session: &str| loop {
             let answer = asked(path, token, session);
             if answer.status != 429 {
@@ -245,7 +246,7 @@ on_every_database! {
                 withheld.push(path.clone());
             }
         }
-        // Each kind of place has one, so nothing is proven by an empty page.
+        // Each kind of place contains a payload, so no empty page counts as proof.
         for part in [
             "/input", "/output", "/log", "/waiting", "trigger?from=", "/api/v1/runs", "/steps", "/steps/", "/why",
         ] {
@@ -285,11 +286,11 @@ async fn a_console_that_was_killed_leaves_a_socket_that_the_next_one_replaces() 
     let sockets: Vec<_> = names.filter(|it| it.contains("console.sock")).collect();
     assert_eq!(sockets, ["console.sock"], "nothing stays beside it");
 
-    // Somebody has tidied up.
+    // Somebody has removed the file.
     std::fs::remove_file(fixture.path("console.sock")).unwrap();
     near.answers("/api/v1/runs", 200).await;
 
-    // Another daemon's console does not take it away, and says so; nor where this one does not answer.
+    // Another daemon's console does not take the socket away, and says so; not even while this one does not answer.
     let child = daemon.child("console", Some(child)).await;
     freeze(child).await;
     let mut second = fixture.start_as(&[], &["console"]);
@@ -304,7 +305,7 @@ async fn a_console_that_was_killed_leaves_a_socket_that_the_next_one_replaces() 
     daemon.stop().await;
     assert!(!fixture.path("console.sock").exists());
 
-    // Nor does one take the place of a file.
+    // Nor does a console replace a regular file.
     std::fs::write(fixture.path("console.sock"), "mine").unwrap();
     let mut third = fixture.start_as(&[], &["console"]);
     let (status, _) = third.ended(Duration::from_secs(60)).await;

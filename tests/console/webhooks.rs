@@ -1,5 +1,5 @@
-//! Webhooks: an endpoint hears of each run that it wants to hear of, by signed messages, whatever happens to the
-//! console.
+//! Webhooks: an endpoint hears of each run that it wants to hear of, through signed messages, whatever happens
+//! to the console.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -29,10 +29,10 @@ const NEWER: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 const STRANGE: &str = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB";
 
-/// A console says so; it tells of no run that ended before.
+/// A console's message when it begins; it reports no run that ended before.
 const BEGINS: &str = "endpoints are told of runs";
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug)]
 struct Heard {
     headers: BTreeMap<String, String>,
@@ -53,7 +53,7 @@ impl Heard {
         !header.contains(' ') && self.is_signed_by(SECRET)
     }
 
-    /// As a library of Standard Webhooks judges that knows this secret alone.
+    /// Verifies like a Standard Webhooks library that knows only this secret.
     fn is_signed_by(&self, secret: &str) -> bool {
         let text = format!(
             "{}.{}.{}",
@@ -70,7 +70,7 @@ impl Heard {
     }
 }
 
-/// An endpoint that answers each request with the next of these, and then with 204.
+/// An endpoint that answers each request with the next of these, and later ones with 204.
 struct Endpoint {
     address: String,
     heard: Arc<Mutex<Vec<Heard>>>,
@@ -96,7 +96,7 @@ impl Endpoint {
                 };
                 let answer = answers.get(before).copied().unwrap_or("204 No Content\r\n");
                 let _ = write!(stream, "HTTP/1.1 {answer}Connection: close\r\n\r\n");
-                // The body that it speaks of never comes.
+                // The announced body never arrives.
                 if answer.contains("Content-Length") {
                     held.push(stream);
                 }
@@ -150,7 +150,7 @@ fn read(stream: &mut std::net::TcpStream) -> Option<Heard> {
     }
 }
 
-/// The newest of all.
+/// The newest, without any other filter.
 pub fn newest(limit: usize) -> Filter {
     Filter {
         limit,
@@ -164,7 +164,7 @@ async fn states(conn: &mut Conn) -> Vec<(String, u32)> {
     all.map(|it| (it.state.clone(), it.attempts)).collect()
 }
 
-/// The duties that somebody has.
+/// The duties that are held.
 async fn held(conn: &mut Conn) -> Vec<String> {
     static HELD: Statement = Statement::new(
         "TEST_DUTIES",
@@ -209,14 +209,14 @@ on_every_database! {
             (n == 3).then_some(listed)
         })
         .await;
-        // Sent again it is the same message.
+        // Sent again, it is the same message.
         let path = format!("/api/v1/webhooks/{}/send", listed[0]["id"].as_str().unwrap());
         assert_eq!(Ask::json(&path, "{}").bearer(&secret).of(&console).status, 200);
         let heard = endpoint.hears(4).await;
         assert_eq!(Some(heard[3].message()), listed[0]["message"].as_str());
         let first = heard[..3].iter().find(|it| it.message() == heard[3].message()).unwrap();
         assert_eq!(first.body, heard[3].body);
-        // A person sees and does the same.
+        // A person sees and does the same on the page.
         let cookie = Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie();
         let page = Ask::get("/webhooks").cookie(&cookie).of(&console);
         assert!(page.body.contains("run.halted") && page.body.contains("crm"), "{page:?}");
@@ -233,7 +233,7 @@ on_every_database! {
             assert_eq!(Ask::get(wrong).cookie(&cookie).of(&console).status, 400, "{wrong}");
         }
         daemon.stop().await;
-        // Another console goes on at once.
+        // The duty is free, so another console can take it at once.
         assert_eq!(held(&mut fixture.conn).await, Vec::<String>::new());
     }
 
@@ -269,7 +269,7 @@ on_every_database! {
         delivery::heard(&mut fixture.conn, "gone").await.unwrap();
         delivery::insert(&mut fixture.conn, &[message]).await.unwrap();
         fixture.conn.execute(&OLD, &[]).await.unwrap();
-        // Perhaps a console of another configuration has it.
+        // The endpoint may be in another console's configuration.
         let said = printed(&fixture, &["health"]);
         assert!(said.starts_with("a message to the endpoint gone waits for 1h 0m"), "{said}");
         fixture.conn.execute(&LONG_AGO, &[]).await.unwrap();
@@ -318,7 +318,7 @@ on_every_database! {
         assert_eq!(listed(&every, "?endpoint=crm&state=delivered"), all);
         assert_eq!(listed(&every, "?endpoint=crm&state=waiting"), []);
         assert_eq!(listed(&every, "?endpoint=other"), []);
-        // A token of one pipeline asks for nothing, and has what is its own.
+        // A token for one pipeline needs no filter, and gets its own messages.
         let own = listed(&plain, "");
         assert_eq!(own, all.iter().filter(|it| it.0 == "Plain").cloned().collect::<Vec<_>>());
         for query in ["?pipeline=Plain", "?endpoint=crm", "?state=delivered"] {
@@ -340,7 +340,8 @@ on_every_database! {
         let own = format!("/webhooks/{}/send", own[0].1);
         assert_eq!(Ask::form(&own, &form).cookie(&cookie).of(&console).leads_to(), "/webhooks");
         assert_eq!(Ask::get("/webhooks?pipeline=Halts").cookie(&cookie).of(&console).status, 403);
-        // Somebody who may see all filters, and goes on to older messages of the same filter.
+        // A visitor who may see all filters, and who continues to older messages with the same
+        // filter.
         let cookie = Ask::form("/sign-in", &format!("secret={every}")).of(&console).cookie();
         let page = Ask::get("/webhooks?pipeline=Halts&endpoint=crm&state=delivered").cookie(&cookie).of(&console);
         assert!(page.body.contains("run.halted") && !page.body.contains("run.completed</td>"), "{page:?}");

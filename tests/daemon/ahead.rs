@@ -1,4 +1,4 @@
-//! Executions that a worker has claimed beyond its slots: nobody loses them when the worker goes.
+//! Executions that a worker has claimed beyond its slots: none is lost when the worker goes.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::foreign::Foreign;
 use crate::support::Db;
 use crate::{on_every_database, on_servers};
 
-/// Quick, so that its worker claims ahead; but one input kills the worker that runs it.
+/// Quick steps, so that their worker claims ahead; but one input kills the worker that runs it.
 const POISON: &str = r#"
 pipeline: Poison
 steps:
@@ -19,7 +19,7 @@ steps:
 flow: [{ start: A }]
 "#;
 
-/// Quick, and then not: what was claimed behind the slow one waits in vain.
+/// Quick steps, followed by a slow one: executions claimed behind the slow one wait in vain.
 const UNEVEN: &str = r#"
 pipeline: Uneven
 steps:
@@ -27,7 +27,7 @@ steps:
 flow: [{ start: A }]
 "#;
 
-/// Of which there are too many.
+/// A pipeline with a backlog.
 const MANY: &str = r#"
 pipeline: Many
 steps:
@@ -46,7 +46,7 @@ fn one_slot() -> Settings {
 
 on_every_database! {
     /// In a backlog a claim begins where the last one ended. Rows that were locked then, or were
-    /// written by a transaction that took long, stand before that place.
+    /// written by a slow transaction, come before that place.
     async fn what_comes_to_stand_before_the_last_claim_is_not_left_behind(db: Db) {
         static WAITING: Statement = Statement::new(
             "TEST_WAITING",
@@ -78,13 +78,13 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// An execution that waited in the worker that died was never run, and that is not held against it again
-    /// and again: only the step that kills is out of budget.
+    /// An execution that waited in the worker that died was never run, and that does not count against it again and
+    /// again: only the step that kills is out of budget.
     async fn a_step_that_kills_its_worker_takes_nobody_along(db: Db) {
         let mut fixture = DaemonFixture::new(&db, one_slot(), &[POISON]).await;
         let mut daemon = fixture.start();
-        // Until it is claimed with others behind it, by a worker that is ahead of its slot: on a busy
-        // machine its steps take too long for that.
+        // Until a worker that is ahead of its slot claims it with others behind it: on a busy machine its steps take
+        // too long for that.
         for round in 1.. {
             assert!(round <= 30, "its worker was never ahead of its slot: the test is empty");
             daemon.send(Signal::SIGTSTP);
@@ -100,7 +100,7 @@ on_every_database! {
                 executions.iter().filter(|e| e.result() == "process_crashed").collect();
             let run = ductwork::store::query::run_state(&mut fixture.conn, poison).await;
             assert_eq!(run.unwrap().unwrap().status, RunStatus::Halted);
-            // They died with it once, and then ran by themselves.
+            // The other executions died with it once, and then ran by themselves.
             let again = crashed.iter().filter(|e| e.crash_count > 0);
             assert_eq!(again.count(), 2 * round, "{crashed:#?}");
             if crashed.len() > 3 * round {
@@ -111,11 +111,11 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// A slow step holds the only slot: after a moment the others are put back, which is no attempt.
+    /// A slow step holds the only slot: after a moment the other executions are put back, which counts as no attempt.
     async fn what_waits_behind_a_slow_step_is_put_back(db: Db) {
         let mut fixture = DaemonFixture::new(&db, one_slot(), &[UNEVEN]).await;
         let mut daemon = fixture.start();
-        // Until somebody waits behind it: on a busy machine nothing is claimed ahead.
+        // Until an execution waits behind it: on a busy machine nothing is claimed ahead.
         for round in 1.. {
             assert!(round <= 30, "its worker was never ahead of its slot: the test is empty");
             daemon.send(Signal::SIGTSTP);
@@ -161,7 +161,7 @@ async fn what_is_due_is_locked(db: Db) {
         let worker = rows.iter().find(|row| row.role == Role::Worker);
         worker.map(|row| row.counters.statements)
     };
-    // It has begun to try, and its counters are written with each heartbeat.
+    // The worker has begun to try, and its counters are written with each heartbeat.
     let first = eventually(PATIENCE, "it has tried", async || {
         sent().await.filter(|sent| *sent > 20)
     });
@@ -183,7 +183,7 @@ async fn what_is_due_is_locked(db: Db) {
 }
 
 on_servers! {
-    /// Somebody holds the first of the queue for as long as he likes, and it is the only one. (SQLite locks no rows.)
+    /// A foreign session locks the only row of the queue for as long as it likes. (SQLite locks no rows.)
     async fn what_somebody_has_locked_is_not_asked_for_all_the_time(db: Db) {
         what_is_due_is_locked(db).await;
     }

@@ -1,4 +1,4 @@
-//! Children that do not live: they die at once, stand still before they are known, loop.
+//! Children that do not live: they die at once, stand still before they have registered, or loop.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ flow: [{ start: A }, { chain: B }]
 ";
 
 on_every_database! {
-    /// Nobody is taken for dead because there is nothing to do, the supervisor included (H3).
+    /// No process is taken for dead because there is no work, the supervisor included (H3).
     async fn an_idle_daemon_outlives_its_leases_and_is_healthy(db: Db) {
         let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[STEADY]).await;
@@ -65,7 +65,7 @@ on_every_database! {
             send(pid, Signal::SIGKILL);
             killed = Instant::now();
             last = Some(pid);
-            // The others work on all the while.
+            // The other children work on meanwhile.
             let run = fixture.trigger("Steady", "1", 1).await[0];
             fixture.run_ended(run).await;
         }
@@ -96,13 +96,13 @@ on_every_database! {
             send(last, Signal::SIGKILL);
             let next = daemon.child("worker Steady", Some(last)).await;
             freeze(next).await;
-            // Not with the database open: one that stands still inside a transaction keeps a
-            // SQLite database locked for everybody, the test included.
+            // Not with the database open: a process that stands still inside a transaction
+            // keeps a SQLite database locked for all others, the test included.
             let rows = fixture.processes().await;
             if !has_database_open(next) && rows.iter().all(|row| row.pid as i32 != next) {
                 break next;
             }
-            // It was quicker than we.
+            // The child was quicker than the test.
             last = next;
         };
         fixture.trigger("Steady", "1", 3).await;
@@ -114,7 +114,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// The file may hold anything by now: only the supervisor reads it, when it is told to.
+    /// The file may contain anything by now: only the supervisor reads it, when it is told to.
     async fn a_new_child_is_what_its_supervisor_had_read(db: Db) {
         let other = "default: { database: { url: 'sqlite://other.db' } }";
         let edits: [(&str, Edit); 3] = [
@@ -154,7 +154,7 @@ on_every_database! {
     }
 }
 
-/// An act upon a file.
+/// A change to a file.
 type Edit = fn(&std::path::Path);
 
 fn has_database_open(pid: i32) -> bool {

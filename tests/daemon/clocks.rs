@@ -1,4 +1,4 @@
-//! Clocks that are set while everything runs, and clocks that differ: nobody is taken for dead.
+//! Clocks that are set while everything runs, and clocks that differ: no process is taken for dead.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const HOUR: i64 = 3600;
 
 const LEASE: Duration = Duration::from_secs(6);
 
-/// Beats in one lease.
+/// Beats per lease.
 const BEATS: i64 = 6;
 
 const WORK: &str = "
@@ -28,14 +28,14 @@ steps:
 flow: [{ start: A }, { divide: [B, C] }, { combine: C }, { chain: A }]
 ";
 
-/// Runs until it is let go.
+/// A step that runs until it is let go.
 const HOLDING: &str = r#"
 pipeline: Holding
 steps: { A: { command: [sh, -c, 'echo x >> holds; until [ -e go ]; do sleep 0.05; done; cat'] } }
 flow: [{ start: A }]
 "#;
 
-/// Sets the clock; its output is what the clock showed before and after.
+/// A step that sets the clock; its output is the clock's time before and after.
 fn setting(by: i64) -> String {
     format!(
         r#"
@@ -72,7 +72,7 @@ async fn waiting(conn: &mut Conn) -> usize {
     conn.fetch(&WAITING, &[]).await.expect("the queue").len()
 }
 
-/// Waits until everybody has beaten for twice a lease.
+/// Waits until every process has beaten for twice a lease.
 async fn two_leases_pass(fixture: &mut DaemonFixture, pids: &[i32]) {
     let beats = async |fixture: &mut DaemonFixture| -> Vec<i64> {
         let rows = fixture.processes().await;
@@ -122,7 +122,7 @@ async fn the_clock_is_set(db: Db, by: i64) {
         "{governed:#?}"
     );
 
-    // Some run, some wait, one waits for a time.
+    // Some executions run, some wait, and one is delayed.
     fixture.trigger("Holding", "1", 2).await;
     fixture.said("holds", 2).await;
     let delayed = fixture.run(&wrapper, &["trigger", "Work", "1", "--delay", "5s"]);
@@ -140,12 +140,12 @@ async fn the_clock_is_set(db: Db, by: i64) {
 
     two_leases_pass(&mut fixture, &pids).await;
     std::fs::write(fixture.path("go"), "").unwrap();
-    // Triggered by the clock as it is now.
+    // Triggered under the new time.
     let later = fixture.run(&wrapper, &["trigger", "Work", "2", "--wait"]);
     assert!(later.status.success(), "{later:?}");
     fixture.completed(PATIENCE).await;
 
-    // The whole daemon has lived by it, and lives.
+    // The whole daemon has followed the clock, and lives.
     let start = "step started";
     let started: Vec<jiff::Timestamp> = daemon
         .logged(start)
@@ -187,20 +187,21 @@ on_every_database! {
         the_clock_is_set(db, HOUR).await;
     }
 
-    /// On SQLite the database's clock is the host's: what was due before has to be due still.
+    /// On SQLite the database's clock is that of the host: work that was due before must still be
+    /// due.
     async fn a_step_that_sets_the_clock_an_hour_back_costs_nobody_anything(db: Db) {
         the_clock_is_set(db, -HOUR).await;
     }
 }
 
-/// Runs until it is killed.
+/// A step that runs until it is killed.
 const STUBBORN: &str = r#"
 pipeline: Stubborn
 steps: { A: { command: [sh, -c, 'trap "" TERM; echo x >> holds; while :; do sleep 0.1; done'] } }
 flow: [{ start: A }]
 "#;
 
-/// A deadline by the wall clock would be over at once, or in an hour.
+/// A deadline by the wall clock would pass at once, or an hour late.
 async fn the_clock_is_set_in_a_drain(db: Db, by: i64) {
     const DRAIN: Duration = Duration::from_secs(3);
     let settings = Settings {
@@ -272,7 +273,7 @@ async fn two_hosts_differ_by_an_hour(db: Db) {
     let apart = first_ts(&two).duration_since(first_ts(&one)).as_secs();
     assert!((apart - HOUR).abs() < 30, "{apart}");
 
-    // More than one of them has slots for.
+    // More than one of the daemons has slots for.
     fixture.trigger("Holding", "1", 8).await;
     fixture.said("holds", 8).await;
     fixture.trigger("Work", "1", 40).await;

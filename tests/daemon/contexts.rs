@@ -1,4 +1,4 @@
-//! Steps that use their run's context, in an environment that says nothing of the database.
+//! Steps that use their run's context, in an environment that says nothing about the database.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -67,7 +67,7 @@ else:
     print(made)
 "#;
 
-/// Writes a program of a step, and where to find ours.
+/// Writes a step's program, and puts the ductworkd under test on its path.
 fn program(fixture: &mut DaemonFixture, name: &str, text: &str) {
     let path = fixture.path(name);
     std::fs::write(&path, text).unwrap();
@@ -78,7 +78,7 @@ fn program(fixture: &mut DaemonFixture, name: &str, text: &str) {
     fixture.variables.insert("PATH", path);
 }
 
-/// Where the database is stands in the daemon's environment alone.
+/// Leaves the database's location in the daemon's environment alone.
 fn hide_the_database(fixture: &mut DaemonFixture, db: &Db) {
     let file = fixture.path("ductwork.yml");
     let text = std::fs::read_to_string(&file).unwrap();

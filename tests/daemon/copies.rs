@@ -1,4 +1,4 @@
-//! Work that goes on in a copy of its database.
+//! Work that continues in a copy of its database.
 
 use ductwork::model::{Role, RunStatus};
 use ductwork::store::statement::Statement;
@@ -41,7 +41,7 @@ on_every_database! {
         let said = String::from_utf8_lossy(&refused.stderr);
         assert!(refused.status.code() == Some(1) && said.contains("the database is in use: ") && said.contains(" (pid "), "{said}");
         daemon.stop().await;
-        // Nobody works for it yet.
+        // No process works on it yet.
         let queued = before.trigger("Each", "[[],{}]", 1).await[0];
 
         let copied = before.run(&[], &["copy", "--to", &db.url]);
@@ -98,7 +98,7 @@ on_every_database! {
 async fn a_copy_that_is_told_to_stop_says_what_there_is_of_it() {
     let db = Db::sqlite();
     let fixture = DaemonFixture::new(&db, Settings::default(), &[]).await;
-    // Nobody greets there.
+    // A server that sends no greeting.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to = format!("mysql://u:p@{}/d", silent.local_addr().unwrap());
     let mut copy = fixture.start_as(&[], &["copy", "--to", &to]);
@@ -129,7 +129,8 @@ steps:
 flow: [{ start: A }]
 ";
 
-/// The processes of another host, of which nothing is known here but their heartbeats.
+/// Makes the processes those of another host, of which this host knows nothing but their
+/// heartbeats.
 async fn moves_elsewhere(conn: &mut Conn) {
     static MOVE: Statement = Statement::new(
         "TEST_MOVE",
@@ -138,7 +139,7 @@ async fn moves_elsewhere(conn: &mut Conn) {
     assert!(conn.execute(&MOVE, &[]).await.unwrap() > 0);
 }
 
-/// A daemon and its worker are killed at work, and leave their rows.
+/// A daemon and its worker are killed during their work, and leave their rows.
 async fn a_copy_is_made_of_what_the_killed_have_left(db: Db, elsewhere: bool) {
     let settings = || Settings {
         reaper_timeout: "4s",
@@ -150,7 +151,7 @@ async fn a_copy_is_made_of_what_the_killed_have_left(db: Db, elsewhere: bool) {
     daemon.ready().await;
     let run = before.trigger("First", "1", 1).await[0];
     before.pids("pids", 1).await;
-    // The one that sees the other die would recover what that held, and remove its row.
+    // A process that sees the other die would recover its executions, and remove its row.
     let worker = daemon.child("worker First", None).await;
     freeze(daemon.pid()).await;
     let refused = before.run(&[], &["copy", "--to", &db.url]);

@@ -1,4 +1,4 @@
-//! A database that lets some of us in and others not, or nobody write.
+//! A database that refuses some connections, or all writes.
 
 use nix::sys::signal::Signal;
 
@@ -15,7 +15,7 @@ steps: { A: { command: [cat] } }
 flow: [{ start: A }]
 ";
 
-/// A disk in memory, for as long as this lives.
+/// A disk in memory, which exists as long as this value.
 struct Disk(tempfile::TempDir);
 
 impl Disk {
@@ -28,7 +28,7 @@ impl Disk {
         disk
     }
 
-    /// Leaves no room on it; returns the file that has taken it.
+    /// Fills it completely; returns the file that takes the room.
     fn fill(&self) -> std::path::PathBuf {
         let filler = self.0.path().join("filler");
         let mut file = std::fs::File::create(&filler).unwrap();
@@ -44,7 +44,7 @@ impl Drop for Disk {
     }
 }
 
-/// Two commands, neither of which writes, say that nobody can.
+/// Two commands that write nothing report that nobody can write.
 async fn told_that_nobody_can_write(
     fixture: &mut DaemonFixture,
     run: &str,
@@ -83,7 +83,7 @@ async fn health_and_why_tell_that_the_disk_is_full() {
     );
 }
 
-/// Long before a lease is over: everybody has just beaten.
+/// Long before a lease is over: every process has just beaten.
 #[tokio::test]
 async fn a_disk_that_fills_up_under_a_daemon_is_told_at_once() {
     let disk = Disk::mount("8m");
@@ -100,7 +100,7 @@ async fn a_disk_that_fills_up_under_a_daemon_is_told_at_once() {
     let mut daemon = fixture.start();
     daemon.ready().await;
     assert!(fixture.run(&[], &["health"]).status.success());
-    // Its branch waits, and does not end meanwhile.
+    // The run's branch waits, and does not end meanwhile.
     let hour = std::time::Duration::from_secs(3600);
     let run = fixture.trigger_in(hour, "Steady", "1", 1).await[0].to_string();
     let filler = disk.fill();
@@ -122,7 +122,8 @@ steps:
 flow: [{ start: Split }, { expand: Each }, { chain: Again }]
 ";
 
-/// Its tables have no room, and no more have those of a session, which a full disk may damage.
+/// The server's tables have no room, and neither have a session's temporary tables, which a full
+/// disk may damage.
 #[tokio::test]
 async fn a_disk_of_mariadbs_that_fills_up_costs_no_retry() {
     let disk = Disk::mount("640m");
@@ -148,7 +149,7 @@ async fn a_disk_of_mariadbs_that_fills_up_costs_no_retry() {
             .then_some(())
     })
     .await;
-    // The files that the server writes over and over have their room before; without it the server ends.
+    // The files that the server overwrites have their room beforehand; without it the server ends.
     for log in ["data/ib_logfile0", "data/ibtmp1", "data/ibdata1"] {
         let file = std::fs::OpenOptions::new()
             .append(true)
@@ -203,8 +204,8 @@ on_every_server! {
         assert!(said.contains(doubt), "{said}");
     }
 
-    /// The role may only use what the owner of the schema has made; and then it may have no more
-    /// connections than it has. A child that finds none waits, and its supervisor, which has one, tells of it.
+    /// The role may only use the tables that the schema's owner has made; later it is allowed no connections
+    /// beyond its present ones. A child that gets none waits, and its supervisor, which has one, reports it.
     async fn a_child_that_is_not_let_in_is_left_to_wait_and_told_of(server: Server) {
         let conn = server.conn().await;
         let (url, refuse, admit, says) = limited(&server).await;
@@ -243,7 +244,7 @@ on_every_server! {
             fixture.run(&[], &["health"]).status.success().then_some(())
         })
         .await;
-        // The same that had waited.
+        // The same worker that had waited.
         assert_eq!(daemon.child("worker Steady", None).await, refused);
         daemon.stop().await;
         fixture.succeeded_once_each().await;
@@ -263,7 +264,8 @@ async fn sql(server: &Server, sql: &'static str) {
     conn.script("TEST_SQL", sql).await.unwrap();
 }
 
-/// The URL of another role, how it is kept from more connections and how no more, and what its next one is told.
+/// The URL of another role, the statements that refuse it new connections and admit them again, and the error
+/// that its next connection gets.
 async fn limited(server: &Server) -> (String, &'static str, &'static str, &'static str) {
     let (_, at) = server.url().split_once('@').unwrap();
     match server {
@@ -284,7 +286,7 @@ async fn limited(server: &Server) -> (String, &'static str, &'static str, &'stat
             sql(server, make).await;
             (
                 format!("mysql://duct:duct@{at}"),
-                // A limit there counts no session that is older.
+                // A limit there does not count older sessions.
                 "ALTER USER duct ACCOUNT LOCK",
                 "ALTER USER duct ACCOUNT UNLOCK",
                 "account is locked",

@@ -1,4 +1,4 @@
-//! Dumps of threads, for an operator on a bad night: quick, small, and part of the log.
+//! Thread dumps for an operator on a bad night: quick, small, and part of the log.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn waiting(name: &str) -> String {
     )
 }
 
-/// The memory that a process has, in kilobytes.
+/// The resident memory of a process, in kilobytes.
 fn resident(pid: i32) -> i64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -72,7 +72,7 @@ on_every_database! {
             for ((grown, pid), before) in grown.iter_mut().zip(&pids).zip(&before) {
                 *grown += resident(*pid) - before;
             }
-            // A dump a second is all that a process makes.
+            // A process makes at most one dump a second.
             tokio::time::sleep(Duration::from_millis(1_100)).await;
         }
         eprintln!("the quickest of 4 dumps of {} processes took {quickest:?}; they grew by {grown:?} kB", pids.len());
@@ -90,7 +90,7 @@ on_every_database! {
             assert!(step["ms"].as_u64() > Some(1_000) && step["since"].is_string(), "{step}");
         }
 
-        // The same program names the functions in which a thread of ours waits.
+        // The same program names the functions in which a thread of ductworkd waits.
         let threads = daemon.logged("thread");
         let log = threads.iter().find(|it| it["pipeline"] == "W3" && it["thread"] == "log").unwrap();
         let named = fixture.run(&[], &["symbolize", &log.to_string()]);

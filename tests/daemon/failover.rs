@@ -1,5 +1,5 @@
-//! Another server in place of the one that was: it takes no writes for a while, and has not got
-//! the last commits.
+//! Another server takes the place of the first: it takes no writes for a while, and lacks the last
+//! commits.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ steps:
 flow: [{ start: A }, { divide: [A, B] }, { combine: B }]
 "#;
 
-/// Runs until it is let go.
+/// A step that runs until it is let go.
 const HOLDING: &str = r#"
 pipeline: Holding
 steps: { A: { command: [sh, -c, 'echo x >> holds; until [ -e go ]; do sleep 0.05; done; cat'] } }
@@ -73,7 +73,7 @@ async fn pids(daemon: &Daemon) -> Vec<i32> {
     pids
 }
 
-/// Everybody has found that nothing can be written.
+/// Waits until every process has found that nothing can be written.
 async fn all_wait(daemon: &Daemon, since: usize) {
     eventually(PATIENCE, "everybody waits for the database", async || {
         let log = daemon.log();
@@ -86,7 +86,7 @@ async fn all_wait(daemon: &Daemon, since: usize) {
     .await;
 }
 
-/// Nobody has died, was taken for dead or was replaced; and nothing was spent.
+/// Asserts that no process died, was taken for dead or was replaced; and that no budget was spent.
 async fn unharmed(fixture: &mut DaemonFixture, daemon: &mut Daemon, before: &[i32]) {
     assert_eq!(pids(daemon).await, before);
     for said in ["was declared dead", "recovered what a dead process held"] {
@@ -120,7 +120,7 @@ on_every_server! {
         server.take_writes(false).await;
         let began = Instant::now();
         all_wait(&daemon, logged).await;
-        // Ends while its result cannot be written.
+        // The step ends while its result cannot be written.
         std::fs::write(fixture.path("go"), "").unwrap();
         tokio::time::sleep(OUTAGE.saturating_sub(began.elapsed())).await;
         let stands = successes(&mut fixture.conn).await;
@@ -132,8 +132,8 @@ on_every_server! {
     }
 }
 
-/// Rows that the primary had acknowledged and the standby had not got are gone, runs and results alike.
-/// All else goes on, and the rest is whole.
+/// Rows that the primary had acknowledged and the standby had not received are gone, runs and results
+/// alike. All else continues, and the rest is consistent.
 #[tokio::test]
 async fn a_promoted_standby_that_lacks_the_last_commits_is_worked_on_from_where_it_is() {
     let primary = Cluster::start();
@@ -145,7 +145,7 @@ async fn a_promoted_standby_that_lacks_the_last_commits_is_worked_on_from_where_
     fixture.said("holds", 2).await;
     let mut kept = fixture.trigger("Work", "1", 100).await;
     let mut standby = primary.standby();
-    // The standby has these too, and then hears nothing more.
+    // The standby receives these too, and nothing after them.
     kept.extend(fixture.trigger("Work", "2", 20).await);
     let wanted = followed(&mut fixture.conn).await;
     assert!(wanted, "the standby does not follow");
@@ -163,7 +163,7 @@ async fn a_promoted_standby_that_lacks_the_last_commits_is_worked_on_from_where_
     standby.up_instead_of(&primary);
     all_wait(&daemon, logged).await;
     std::fs::write(fixture.path("go"), "").unwrap();
-    // It can be read, and not written.
+    // It can be read, but not written.
     fixture.conn = connect(&standby).await;
     assert!(
         successes(&mut fixture.conn).await < done,
@@ -183,7 +183,7 @@ async fn a_promoted_standby_that_lacks_the_last_commits_is_worked_on_from_where_
     unharmed(&mut fixture, &mut daemon, &before).await;
 }
 
-/// True when the standby has replayed all that is there by now.
+/// True when the standby has replayed everything so far.
 async fn followed(conn: &mut Conn) -> bool {
     static WRITTEN: Statement = Statement::new(
         "TEST_WRITTEN",

@@ -16,7 +16,7 @@ steps:
 flow: [{ start: A }, { chain: B }]
 "#;
 
-/// Its file, the log beside it, and a place of its own for the former.
+/// The database file, the log beside it, and another path for the file.
 fn files(db: &Db) -> (PathBuf, PathBuf, PathBuf) {
     let path = db.location.file().unwrap().to_owned();
     let beside = |name: &str| PathBuf::from(format!("{}{name}", path.display()));
@@ -29,7 +29,7 @@ fn said(fixture: &DaemonFixture, verb: &[&str]) -> (Option<i32>, String) {
     (done.status.code(), said)
 }
 
-/// The daemon ends as one that somebody has to help, and says what to do.
+/// The daemon ends with the status of one that needs a person's help, and says what to do.
 async fn ends_misplaced(daemon: &mut Daemon, what: &str) {
     let stopping = daemon.says("stopping").await;
     let (status, _) = daemon.ended(PATIENCE).await;
@@ -60,7 +60,7 @@ async fn a_file_that_is_moved_away_ends_the_daemon_and_is_not_made_anew() {
         daemon.ready().await;
         fixture.pids("pids", 1).await;
         std::fs::rename(&path, &away).unwrap();
-        // It drains: these commits go along with the file, into the log that stays.
+        // The daemon drains: these commits go along with the file, into the log that stays.
         std::fs::write(fixture.path("go"), "").unwrap();
         ends_misplaced(&mut daemon, "moved or deleted").await;
         assert!(log.metadata().unwrap().len() > 0);
@@ -84,7 +84,7 @@ async fn a_file_that_is_moved_away_ends_the_daemon_and_is_not_made_anew() {
     .await;
 }
 
-/// No step goes on for a result that is kept nowhere.
+/// No step goes on when its result would be stored nowhere.
 #[tokio::test]
 async fn a_file_that_is_deleted_ends_the_daemon_at_once() {
     support::with(Db::sqlite(), |db| async move {
@@ -99,7 +99,7 @@ async fn a_file_that_is_deleted_ends_the_daemon_at_once() {
         let error = stopping[0]["error"].to_string();
         assert!(error.contains("was deleted while it was in use"), "{error}");
         assert!(error.contains("-wal away first"), "{error}");
-        // The steps wait for a file that nobody makes.
+        // The steps wait for a file that nobody creates.
         let (status, took) = daemon.ended(PATIENCE).await;
         assert_eq!(status.code(), Some(2), "{status}");
         assert!(took < Duration::from_secs(10), "{took:?}");
@@ -117,7 +117,7 @@ async fn a_file_that_is_replaced_ends_the_daemon() {
         daemon.ready().await;
         fixture.trigger("Work", "1", 5).await;
         fixture.pids("pids", 1).await;
-        // At no time there is none.
+        // The path exists at all times.
         std::fs::hard_link(&path, &away).unwrap();
         replace(&path);
         std::fs::write(fixture.path("go"), "").unwrap();
@@ -128,8 +128,8 @@ async fn a_file_that_is_replaced_ends_the_daemon() {
     .await;
 }
 
-/// Nobody but the daemon has its database open until this is dropped: a connection of our own would
-/// keep what was deleted.
+/// Closes every connection but the daemon's until the returned value is dropped: a connection of
+/// the test's own would keep the deleted file alive.
 async fn left_alone(fixture: &mut DaemonFixture) -> Db {
     let elsewhere = Db::sqlite();
     let before = std::mem::replace(&mut fixture.conn, elsewhere.connect().await);
@@ -137,8 +137,8 @@ async fn left_alone(fixture: &mut DaemonFixture) -> Db {
     elsewhere
 }
 
-/// The file beside the database is deleted while steps are at work. Where these are let finish they
-/// wait for `go`, which is there then.
+/// The file beside the database is deleted while steps run. Where these may finish, they wait for
+/// `go`, which exists by then.
 fn deleted(suffix: &'static str, finishes: bool) {
     let body = support::with(Db::sqlite(), move |db| async move {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
@@ -177,13 +177,13 @@ fn a_log_that_is_deleted_ends_the_daemon_which_saves_what_was_in_it() {
     deleted("-wal", true);
 }
 
-/// Its steps are not waited for.
+/// The daemon does not wait for its steps.
 #[test]
 fn an_index_that_is_deleted_ends_the_daemon_at_once() {
     deleted("-shm", false);
 }
 
-/// By another database.
+/// Replaces the file by another database.
 fn replace(path: &Path) {
     let other = path.with_extension("other");
     let made = rusqlite::Connection::open(&other).unwrap();
@@ -192,7 +192,8 @@ fn replace(path: &Path) {
     std::fs::rename(&other, path).unwrap();
 }
 
-/// Nobody looks for it, and a word that asks it to rest does not keep it from looking.
+/// The process has no reason to look at the file, and a signal that makes it quiet does not keep it
+/// from looking.
 #[tokio::test]
 async fn a_quiet_role_of_its_own_ends_as_well() {
     support::with(Db::sqlite(), |db| async move {

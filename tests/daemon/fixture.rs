@@ -1,5 +1,5 @@
-//! Each test's own deployment: a directory, a database, pipelines, and the daemons that
-//! run there. No process of it survives the test, even a failed one.
+//! Each test's own deployment: a directory, a database, pipelines, and the daemons that run there.
+//! None of its processes survives the test, even if that fails.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,14 +21,14 @@ use serde_json::Value;
 use crate::support::Db;
 use crate::wires;
 
-/// Marks every process that descends from one start, whoever its parents are by now. Steps
-/// inherit it, and so does what they leave behind.
+/// Marks every process that descends from one start, whatever its parent is by now. Steps inherit
+/// it, and so do the processes that they leave behind.
 const TAG: &str = "TEST_FIXTURE";
 
-/// Between two looks at a condition.
+/// The pause between two looks at a condition.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Longer than anything takes on a loaded machine, for waits whose length is not the point.
+/// Longer than anything takes on a loaded machine, for waits whose length does not matter.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The configuration of a fixture.
@@ -38,7 +38,7 @@ pub struct Settings {
     pub count: u32,
     pub max_retry: u32,
     pub max_crash: u32,
-    /// The least important events in the log.
+    /// The lowest level of the log.
     pub level: &'static str,
 }
 
@@ -49,7 +49,7 @@ impl Default for Settings {
             shutdown_timeout: "20s",
             count: 4,
             max_retry: 2,
-            // So many that no number of kills waits for a backoff.
+            // High enough that no number of kills waits for a backoff.
             max_crash: 1000,
             level: "debug",
         }
@@ -62,14 +62,14 @@ pub struct DaemonFixture {
     url: String,
     settings: Settings,
     definitions: BTreeMap<String, Definition>,
-    /// Further variables of the daemons' environment.
+    /// Additional variables of the daemons' environment.
     pub variables: BTreeMap<&'static str, String>,
     /// The test's own connection.
     pub conn: Conn,
 }
 
 impl DaemonFixture {
-    /// On a fresh database, with these pipelines.
+    /// Makes one on a fresh database, with these pipelines.
     pub async fn new(db: &Db, settings: Settings, pipelines: &[&str]) -> Self {
         Self::at(&db.url, db.conn().await, settings, pipelines).await
     }
@@ -94,7 +94,7 @@ impl DaemonFixture {
         fixture
     }
 
-    /// Writes the configuration, with these lines more.
+    /// Writes the configuration, with these additional lines.
     pub fn configure(&self, more: &str) {
         let Settings {
             reaper_timeout,
@@ -132,7 +132,7 @@ impl DaemonFixture {
         self.definitions.insert(name, definition);
     }
 
-    /// A file of the fixture.
+    /// The path of a file of the fixture.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -153,7 +153,7 @@ impl DaemonFixture {
         self.start_into(wrapper, verb, None)
     }
 
-    /// The same, with its log into something else than a file.
+    /// The same, with its log redirected somewhere other than a file.
     pub fn start_into(&self, wrapper: &[&str], verb: &[&str], stderr: Option<Stdio>) -> Daemon {
         let tag = uuid::Uuid::now_v7().simple().to_string();
         let log = self.path(&format!("{tag}.log"));
@@ -171,14 +171,14 @@ impl DaemonFixture {
         Daemon { child, tag, log }
     }
 
-    /// Runs a verb to its end, by way of another program if need be.
+    /// Runs a verb to its end, through another program if necessary.
     pub fn run(&self, wrapper: &[&str], verb: &[&str]) -> Output {
         let mut command = self.command(wrapper, verb);
         command.stdin(Stdio::null()).output().expect("it runs")
     }
 
-    /// The program in this fixture's directory, where it finds its configuration, and with nothing of
-    /// what else is configured.
+    /// The program in this fixture's directory, where it finds its configuration, and without any other
+    /// configuration.
     fn command(&self, wrapper: &[&str], verb: &[&str]) -> Command {
         let own = [env!("CARGO_BIN_EXE_ductworkd")];
         let argv: Vec<&str> = wrapper.iter().chain(&own).chain(verb).copied().collect();
@@ -200,7 +200,7 @@ impl DaemonFixture {
         self.trigger_in(Duration::ZERO, pipeline, input, n).await
     }
 
-    /// Starts `n` runs of a pipeline, which are due after so long.
+    /// Starts `n` runs of a pipeline, which are due after this delay.
     pub async fn trigger_in(
         &mut self,
         delay: Duration,
@@ -226,7 +226,7 @@ impl DaemonFixture {
         open.expect("the runs").is_empty()
     }
 
-    /// Waits until all runs have ended; how.
+    /// Waits until all runs have ended; returns their statuses.
     pub async fn ended(&mut self, within: Duration) -> Vec<RunStatus> {
         static STATUSES: Statement =
             Statement::new("TEST_STATUSES", "SELECT status FROM ductwork_runs");
@@ -266,8 +266,8 @@ impl DaemonFixture {
         serde_json::from_str(output.get()).expect("outputs are JSON")
     }
 
-    /// Every invariant holds, and without a grace: to be asked when nothing runs. Nor was there
-    /// anything in between that must not be.
+    /// Checks every invariant, without a grace: for use when nothing runs. Also checks that no
+    /// forbidden change happened on the way.
     pub async fn audited(&mut self) {
         let broken = audit::audit(&mut self.conn, Duration::ZERO).await;
         let broken = broken.expect("the audit can be asked");
@@ -276,7 +276,7 @@ impl DaemonFixture {
         assert!(tripped.is_empty(), "{tripped:#?}");
     }
 
-    /// Defines something in the database. On MySQL it is one statement, and a script would be sent apart at its
+    /// Defines something in the database. On MySQL it is one statement, which a script would split at its
     /// semicolons.
     pub async fn define_in_database(&mut self, text: &'static str) {
         let done = match self.conn.dialect() {
@@ -318,7 +318,7 @@ impl DaemonFixture {
         executions.expect("executions")
     }
 
-    /// Each step has succeeded exactly once, and nothing has spent a retry.
+    /// Asserts that each step has succeeded exactly once, and that no retry was spent.
     pub async fn succeeded_once_each(&mut self) -> Vec<Execution> {
         let executions = self.executions().await;
         let mut successes: BTreeMap<uuid::Uuid, u32> = BTreeMap::new();
@@ -339,7 +339,7 @@ impl DaemonFixture {
         rows.expect("the processes")
     }
 
-    /// Waits until a step has said so in a file; all lines of it.
+    /// Waits until steps have written this many lines to a file; returns all its lines.
     pub async fn said(&self, name: &str, lines: usize) -> Vec<String> {
         let what = format!("{lines} lines in {name}");
         eventually(PATIENCE, &what, async || {
@@ -372,7 +372,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// How it ended; empty: not yet.
+    /// Its result; empty if there is none yet.
     pub fn result(&self) -> &str {
         self.result.as_deref().unwrap_or_default()
     }
@@ -382,17 +382,17 @@ impl Execution {
 pub struct Daemon {
     child: Child,
     tag: String,
-    /// The file of its log, which whoever took the log elsewhere has to write.
+    /// The file of its log, which the test must write if it redirected the log.
     pub log: PathBuf,
 }
 
 impl Daemon {
-    /// How it has ended, if it has.
+    /// Its exit status, if it has ended.
     pub fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child can be waited for")
     }
 
-    /// The pid of what was started: the supervisor, unless there is a wrapper.
+    /// The pid of the started process: the supervisor, unless there is a wrapper.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
@@ -418,8 +418,8 @@ impl Daemon {
                 found.extend(Process::of(pid));
             }
         }
-        // Until it is what it was forked to be, a process looks like its parent. To do something to
-        // it is to do it to its parent, who waits for it.
+        // Between fork and exec, a process looks like its parent. Acting on it would mean acting on
+        // its parent, which waits for it.
         let like = |process: &Process| {
             let parent = found.iter().find(|other| other.pid == process.parent);
             parent.is_some_and(|parent| parent.kind == process.kind)
@@ -452,7 +452,7 @@ impl Daemon {
         .await
     }
 
-    /// All that was written to stderr, as far as its lines are whole.
+    /// The complete lines written to stderr.
     pub fn text(&self) -> String {
         let text = std::fs::read(&self.log).expect("the log");
         let mut text = String::from_utf8(text).expect("the log is UTF-8");
@@ -461,7 +461,7 @@ impl Daemon {
         text
     }
 
-    /// The log: one JSON object per line. The stderr of hooks is no part of it.
+    /// The log: one JSON object per line, without the stderr of hooks.
     pub fn log(&self) -> Vec<Value> {
         let text = self.text();
         let events = text.lines().filter(|line| line.starts_with('{'));
@@ -469,19 +469,19 @@ impl Daemon {
         events.map(event).collect()
     }
 
-    /// The logged events with this in their message.
+    /// The logged events with this text in their message.
     pub fn logged(&self, part: &str) -> Vec<Value> {
         let mut log = self.log();
         log.retain(|event| event["msg"].as_str().is_some_and(|msg| msg.contains(part)));
         log
     }
 
-    /// Waits for an event with this in its message.
+    /// Waits for an event with this text in its message.
     pub async fn says(&self, part: &str) -> Vec<Value> {
         self.says_times(part, 1).await
     }
 
-    /// Waits for so many of them.
+    /// Waits for this many of them.
     pub async fn says_times(&self, part: &str, times: usize) -> Vec<Value> {
         let what = format!("`{part}` in the log, {times} times");
         eventually(PATIENCE, &what, async || {
@@ -496,14 +496,14 @@ impl Daemon {
         self.says("ready").await;
     }
 
-    /// Waits for the end of the daemon; how long it took from now.
+    /// Waits for the end of the daemon; returns its status and how long that took from now.
     pub async fn ended(&mut self, within: Duration) -> (ExitStatus, Duration) {
         let began = Instant::now();
         let status = eventually(within, "the daemon has ended", async || self.has_ended()).await;
         (status, began.elapsed())
     }
 
-    /// Waits until no process of it is left.
+    /// Waits until none of its processes is left.
     pub async fn gone(&self, within: Duration) {
         let began = Instant::now();
         let mut left = self.processes();
@@ -514,7 +514,7 @@ impl Daemon {
         }
     }
 
-    /// Ends it with TERM: gracefully, and with nothing left.
+    /// Ends it with TERM: gracefully, and with no process left.
     pub async fn stop(&mut self) {
         self.send(Signal::SIGTERM);
         let (status, _) = self.ended(PATIENCE).await;
@@ -537,8 +537,8 @@ impl Drop for Daemon {
             let from = important.len().saturating_sub(60);
             eprintln!("the end of the log:\n{}", important[from..].join("\n"));
         }
-        // The supervisor first, so that it replaces nobody; then whoever is left, until nobody
-        // is: what was forked between two looks is found by the next.
+        // The supervisor first, so that it replaces no child; then the others, until none is left:
+        // the next look finds a process that was forked between two looks.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let began = Instant::now();
@@ -566,10 +566,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// None: there is no such process, or it is dead but for the waiting.
+    /// None if there is no such process, or if it is a zombie.
     pub fn of(pid: i32) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name may hold anything; what follows its parenthesis does not.
+        // The name may contain any characters; the fields after its closing parenthesis do not.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?.chars().next()?;
         let parent = fields.next()?.parse().ok()?;
@@ -598,11 +598,11 @@ impl Process {
     }
 }
 
-/// Nobody may claim, and everybody may look.
+/// A lock that keeps every process from claiming, but lets all of them read.
 pub struct Lock;
 
 impl Lock {
-    /// Takes it, on the connection of the test.
+    /// Takes it, on the test's connection.
     pub async fn take(fixture: &mut DaemonFixture) -> Self {
         let lock = match fixture.conn.dialect() {
             Dialect::Sqlite => "BEGIN IMMEDIATE",
@@ -613,7 +613,7 @@ impl Lock {
         Self
     }
 
-    /// Gives it back.
+    /// Releases it.
     pub async fn release(self, fixture: &mut DaemonFixture) {
         let unlock = match fixture.conn.dialect() {
             Dialect::Mysql => "UNLOCK TABLES",
@@ -623,12 +623,12 @@ impl Lock {
     }
 }
 
-/// True while there is such a process.
+/// True while this process exists.
 pub fn lives(pid: i32) -> bool {
     Process::of(pid).is_some()
 }
 
-/// Sends a signal to a process that must be there.
+/// Sends a signal to a process that must exist.
 pub fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
 }
@@ -670,7 +670,7 @@ pub async fn eventually<T>(
     }
 }
 
-/// The path of a program that a test needs, which is installed where it is not yet.
+/// The path of a program that a test needs; installs the program if it is missing.
 pub fn program(name: &str) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/program");
     let found = Command::new(script).arg(name).output();

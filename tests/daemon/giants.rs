@@ -1,4 +1,4 @@
-//! Values so large that they do not go together, or not at all.
+//! Values too large to be sent together, or at all.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use crate::mariadb::Mariadb;
 use crate::on_every_database;
 use crate::support::{self, Db};
 
-/// Prints a text of as many bytes as it is told, as soon as it may.
+/// Prints a text of as many bytes as its input says, as soon as it may.
 const SIZES: &str = r#"
 pipeline: Sizes
 steps:
@@ -21,7 +21,7 @@ steps:
 flow: [{ start: A }]
 "#;
 
-/// As large as one is that goes alone, in every way that a value goes.
+/// A value that must be sent alone because of its size takes every path that a value can take.
 const WAYS: &str = r#"
 pipeline: Ways
 steps:
@@ -32,10 +32,10 @@ steps:
 flow: [{ start: A }, { divide: [B, C] }, { combine: D }]
 "#;
 
-/// Lies before a server, and ends a connection when a message to the server is too long: as a server
-/// does itself whose limit that is.
+/// A proxy for a server that ends a connection when a message to the server is too long, as a server
+/// with that limit does.
 struct Limited {
-    /// How to connect to the database through it.
+    /// The URL of the database through the proxy.
     url: String,
     limit: Arc<AtomicUsize>,
     cuts: Arc<AtomicUsize>,
@@ -54,7 +54,7 @@ impl Limited {
         };
         let (limit, cuts) = (Arc::clone(&limited.limit), Arc::clone(&limited.cuts));
         let server = server.to_owned();
-        // It ends with the test's process.
+        // The thread ends with the test's process.
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 let (Ok(client), Ok(server)) = (client, TcpStream::connect(&server)) else {
@@ -92,7 +92,7 @@ fn pass(
     limit: &AtomicUsize,
     cuts: &AtomicUsize,
 ) -> std::io::Result<()> {
-    // The first messages have no letter before their length.
+    // The first messages have no type byte before their length.
     let mut letter = 0;
     loop {
         let mut head = [0; 5];
@@ -107,7 +107,7 @@ fn pass(
         client.read_exact(&mut body)?;
         server.write_all(head)?;
         server.write_all(&body)?;
-        // Only the one that says which protocol it is going to be.
+        // Only the message that announces the protocol version changes this.
         if letter == 0 && body.starts_with(&196_608_u32.to_be_bytes()) {
             letter = 1;
         }
@@ -116,8 +116,8 @@ fn pass(
 
 const MB: usize = 1_000_000;
 
-/// Between an outage and a value that no connection survives there is no difference but that other
-/// statements are answered, and the size.
+/// Only two things distinguish an outage from a value that no connection survives: other statements
+/// are answered, and the value is large.
 #[tokio::test]
 async fn a_result_that_no_connection_survives_fails_its_step_and_an_outage_fails_none() {
     support::with(Db::postgres().await, async |db| {
@@ -143,7 +143,7 @@ async fn a_result_that_no_connection_survives_fails_its_step_and_an_outage_fails
             (limited.cuts() >= 8).then_some(())
         })
         .await;
-        // Now each can, and no two can together.
+        // Now each can be sent, but no two together.
         limited.allow(4 * MB);
         let before = limited.cuts();
         fixture.completed(PATIENCE).await;
@@ -155,7 +155,7 @@ async fn a_result_that_no_connection_survives_fails_its_step_and_an_outage_fails
             "{executions:#?}"
         );
 
-        // It goes alone, and not through; what goes beside it does.
+        // The large value is sent alone, and fails; the values next to it succeed.
         let before = limited.cuts();
         let large = fixture.trigger("Sizes", "67200000", 1).await[0];
         let small = fixture.trigger("Sizes", "10", 20).await;

@@ -1,5 +1,5 @@
-//! A long history, a full queue and a wide run cost nobody anything. The log of MariaDB counts the rows that each
-//! statement has read: no plan says that.
+//! A long history, a full queue and a wide run add no cost. MariaDB's log counts the rows that each statement has
+//! read: no plan gives that number.
 
 use std::time::Duration;
 
@@ -36,14 +36,15 @@ steps: { A: { command: ['false'] } }
 flow: [{ start: A }]
 ";
 
-/// Rows that a statement may read: some for each of a batch, and there is little to do here.
+/// The most rows that a statement may read: a few for each of a batch, and there is little work
+/// here.
 const MOST: u32 = 1_000;
 
-/// Statements that may read more, by words of theirs: once after a start the queue is looked through for rows of a clock
-/// that was ahead.
+/// Statements that may read more, by a part of their text: once after a start the queue is searched for rows of a
+/// clock that was ahead.
 const MAY: &[&str] = &["WHERE a.due_at > TIMESTAMPDIFF"];
 
-/// Runs that have ended, and others that nobody works on.
+/// Runs that have ended, and others that no process works on.
 async fn fill(conn: &mut Conn) {
     let mut numbers = data::Numbers::now(conn).await.unwrap();
     for name in ["Old", "Older", "Oldest"] {
@@ -58,7 +59,7 @@ async fn fill(conn: &mut Conn) {
     data::settle(conn).await.unwrap();
 }
 
-/// All that pages and commands ask, one after the other.
+/// All the queries of pages and commands, one after the other.
 async fn read(conn: &mut Conn, wide: RunId) {
     let hour = Duration::from_secs(3_600);
     let lists: &[&[RunStatus]] = &[
@@ -86,7 +87,7 @@ async fn read(conn: &mut Conn, wide: RunId) {
     for since in [None, Some(hour)] {
         overview::counts(conn, since, 100).await.unwrap();
     }
-    // A run of ours may still be in another.
+    // One of the test's runs may still be in another queue.
     assert!(overview::queues(conn, 100).await.unwrap().len() >= 3);
     stuck::facts(conn, hour).await.unwrap();
     for pipeline in [None, Some("Old"), Some("Fails")] {
@@ -127,7 +128,7 @@ async fn no_statement_on_mariadb_reads_what_lies_in_the_tables() {
     fixture.run_ended(wide).await;
     daemon.stop().await;
 
-    // Of sessions that begin from now on.
+    // For sessions that begin from now on.
     server.sql(&format!(
         "SET GLOBAL log_output = 'TABLE'; SET GLOBAL slow_query_log = 1; SET GLOBAL long_query_time = 0;
          SET GLOBAL min_examined_row_limit = {}",
@@ -168,7 +169,7 @@ async fn no_statement_on_mariadb_reads_what_lies_in_the_tables() {
         let done = fixture.run(&[], verb);
         assert!(done.status.success(), "{verb:?}: {done:?}");
     }
-    // It may tell that the queues of others have no worker.
+    // It may report that the queues of the other pipelines have no worker.
     fixture.run(&[], &["health"]);
     fixture.run_ended(asks[0]).await;
     daemon.stop().await;
@@ -182,7 +183,7 @@ async fn no_statement_on_mariadb_reads_what_lies_in_the_tables() {
     );
     let rows = logged.lines().filter_map(|line| line.split_once('\t'));
     let rows: Vec<(u32, &str)> = rows.map(|(n, sql)| (n.parse().unwrap(), sql)).collect();
-    // The log is kept, and of the right statements.
+    // The log is kept, and contains the right statements.
     assert!(
         rows.iter().any(|(_, sql)| sql.contains("ductwork_")),
         "{logged}"

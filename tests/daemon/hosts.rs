@@ -1,4 +1,4 @@
-//! Processes of two hosts, which do not hear each other's wakeups.
+//! Processes of two hosts, which do not receive each other's wakeups.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -14,7 +14,7 @@ steps: { A: { command: [cat] }, B: { command: [cat] }, C: { command: [echo, "1"]
 flow: [{ start: A }, { divide: [A, B] }, { combine: C }, { divide: [A, B] }, { combine: C }]
 "#;
 
-/// Nobody looks by himself while this test lasts.
+/// Keeps every process from polling while this test lasts.
 fn looks_for_nothing(fixture: &mut DaemonFixture) {
     for name in [
         "DUCTWORK_JOB_WORKER__POLLING_TIMEOUT",
@@ -34,7 +34,8 @@ fn settings() -> Settings {
 }
 
 on_servers! {
-    /// On PostgreSQL by notifications. On MySQL nobody notifies, so each looks often while the other's row is there.
+    /// On PostgreSQL through notifications. MySQL has none, so each process polls often while the other's row
+    /// exists.
     async fn hosts_hand_work_to_each_other(db: Db) {
         let mut fixture = DaemonFixture::new(&db, settings(), &[TO_AND_FRO]).await;
         looks_for_nothing(&mut fixture);
@@ -42,7 +43,7 @@ on_servers! {
         std::fs::create_dir(&run).unwrap();
         std::fs::set_permissions(&run, PermissionsExt::from_mode(0o700)).unwrap();
         let sockets = format!("XDG_RUNTIME_DIR={}", run.display());
-        // In another namespace, as a container is; and its sockets are elsewhere.
+        // In another namespace, like a container, and with its sockets elsewhere.
         let far = [
             "unshare", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL",
             "env", &sockets, "DUCTWORK_ROLE=worker",
@@ -67,8 +68,8 @@ on_servers! {
     }
 }
 
-/// By the server's own count. With a beat in five seconds and a look in one, as where nothing is configured, that is
-/// less than two a second for each process.
+/// By the server's own count. With a beat every five seconds and a poll every second, as by default, that is less
+/// than two statements a second for each process.
 #[tokio::test]
 async fn an_idle_daemon_asks_mariadb_two_things_for_each_beat_and_one_for_each_look() {
     use ductwork::store::{Location, Purpose, migrate};
@@ -82,7 +83,7 @@ async fn an_idle_daemon_asks_mariadb_two_things_for_each_beat_and_one_for_each_l
     looks_for_nothing(&mut fixture);
     let mut daemon = fixture.start();
     daemon.ready().await;
-    // By then each has both of its connections, which take some statements.
+    // By then each process has both of its connections, which take some statements to open.
     let began = beaten(&mut fixture, 5).await;
     let before = asked(&mut fixture).await;
     let _own = fixture.conn.take_statements();
@@ -92,7 +93,8 @@ async fn an_idle_daemon_asks_mariadb_two_things_for_each_beat_and_one_for_each_l
     let asked = after - before - own;
     let beats = ended - began;
     eprintln!("{asked} statements for {beats} beats");
-    // One that had begun at the first look, and the counts of each process, which are written once a minute.
+    // The tolerance: a statement that had begun at the first look, and the counts of each process, which are written
+    // once a minute.
     assert!(
         asked <= 2 * beats + 3 * 8,
         "{asked} statements for {beats} beats"
@@ -104,7 +106,7 @@ async fn an_idle_daemon_asks_mariadb_two_things_for_each_beat_and_one_for_each_l
     daemon.stop().await;
 }
 
-/// Waits until each process has beaten so often; how often all of them have.
+/// Waits until each process has beaten this often; returns the beats of all of them.
 async fn beaten(fixture: &mut DaemonFixture, times: i64) -> i64 {
     loop {
         let rows = fixture.processes().await;
@@ -115,7 +117,7 @@ async fn beaten(fixture: &mut DaemonFixture, times: i64) -> i64 {
     }
 }
 
-/// Statements that the server has been asked so far, this one included.
+/// The number of statements that the server has received so far, including this one.
 async fn asked(fixture: &mut DaemonFixture) -> i64 {
     use ductwork::store::statement::Statement;
     static QUESTIONS: Statement = Statement::new(

@@ -1,4 +1,4 @@
-//! Work that somebody began and left half done: a daemon finishes it.
+//! Work that was begun and left half done: a daemon finishes it.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ steps:
 flow: [{ start: Many }, { expand: B }, { collapse: C }]
 "#;
 
-/// Nobody has gone on with it for long.
+/// Makes it look as if no process had continued the work for long.
 static ABANDONED: Statement = Statement::new(
     "TEST_ABANDONED",
     "UPDATE ductwork_runs
@@ -52,7 +52,7 @@ on_every_database! {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[ASKS]).await;
         let mut daemon = fixture.start();
         let run = fixture.trigger("Asks", "7", 1).await[0];
-        // A run that waits is none that goes on by itself.
+        // A waiting run does not count as one that goes on by itself.
         let conn = &mut fixture.conn;
         eventually(PATIENCE, "its time is over", async || {
             let state = query::run_state(conn, run).await.unwrap().unwrap();

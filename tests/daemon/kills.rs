@@ -1,4 +1,4 @@
-//! SIGKILL, for anybody at any moment: the work goes on, and nothing has counted twice.
+//! SIGKILL, for any process at any moment: the work goes on, and nothing counts twice.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,8 +10,8 @@ use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
-/// Fan-outs within fan-outs; each step says when it starts and when it has done its work, and
-/// returns its input. One write each: lines of two steps do not mix.
+/// Fan-outs within fan-outs; each step reports its start and the end of its work, and returns its
+/// input. Each report is one write, so lines of two steps do not mix.
 const NESTED: &str = r#"
 pipeline: Nested
 steps:
@@ -38,10 +38,10 @@ echo "end $DUCTWORK_EXECUTION_ID $$" >> ledger
 echo "$input"
 "#;
 
-/// Steps of one run of it.
+/// The number of steps of one run of it.
 const STEPS: usize = 1 + 4 * 5 + 1;
 
-/// Runs until it is killed, the first time. A process that it leaves outside of its process group is
+/// A step that runs until it is killed, the first time. It leaves a process outside of its process group, which is
 /// known by its pid.
 const STRAYING: &str = r#"
 pipeline: Straying
@@ -59,7 +59,7 @@ steps:
 flow: [{ start: A }]
 "#;
 
-/// The pids of steps that have started and not ended.
+/// The pids of steps that have started but not ended.
 fn running(fixture: &DaemonFixture) -> Vec<i32> {
     let mut running = BTreeMap::new();
     for line in fixture.lines("ledger") {
@@ -78,8 +78,8 @@ fn running(fixture: &DaemonFixture) -> Vec<i32> {
     pids.filter(|pid| lives(*pid)).collect()
 }
 
-/// Leaves something behind that has a session of its own and does not listen; says so if it meets what
-/// an earlier attempt has left, alive.
+/// Leaves a process behind that has its own session and ignores signals; reports when it finds the process of an
+/// earlier attempt alive.
 const HAUNTED: &str = r#"
 pipeline: Haunted
 steps:
@@ -102,8 +102,8 @@ steps:
 flow: [{ start: A }]
 "#;
 
-/// Each attempt leaves a process with a session of its own, a child of that with another one, and one whose parent
-/// is gone already.
+/// Each attempt leaves a process with its own session, a child of that process with another session, and a process
+/// whose parent is already gone.
 const DETACHING: &str = r#"
 pipeline: Detaching
 steps:
@@ -126,7 +126,7 @@ case $1-$DUCTWORK_ATTEMPT in fails-1) exit 1 ;; waits-*) sleep 1000 ;; esac
 /// Kills a supervisor and its worker so that neither learns of the other's end.
 async fn kill_both(daemon: &mut Daemon, worker: &str) {
     let worker = daemon.child(worker, None).await;
-    // Frozen first: it must not replace the worker, nor recover anything.
+    // The supervisor is frozen first: it must not replace the worker, nor recover anything.
     freeze(daemon.pid()).await;
     send(worker, Signal::SIGKILL);
     daemon.send(Signal::SIGKILL);
@@ -145,7 +145,7 @@ on_every_database! {
         for fault in 0..28 {
             runs.extend(fixture.trigger("Nested", "[1,2,3,4]", 1).await);
             tokio::time::sleep(Duration::from_millis(dice.below(250))).await;
-            // Each of them as often; what they are doing is what the moment decides.
+            // Each kind is hit equally often; the moment decides what it is doing.
             let kind = ["advancer", "worker Nested", "step", "supervisor"][fault % 4];
             let victim = eventually(PATIENCE, "there is somebody to kill", async || {
                 let victims = match kind {
@@ -154,7 +154,7 @@ on_every_database! {
                     kind => daemon.children(kind),
                 };
                 let pid = *victims.first()?;
-                // One that has just ended by itself is no victim.
+                // A process that has just ended by itself is no victim.
                 nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).ok()?;
                 Some(pid)
             })
@@ -219,7 +219,7 @@ on_every_database! {
         let worker = daemon.child("worker Straying", None).await;
         send(step, Signal::SIGKILL);
         fixture.completed(PATIENCE).await;
-        // Its group ended with it; the worker did not.
+        // Its process group ended with it; the worker did not.
         gone(sleeper, Duration::from_secs(5)).await;
         assert_eq!(daemon.children("worker Straying"), [worker]);
         daemon.stop().await;
@@ -284,8 +284,8 @@ flow: [{ start: A }]
         fixture.audited().await;
     }
 
-    /// Its row ends in order, so no successor hunts for what they have left: it does so itself, before it lets go of
-    /// them.
+    /// The worker's row ends in order, so no successor hunts for the leftover processes: the worker ends them
+    /// itself, before it releases the executions.
     async fn a_worker_whose_supervisor_was_killed_ends_what_its_steps_have_left_before_it_leaves(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[HAUNTED]).await;
         let mut daemon = fixture.start();
@@ -315,7 +315,7 @@ flow: [{ start: A }]
         fixture.audited().await;
     }
 
-    /// While their worker lives: of an attempt that fails, of one that succeeds, and of one that is cancelled.
+    /// While their worker lives: leftovers of a failed, a successful and a cancelled attempt.
     async fn what_an_execution_left_behind_is_gone_when_its_attempt_has_ended(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[DETACHING]).await;
         std::fs::write(fixture.path("leave.sh"), LEAVE).unwrap();
@@ -340,7 +340,7 @@ flow: [{ start: A }]
         fixture.audited().await;
     }
 
-    /// Nobody is left who knows of them but the database.
+    /// Only the database still knows of them.
     async fn what_the_steps_of_the_dead_left_behind_is_gone_before_they_run_again(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[HAUNTED]).await;
         let mut daemon = fixture.start();
@@ -365,7 +365,7 @@ flow: [{ start: A }]
 
     async fn what_a_killed_workers_steps_left_behind_is_gone_before_its_supervisor_lets_them_run_again(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[HAUNTED]).await;
-        // The supervisor looks by itself only when this test has long given up.
+        // The supervisor's own polling would come long after this test has given up.
         fixture.variables.insert("DUCTWORK_SUPERVISOR__POLLING_TIMEOUT", "1h".to_owned());
         let mut daemon = fixture.start();
         fixture.trigger("Haunted", "1", 3).await;
@@ -385,8 +385,8 @@ flow: [{ start: A }]
         fixture.audited().await;
     }
 
-    /// Its environment tells nothing of its worker, and two children die at once, so that the proof may
-    /// come while the supervisor is busy with the second. Another daemon waits for the work.
+    /// Its environment says nothing about its worker, and two children die at once, so that the proof may come while
+    /// the supervisor is busy with the second. Another daemon waits for the work.
     async fn a_process_that_hides_from_the_hunt_is_gone_before_its_step_runs_again(db: Db) {
         let hiding = HAUNTED.replace("setsid sh -c", "setsid env -i PATH=\"$PATH\" sh -c");
         assert_ne!(hiding, HAUNTED);
@@ -416,7 +416,7 @@ flow: [{ start: A }]
         fixture.audited().await;
     }
 
-    /// Of another supervisor here, on the same database and on another.
+    /// The processes of another supervisor on this host, on the same database and on another.
     async fn what_living_workers_run_is_nobody_elses_to_hunt(db: Db) {
         let settings = || Settings { count: 1, ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings(), &[HAUNTED]).await;
@@ -436,7 +436,7 @@ flow: [{ start: A }]
         let mut next = fixture.start();
         gone(dead, PATIENCE).await;
         fixture.said("again", 1).await;
-        // Until they had looked at every row many times.
+        // Until the daemons had looked at every row many times.
         let beats = |rows: &[ductwork::store::process::ProcessRow]| rows.iter().map(|row| row.beat_seq).min();
         let began = beats(&fixture.processes().await);
         eventually(PATIENCE, "everybody has beaten twice", async || {
@@ -449,7 +449,7 @@ flow: [{ start: A }]
         }
         fixture.completed(PATIENCE).await;
         other_fixture.completed(PATIENCE).await;
-        // With their own attempts they end.
+        // They end with their own attempts.
         for pid in [alive, strange] {
             gone(pid, PATIENCE).await;
         }
@@ -462,7 +462,7 @@ flow: [{ start: A }]
         elsewhere.remove().await;
     }
 
-    /// Nobody tells the children to end, and nobody gives back what the worker held.
+    /// The children are not told to end, and the worker's executions are not given back.
     async fn what_a_supervisor_and_its_worker_held_runs_again_after_a_start(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[STRAYING]).await;
         let mut daemon = fixture.start();
@@ -475,7 +475,7 @@ flow: [{ start: A }]
         let claimed = fixture.executions().await;
         assert!(claimed.iter().all(|e| e.result.is_none() && e.process_id.is_some()), "{claimed:#?}");
 
-        // The lease has not ended by far: the proof is that the pid does not exist.
+        // The lease is far from its end: the proof is that the pid does not exist.
         let mut next = fixture.start();
         let started = Instant::now();
         fixture.completed(Duration::from_secs(20)).await;
@@ -496,7 +496,7 @@ flow: [{ start: Wait }]
 "#;
 
 on_every_database! {
-    /// Its leases last for half a minute yet.
+    /// Its leases still last for half a minute.
     async fn a_daemon_that_was_killed_is_called_dead_at_once(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITING]).await;
         let run = fixture.trigger("Waiting", "1", 1).await[0].to_string();
@@ -504,7 +504,7 @@ on_every_database! {
         daemon.ready().await;
         fixture.pids("pids", 1).await;
         let children: Vec<i32> = ["advancer", "worker Waiting"].iter().flat_map(|kind| daemon.children(kind)).collect();
-        // Nobody notices before all of them are dead.
+        // No process notices before all of them are dead.
         freeze(daemon.pid()).await;
         for child in children {
             send(child, Signal::SIGKILL);
@@ -525,7 +525,7 @@ on_every_database! {
         assert_eq!(why["cause"], "process_gone", "{why}");
         assert!(why["fact"].as_str().unwrap().contains("which is dead"), "{why}");
 
-        // Work that is due for longer than it should be: the dead worker is no worker that is busy.
+        // Work that is overdue: the dead worker does not count as a busy one.
         fixture.trigger("Waiting", "1", 1).await;
         let wait = "UPDATE ductwork_availabilities SET due_at = due_at - 100000000";
         fixture.conn.script("wait", wait).await.unwrap();

@@ -1,4 +1,5 @@
-//! Somebody has locked what a process holds, for longer than a lease: that is no sign of death.
+//! A foreign session has locked rows or tables that a process uses, for longer than a lease: that
+//! is no sign of death.
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ fn beats(rows: &[ProcessRow]) -> Vec<(ductwork::model::ProcessId, i64)> {
     rows.iter().map(|row| (row.id, row.beat_seq)).collect()
 }
 
-/// The things that somebody has locked.
+/// The objects that a foreign session has locked.
 enum Locked {
     Rows,
     Tables,
@@ -54,7 +55,7 @@ async fn nobody_is_taken_for_dead_while_this_is_locked(db: Db, what: Locked) {
         }
     }
     let locked = std::time::Instant::now();
-    // Twice: while its steps run, and while it tries to commit what they came to.
+    // Twice: while the steps run, and while the worker tries to commit their results.
     for ended in [false, true] {
         if ended {
             std::fs::write(fixture.path("go"), "").unwrap();
@@ -93,7 +94,7 @@ async fn nobody_is_taken_for_dead_while_this_is_locked(db: Db, what: Locked) {
     fixture.audited().await;
 }
 
-/// No beat can be written there, so silence is no sign.
+/// No beat can be written to a locked row, so silence is no sign.
 async fn nobody_is_judged_by_a_row_that_is_locked(db: Db) {
     let settings = Settings {
         reaper_timeout: "2s",
@@ -155,7 +156,7 @@ async fn nobody_is_judged_by_a_row_that_is_locked(db: Db) {
     fixture.audited().await;
 }
 
-/// A lock on a table for writers, and one that hides it from readers.
+/// A table lock that blocks writers, and one that also blocks readers.
 async fn health_names_the_table_and_the_session(db: Db) {
     let fixture = DaemonFixture::new(&db, Settings::default(), &[LONG]).await;
     let mut daemon = fixture.start();
@@ -187,7 +188,7 @@ async fn health_names_the_table_and_the_session(db: Db) {
             .unwrap();
         sqlx::raw_sql(lock).execute(&mut foreign).await.unwrap();
         let said = eventually(PATIENCE, "health tells of the lock", async || {
-            // It would wait for the lock until it is known to be one that stays.
+            // `health` would wait for the lock until it counts as a lasting one.
             tokio::time::sleep(Duration::from_secs(6)).await;
             let (code, said) = health(&[]);
             (code == Some(1) && said.contains(table)).then_some(said)
@@ -202,7 +203,7 @@ async fn health_names_the_table_and_the_session(db: Db) {
         let (_, json) = health(&["--json"]);
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert!(json["obstacle"].as_str().unwrap().contains(table), "{json}");
-        // For one host alone it matters when its heartbeats cannot be read.
+        // For one host alone the lock matters only when its heartbeats cannot be read.
         let (code, said) = health(&["--here"]);
         assert_eq!(code, here, "{said}");
         sqlx::raw_sql("COMMIT").execute(&mut foreign).await.unwrap();
@@ -215,7 +216,7 @@ async fn health_names_the_table_and_the_session(db: Db) {
     daemon.stop().await;
 }
 
-/// Asked as soon as the table is locked.
+/// The commands run as soon as the table is locked.
 async fn a_young_lock_is_told(db: Db) {
     let mut fixture = DaemonFixture::new(&db, Settings::default(), &[LONG]).await;
     let mut daemon = fixture.start();
@@ -257,12 +258,12 @@ on_servers! {
         nobody_is_judged_by_a_row_that_is_locked(db).await;
     }
 
-    /// Somebody looks at what runs, and forgets to end the transaction.
+    /// A person looks at what runs, and forgets to end the transaction.
     async fn rows_of_executions_that_are_locked_for_longer_than_a_lease_cost_no_process(db: Db) {
         nobody_is_taken_for_dead_while_this_is_locked(db, Locked::Rows).await;
     }
 
-    /// As an index is made.
+    /// As during the creation of an index.
     async fn a_table_that_takes_no_writes_for_longer_than_a_lease_costs_no_process(db: Db) {
         nobody_is_taken_for_dead_while_this_is_locked(db, Locked::Tables).await;
     }

@@ -1,4 +1,4 @@
-//! The end of what steps write to stderr is kept with their attempts, and printed by `logs`.
+//! The end of a step's stderr is stored with its attempt, and printed by `logs`.
 
 use std::process::Output;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn printed(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The lines of each attempt: its node, its number, its result, and what it wrote.
+/// The lines of each attempt: its node, its number, its result, and its output.
 fn attempts(text: &str) -> Vec<(String, Value, String, String)> {
     let attempt = |line: &str| {
         let line: Value = serde_json::from_str(line).unwrap();
@@ -86,7 +86,8 @@ on_every_database! {
         assert!(logs[3].len() <= 16 * 1024 + "…\n".len());
         assert_eq!(logs[4..], ["beside", "beside", "dying", "dying"]);
 
-        // Nothing is written for an attempt that has printed nothing, nor twice what explains an error.
+        // Nothing is stored for an attempt that has printed nothing, and text that explains an error is
+        // not stored twice.
         let rows = fixture.conn.fetch(&KEPT, &[]).await.unwrap();
         let kept = |index: usize, column: &str| rows[index].get::<Option<String>>(column).unwrap();
         assert_eq!(rows.len(), 9);

@@ -1,21 +1,22 @@
-//! The built daemon: real processes, real signals, real databases, and what must hold then.
+//! The built daemon: real processes, real signals, real databases, and the conditions that must
+//! hold with them.
 //!
-//! Most tests are there for each database (`on_every_database!`). These are silent about some; a test that is not in
-//! the table and names no database, such as one of the program's arguments, has none to differ by:
+//! Most tests run on each database (`on_every_database!`). The tests below leave some out; a test that is not in the
+//! table and names no database, such as one of the program's arguments, does not depend on one:
 //!
 //! | test | is silent about | because |
 //! |---|---|---|
-//! | all of `on_servers!` and `on_every_server!` | SQLite | there is no server that stops, no session that ends or goes silent, no row or table that somebody locks, no other host |
-//! | `files`, `sqlite`, `writers`; of `stale` the worker that is frozen while it writes; of `resources` the file that cannot grow | servers | it is about SQLite's file, its log, or its one lock for all who write |
-//! | `crowded`: a disk that is full or fills up | PostgreSQL | a server's disk is its own host's, and `tests/chaos` fills PostgreSQL's |
-//! | `locks`: a locked table is named, with the session that has the lock | MariaDB, SQLite | `obstacles` is about MariaDB's locks; SQLite has none (`writers` names its writer) |
-//! | `obstacles` | PostgreSQL, SQLite | it is about what a login of MariaDB's may know |
+//! | all of `on_servers!` and `on_every_server!` | SQLite | there is no server that stops, no session that ends or goes silent, no row or table that a foreign session locks, no other host |
+//! | `files`, `sqlite`, `writers`; of `stale` the worker that is frozen while it writes; of `resources` the file that cannot grow | servers | they are about SQLite's file, its log, or its one lock for all writers |
+//! | `crowded`: a disk that is full or fills up | PostgreSQL | a server's disk belongs to its own host, and `tests/chaos` fills PostgreSQL's |
+//! | `locks`: a locked table is named, with the session that has the lock | MariaDB, SQLite | `obstacles` covers MariaDB's locks; SQLite has none (`writers` names its writer) |
+//! | `obstacles` | PostgreSQL, SQLite | it is about the information that a login of MariaDB's may see |
 //! | `failover`: a promoted standby that lacks the last commits; `promotion` | MariaDB, SQLite | nodes of a Galera cluster take the place of standbys; SQLite has neither |
-//! | `giants`: a result that no connection survives | MariaDB, SQLite | PostgreSQL's protocol is cut. MariaDB and its driver refuse a long packet by name, which `tests/mysql` tries; SQLite has no connection |
-//! | `pooler` | MariaDB, SQLite | PgBouncer is PostgreSQL's. Nothing here poses as a pooler for MySQL; what a session is asked at its start finds one |
-//! | `history` | PostgreSQL, SQLite | their plans are the same whatever lies in the tables, and `tests/sql` reads them |
-//! | `standstill`; the idle daemon of `hosts` | PostgreSQL, SQLite | one process serves all sessions of MariaDB, so all stand still at once: `outage` stops PostgreSQL's one by one. The count of questions is MariaDB's |
-//! | `starts` | servers | names and programs that are missing are the host's |
+//! | `giants`: a result that no connection survives | MariaDB, SQLite | PostgreSQL's protocol is cut. MariaDB and its driver refuse a long packet with a named error, which `tests/mysql` covers; SQLite has no connection |
+//! | `pooler` | MariaDB, SQLite | PgBouncer is PostgreSQL's. Nothing here simulates a pooler for MySQL; the queries at the start of a session find one |
+//! | `history` | PostgreSQL, SQLite | their plans are the same whatever the tables contain, and `tests/sql` reads them |
+//! | `standstill`; the idle daemon of `hosts` | PostgreSQL, SQLite | one process serves all sessions of MariaDB, so all stand still at once: `outage` stops PostgreSQL's one by one. The count of statements is MariaDB's |
+//! | `starts` | servers | missing names and programs are a matter of the host |
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Containers: two of them where everything that names a process is the same, and pid 1.
+//! Containers: two of them in which everything that identifies a process is the same, and pid 1.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
-/// The work of a container's runtime, as far as it matters here. The machine id, the host's name
-/// and the boot are the same in all of them.
+/// The relevant part of a container runtime's work. The machine id, the host's name and the boot
+/// are the same in all of them.
 const CONTAINER: [&str; 5] = [
     "unshare",
     "--pid",
@@ -26,7 +26,7 @@ steps: { A: { command: [sh, -c, 'sleep 0.1; cat'] } }
 flow: [{ start: A }]
 "#;
 
-/// Each leaves ten processes behind that are nobody's any more.
+/// Each leaves ten orphaned processes behind.
 const DAEMONISING: &str = r#"
 pipeline: Daemonising
 steps:
@@ -43,7 +43,7 @@ steps:
 flow: [{ start: A }]
 "#;
 
-/// The pid of the supervisor in its container, as seen from here.
+/// The pid of the container's supervisor, as seen from the test.
 async fn init(daemon: &Daemon) -> i32 {
     let wrapper = daemon.pid();
     eventually(PATIENCE, "the supervisor in its container", async || {
@@ -74,10 +74,10 @@ on_every_database! {
             executions.iter().any(|e| e.result() == "success").then_some(())
         })
         .await;
-        // It starts while the other holds claims, and looks for dead predecessors.
+        // It starts while the first holds claims, and looks for dead predecessors.
         let mut two = fixture.start_as(&CONTAINER, &["start"]);
         two.ready().await;
-        // A daemon is ready when its worker's row is there, which the worker itself may say later.
+        // A daemon is ready when its worker's row exists, which the worker itself may log later.
         let worker = async |daemon: &Daemon| {
             eventually(PATIENCE, "a worker has registered", async || {
                 let registered = daemon.logged("registered");
@@ -103,15 +103,15 @@ on_every_database! {
         let taken: Vec<_> = executions.iter().filter(|e| e.attempt > 1 || e.crash_count > 0).collect();
         assert!(taken.is_empty(), "{taken:#?}");
 
-        // The second container dies as a whole, and comes again under the same names: what it
-        // held waits for its lease, and the claims of the first are left alone.
+        // The second container dies as a whole, and returns under the same names: its claims wait
+        // for the end of their lease, and those of the first are left alone.
         let holds = async |fixture: &mut DaemonFixture| {
             let executions = fixture.executions().await;
             executions.iter().any(|e| e.process_id == Some(second) && e.result.is_none()).then_some(())
         };
         eventually(PATIENCE, "the second holds claims", async || holds(&mut fixture).await).await;
         let init = init(&two).await;
-        // Stopped first, so that it still holds something when it dies.
+        // Its processes are stopped first, so that it still holds claims when it dies.
         freeze(init).await;
         freeze(two.child("worker Work", None).await).await;
         assert!(holds(&mut fixture).await.is_some(), "nothing to lose: the test is empty");
@@ -123,7 +123,7 @@ on_every_database! {
         stop(&mut one).await;
         stop(&mut three).await;
         let executions = fixture.succeeded_once_each().await;
-        // Only what the dead one had claimed.
+        // Only the claims of the dead container.
         let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
         let crashed: BTreeSet<_> = crashed.filter_map(|e| e.process_id).collect();
         assert_eq!(crashed, BTreeSet::from([second]), "{executions:#?}");
@@ -163,7 +163,7 @@ on_every_database! {
         fixture.trigger("Daemonising", "1", 1_000).await;
         fixture.completed(PATIENCE).await;
         fixture.said("daemons", 1_000 * 2).await;
-        // unshare, the supervisor and its two children; all else has ended and was taken away.
+        // unshare, the supervisor and its two children; all others have ended and were reaped.
         let four = eventually(PATIENCE, "only the daemon is left", async || {
             let left = daemon.processes();
             (left.len() == 4 && children(init).len() == 2).then_some(left)

@@ -1,5 +1,5 @@
-//! Somebody has locked on a MariaDB server what a daemon needs: `health`, `why` and the log tell, and name the session
-//! where the server lets them.
+//! A foreign session on a MariaDB server has locked what a daemon needs: `health`, `why` and the log say so, and name
+//! the session where the server lets them.
 
 use ductwork::store::statement::Statement;
 use ductwork::store::{Location, Purpose};
@@ -15,7 +15,7 @@ steps:
 flow: [{ start: A }]
 "#;
 
-/// Its number, as KILL takes it.
+/// Its session number, in the form that KILL takes.
 async fn number(foreign: &mut Foreign) -> i64 {
     static NUMBER: Statement = Statement::new("TEST_NUMBER", "SELECT CONNECTION_ID() AS id");
     let row = foreign.0.fetch_optional(&NUMBER, &[]).await.unwrap();
@@ -27,13 +27,14 @@ async fn run(foreign: &mut Foreign, sql: &'static str) {
     done.unwrap_or_else(|error| panic!("{sql}: {error}"));
 }
 
-/// A deed of somebody at a server, and the answers to those who may know of others, and to those who may not.
+/// An action of a foreign session on a server, and the reports to logins that may see other sessions and to logins
+/// that may not.
 struct Case {
     locks: &'static [&'static str],
-    /// Waits for the one before.
+    /// Another statement, which waits for the locks.
     changes: Option<&'static str>,
     says: &'static str,
-    /// Without a right.
+    /// The report without the right.
     lacks: &'static str,
 }
 
@@ -47,7 +48,7 @@ const CASES: [Case; 5] = [
             "SELECT 1 FROM ductwork_executions FOR UPDATE",
         ],
         changes: None,
-        // The table is known where somebody waits at that moment.
+        // The table is known if a session waits at that moment.
         says: " are locked by the session",
         lacks: PROCESS,
     },
@@ -101,7 +102,7 @@ async fn is_told(case: &Case) {
         run(&mut foreign, sql).await;
     }
     let mut changes = Foreign::on(&server.url).await;
-    // As long as a server's own setting has it, or nearly.
+    // About as long as the server's default setting.
     run(&mut changes, "SET SESSION lock_wait_timeout = 3600").await;
     let named = match case.changes {
         Some(_) => number(&mut changes).await,
@@ -112,8 +113,8 @@ async fn is_told(case: &Case) {
             run(&mut changes, sql).await;
         })
     });
-    // While all tables are locked, nobody is granted anything, so they are let go in between, and the run has to go on
-    // for longer than that.
+    // While all tables are locked, no privilege can be granted, so the lock is released in between, and the run has to
+    // last longer than that.
     let all = case.locks[0].starts_with("FLUSH");
     let go = async || {
         std::fs::write(fixture.path("go"), "").unwrap();

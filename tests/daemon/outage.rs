@@ -31,7 +31,7 @@ steps:
 flow: [{ start: A }, { divide: [A, B] }, { combine: C }]
 "#;
 
-/// A step that is running when the database goes, and ends while it is away.
+/// A step that is running when the database goes away, and ends during the outage.
 pub const LONG: &str = r#"
 pipeline: Long
 steps:
@@ -40,7 +40,7 @@ flow: [{ start: A }]
 "#;
 
 on_every_server! {
-    /// The first outage is as short as a restart takes; the second outlasts every lease.
+    /// The first outage is as short as a restart; the second outlasts every lease.
     async fn a_database_that_crashes_and_comes_back_ends_no_process_and_loses_no_work(server: Server) {
         let conn = server.conn().await;
         let settings = Settings {
@@ -74,7 +74,7 @@ on_every_server! {
             .await;
             server.down();
             let down = Instant::now();
-            // Each process has seen it, on every connection that it has.
+            // Each process has noticed it, on every connection that it has.
             let lost = eventually(PATIENCE, "everybody waits for the database", async || {
                 let log = daemon.log();
                 let lost = log[logged..]
@@ -103,7 +103,7 @@ on_every_server! {
             )
             .await;
             eprintln!("worked again after {:?}", up.elapsed());
-            // The next outage is one for everybody.
+            // The next outage must affect every process.
             eventually(PATIENCE, "every connection is back", async || {
                 let lost = daemon.logged("waiting for the database").len();
                 let back = daemon.logged("the database is back").len();
@@ -115,7 +115,8 @@ on_every_server! {
         for pid in &children {
             assert!(lives(*pid), "{pid} has ended");
         }
-        // Two connections, which are lost and come back: a few lines for each outage.
+        // Each process has two connections, which are lost and come back: a few lines for each
+        // outage.
         let log = daemon.log();
         for pid in children.iter().chain([&daemon.pid()]) {
             let lines = log[started..]
@@ -126,13 +127,13 @@ on_every_server! {
         }
         daemon.stop().await;
         assert_eq!(fixture.output(runs[0]).await, "done");
-        // Nobody was taken for dead, and nothing ran twice.
+        // No process was taken for dead, and nothing ran twice.
         let executions = fixture.succeeded_once_each().await;
         assert_eq!(executions.len(), 2 + 300 * 2);
         fixture.audited().await;
     }
 
-    /// A person who stops a host does not wait for another one's database.
+    /// A person who stops a host does not wait for another host's database.
     async fn a_stop_while_the_database_is_away_ends_in_time_and_the_work_is_found_again(server: Server) {
         let conn = server.conn().await;
         let settings = Settings {
@@ -166,8 +167,8 @@ on_every_server! {
         fixture.audited().await;
     }
 
-    /// A server that stands still, or a network that has lost the word of its end: nobody answers, and
-    /// nobody is gone. The supervisor is killed then; whoever it leaves behind waits for an answer.
+    /// A server that stands still, or a network that has lost the message of its end: no answer arrives, but no
+    /// connection ends. The supervisor is killed then; the children that it leaves behind wait for an answer.
     async fn orphans_end_although_their_database_says_nothing(server: Server) {
         let conn = server.conn().await;
         let mut fixture =
@@ -201,8 +202,8 @@ on_every_server! {
         fixture.audited().await;
     }
 
-    /// A connection may go between an advancer's claim and its advance. Nobody has died then, so
-    /// nobody else gives the branches back.
+    /// A connection may be lost between an advancer's claim and its advance. No process has died
+    /// then, so no other process gives the branches back.
     async fn an_advancer_that_loses_its_connection_gives_back_what_it_had_claimed(server: Server) {
         let conn = server.conn().await;
         let mut fixture = DaemonFixture::at(server.url(), conn, Settings::default(), &[FAN]).await;
@@ -216,7 +217,7 @@ on_every_server! {
             "connections go while branches are claimed",
             async || {
                 hits += cut(&server, &mut killer, &mut fixture, &daemon).await;
-                // A fast machine is through with all of it before it has been hit often enough.
+                // A fast machine finishes all of it before enough connections have been hit.
                 if fixture.all_ended().await {
                     fixture.trigger("Fan", "1", 150).await;
                 }
@@ -231,8 +232,8 @@ on_every_server! {
     }
 }
 
-/// Ends connections that have to do with branches, just after the COMMIT of a claim of theirs: its advance has not
-/// begun, or not ended. How many.
+/// Ends connections that work on branches, just after the COMMIT of a claim: the advance has not begun, or not
+/// ended. Returns how many.
 async fn cut(
     server: &Server,
     killer: &mut Conn,
@@ -269,8 +270,8 @@ async fn cut(
 }
 
 on_servers! {
-    /// It answers, and so looks reachable, but no heartbeat can be written; and when it takes
-    /// writes again, the supervisor's is the first.
+    /// The database answers, and so looks reachable, but no heartbeat can be written; when it takes
+    /// writes again, the supervisor's heartbeat is the first.
     async fn a_database_that_takes_no_writes_for_longer_than_a_lease_costs_no_process(db: Db) {
         let settings = Settings {
             reaper_timeout: "2s",
@@ -289,7 +290,7 @@ on_servers! {
         let mut all = Foreign::on(&db.url).await;
         children.lock_rows("ductwork_processes WHERE role <> 'supervisor'").await;
         match all.0.dialect() {
-            // A lock on the table waits there for whoever has locked rows of it.
+            // There, a lock on the table waits for a session that has locked rows of it.
             Dialect::Mysql => all.lock_supervisor().await,
             _ => all.lock_tables(&["ductwork_processes"]).await,
         }
@@ -310,7 +311,8 @@ on_servers! {
             supervisor.expect("it lives").beat_seq
         };
         let stalled = beat().await;
-        // Long enough for it to have looked at the children, whose heartbeats are still as old.
+        // Long enough for the supervisor to have looked at the children, whose heartbeats are still
+        // as old.
         eventually(PATIENCE, "the supervisor beats again", async || {
             (beat().await >= stalled + 6).then_some(())
         })
@@ -350,11 +352,11 @@ async fn number(fixture: &mut DaemonFixture, statement: &'static Statement) -> i
 }
 
 on_servers! {
-    /// As an index that is made on a table holds up whoever writes to it, where statements have a limit of
-    /// time: more often than a branch may be refused.
+    /// Like the creation of an index that blocks writers to a table, where statements have a time limit: more
+    /// often than a branch may be refused.
     async fn a_locked_table_and_a_limit_of_time_spend_no_retry_of_an_advance(db: Db) {
         let conn = db.conn().await;
-        // On MySQL the wait for a lock is what has a limit, of a whole second.
+        // On MySQL the limit applies to the wait for a lock, of a whole second.
         let url = match conn.dialect() {
             Dialect::Postgres => format!("{}%20-c%20statement_timeout%3D200ms", db.url),
             _ => db.url.clone(),
@@ -364,7 +366,7 @@ on_servers! {
             ("DUCTWORK_PIPELINE_ADVANCER__MAX_RETRY", "1"),
             ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__INITIAL", "20ms"),
             ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__MAX", "100ms"),
-            // All other bounds of a statement are parts of this.
+            // All other limits of a statement are fractions of this one.
             ("DUCTWORK_SUPERVISOR__REAPER_TIMEOUT", "3s"),
         ];
         let limits = limits.map(|(name, value)| (name, value.to_owned()));
@@ -399,7 +401,7 @@ pub async fn succeeded(fixture: &mut DaemonFixture) -> usize {
 }
 
 on_every_server! {
-    /// A liveness probe that asked the database would restart every container while that is away.
+    /// A liveness probe that asked the database would restart every container during an outage.
     async fn a_liveness_probe_asks_no_database_and_sees_a_loop_that_stands_still(server: Server) {
         let conn = server.conn().await;
         let fixture = DaemonFixture::at(server.url(), conn, Settings::default(), &[WORK]).await;

@@ -1,4 +1,4 @@
-//! A pipeline that is paused: what runs ends, nothing begins, and what comes next waits for the end of it.
+//! A paused pipeline: running steps end, nothing begins, and new work waits for the end of the pause.
 
 use ductwork::model::{Channel, Role};
 use ductwork::store::action::Actor;
@@ -9,7 +9,7 @@ use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
-/// Two steps, of which the first waits for a file.
+/// Two steps, the first of which waits for a file.
 const HELD: &str = r#"
 pipeline: Held
 steps:
@@ -29,7 +29,7 @@ fn two_slots() -> Settings {
     }
 }
 
-/// Waits until so many attempts at a step have succeeded, and so many wait in the queue.
+/// Waits until this many attempts at a step have succeeded, and this many wait in the queue.
 async fn until(fixture: &mut DaemonFixture, step: &str, succeeded: usize, waiting: usize) {
     let what = format!("{succeeded} of {step} succeeded, {waiting} wait");
     eventually(PATIENCE, &what, async || {
@@ -63,13 +63,14 @@ on_every_database! {
         until(&mut fixture, "A", 2, 2).await;
         until(&mut fixture, "B", 0, 2).await;
 
-        // Work that comes meanwhile waits, and whoever brings it or asks is told.
+        // Work that arrives meanwhile waits, and the commands that trigger it or ask about it say
+        // so.
         let (run, note) = says(&fixture, &["trigger", "Held", "7"]);
         assert!(note.contains("note: the pipeline Held is paused (by ana, "), "{note}");
         let (why, _) = says(&fixture, &["why", run.trim()]);
         assert!(why.contains("): the store moves\nremedy: ductworkd unpause Held\n"), "{why}");
 
-        // One that is born in the pause keeps it, and beats.
+        // A worker that starts during the pause respects it, and beats.
         let killed = daemon.child("worker Held", None).await;
         send(killed, Signal::SIGKILL);
         daemon.child("worker Held", Some(killed)).await;
@@ -94,7 +95,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// The pause is so young that nobody has told the worker: its commit does.
+    /// The pause is so recent that no heartbeat has told the worker: its commit does.
     async fn a_worker_that_commits_while_its_pipeline_is_paused_begins_nothing_more(db: Db) {
         let mut fixture = DaemonFixture::new(&db, two_slots(), &[HELD]).await;
         let mut daemon = fixture.start();

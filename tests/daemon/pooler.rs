@@ -16,7 +16,7 @@ steps: { Echo: { command: [cat] } }
 flow: [{ start: Echo }]
 ";
 
-/// PgBouncer, for one server.
+/// PgBouncer, in front of one server.
 struct Pooler {
     child: Child,
     _dir: tempfile::TempDir,
@@ -24,14 +24,14 @@ struct Pooler {
 }
 
 impl Pooler {
-    /// `more` are lines of its configuration.
+    /// `more` contains additional lines of its configuration.
     async fn before(cluster: &Cluster, more: &str) -> Self {
         let program = program("pgbouncer");
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = free.local_addr().expect("a port").port();
         drop(free);
         let dir = tempfile::tempdir().expect("a temporary directory");
-        // It does not run as root, and its other user has to read this.
+        // PgBouncer does not run as root, and its other user has to read this directory.
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(dir.path(), open).expect("a directory");
         let server = cluster.url.rsplit_once('@').expect("a user").1;
@@ -83,7 +83,7 @@ impl Drop for Pooler {
     }
 }
 
-/// In whatever mode, and whether it refuses what it does not know or drops it: nothing half works.
+/// In every mode, and whether it refuses or drops unknown parameters: nothing works only half.
 #[tokio::test]
 async fn a_pooler_is_refused_at_the_start_with_one_line_that_says_what_to_do() {
     const DROPS: &str = "ignore_startup_parameters = extra_float_digits,options";
@@ -115,7 +115,7 @@ async fn a_pooler_is_refused_at_the_start_with_one_line_that_says_what_to_do() {
             assert_eq!(told.count(), 1, "{configured}, {verb:?}: {said}");
         }
     }
-    // It was the pooler: without it the same configuration works.
+    // The pooler was the cause: without it the same configuration works.
     let mut fixture = DaemonFixture::at(&cluster.url, conn, Settings::default(), &[ECHO]).await;
     let mut daemon = fixture.start();
     fixture.trigger("Echo", "1", 1).await;

@@ -1,5 +1,5 @@
-//! The URL names a primary and its standby, and the standby is promoted under load: handed over in order, or
-//! after the host of the primary was lost; and the primary comes back as a server of its own.
+//! The URL names a primary and its standby, and the standby is promoted under load: after an orderly
+//! handover, or after the primary's host was lost; and the primary comes back as an independent server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ steps:
 flow: [{ start: A }, { divide: [A, B] }, { combine: C }]
 "#;
 
-/// Runs until it is let go.
+/// A step that runs until it is let go.
 const HOLDING: &str = r#"
 pipeline: Holding
 steps: { A: { command: [sh, -c, 'echo x >> holds; until [ -e go ]; do sleep 0.05; done; cat'] } }
@@ -42,7 +42,7 @@ flow: [{ start: A }]
 
 const HOLDERS: usize = 2;
 
-/// The daemon's processes, which all have a row.
+/// The number of the daemon's processes, each of which has a row.
 const PROCESSES: usize = 5;
 
 fn settings() -> Settings {
@@ -54,14 +54,14 @@ fn settings() -> Settings {
     }
 }
 
-/// The test's own way to one server: it is none of the sessions of ductworkd.
+/// The test's own connection to one server: it is not one of ductworkd's sessions.
 async fn connect(cluster: &Cluster) -> Conn {
     let url = format!("{}?application_name=test", cluster.url);
     let location = Location::parse(&url).expect("the server's URL");
     location.connect(Purpose::Engine).await.unwrap()
 }
 
-/// A primary, its standby, a URL that names both, and a deployment there.
+/// A primary, its standby, a URL that names both, and a deployment on them.
 struct Pair {
     primary: Cluster,
     standby: Cluster,
@@ -87,7 +87,7 @@ impl Pair {
         }
     }
 
-    /// The primary acknowledges what the standby has, too, and nothing else.
+    /// Makes the primary acknowledge only commits that the standby has as well.
     async fn synchronous(&mut self) {
         for sql in [
             "ALTER SYSTEM SET synchronous_standby_names = '*'",
@@ -108,7 +108,8 @@ impl Pair {
         .await;
     }
 
-    /// Promotes the standby, which the test looks at from now on; how much was done there before.
+    /// Promotes the standby, which the test looks at from now on; returns how much was done there
+    /// before.
     async fn promote(&mut self) -> i64 {
         let mut conn = connect(&self.standby).await;
         assert!(is_standby(&mut conn).await, "nothing is to be promoted");
@@ -157,7 +158,7 @@ async fn runs(conn: &mut Conn) -> i64 {
     number(conn, &RUNS).await
 }
 
-/// All signs of life that processes have left in a database.
+/// The total number of heartbeats that processes have written to a database.
 async fn beats(conn: &mut Conn) -> i64 {
     static BEATS: Statement = Statement::new(
         "TEST_BEATS",
@@ -166,7 +167,7 @@ async fn beats(conn: &mut Conn) -> i64 {
     number(conn, &BEATS).await
 }
 
-/// The processes and their signs of life.
+/// The processes and their heartbeats.
 async fn rows(fixture: &mut DaemonFixture) -> Vec<(String, i64)> {
     let rows = fixture.processes().await;
     let mut rows: Vec<_> = rows
@@ -177,8 +178,8 @@ async fn rows(fixture: &mut DaemonFixture) -> Vec<(String, i64)> {
     rows
 }
 
-/// Somebody who triggers runs of both pipelines, one after the other, each with a key, and asks again with the same key
-/// where no answer came.
+/// A client that triggers runs of both pipelines, one after the other, each with a key, and repeats a trigger
+/// with the same key where no answer came.
 struct Load {
     stop: Arc<AtomicBool>,
     acknowledged: Arc<AtomicUsize>,
@@ -209,7 +210,7 @@ impl Load {
                 tokio::time::sleep(Duration::from_millis(60)).await;
             }
         };
-        // The test stands still while it does something to a server.
+        // The test's thread blocks while it acts on a server.
         let thread = std::thread::spawn(move || {
             let mut made = Vec::new();
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -229,7 +230,7 @@ impl Load {
         self.acknowledged.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many more are acknowledged.
+    /// Waits until this many more are acknowledged.
     async fn goes_on(&self, more: usize) {
         let before = self.acknowledged();
         eventually(PATIENCE, "triggers are acknowledged", async || {
@@ -249,7 +250,7 @@ impl Load {
     }
 }
 
-/// Triggers one run, on a connection that is opened if need be.
+/// Triggers one run, on a connection that is opened if necessary.
 async fn trigger(
     location: &Location,
     conn: &mut Option<Conn>,
@@ -270,7 +271,7 @@ async fn trigger(
     Ok(())
 }
 
-/// Everybody has found that the server is gone.
+/// Waits until every process has found that the server is gone.
 async fn all_wait(daemon: &Daemon, since: usize) {
     eventually(PATIENCE, "everybody waits for the database", async || {
         let log = daemon.log();
@@ -285,8 +286,8 @@ async fn all_wait(daemon: &Daemon, since: usize) {
     .await;
 }
 
-/// The primary goes away under load in this way, and its standby is promoted; how many of the runs that
-/// were acknowledged are lost, of how many.
+/// The primary goes away under load in this way, and its standby is promoted; returns how many of the
+/// acknowledged runs are lost, and how many there were.
 async fn fail_over(mut pair: Pair, go_away: impl FnOnce(&Cluster)) -> (usize, usize) {
     let mut daemon = pair.fixture.start();
     daemon.ready().await;
@@ -308,12 +309,12 @@ async fn fail_over(mut pair: Pair, go_away: impl FnOnce(&Cluster)) -> (usize, us
     let away = away.connect(Purpose::Query).await;
     assert!(away.is_err(), "the primary is still there");
     all_wait(&daemon, logged).await;
-    // Ends while its result cannot be written.
+    // The step ends while its result cannot be written.
     std::fs::write(pair.fixture.path("go"), "").unwrap();
     pair.promote().await;
     load.goes_on(20).await;
 
-    // The rows of the processes go on, each by its own lifeline.
+    // The rows of the processes are updated again, each through its own lifeline.
     let fixture = &mut pair.fixture;
     eventually(PATIENCE, "every process beats on", async || {
         let now = rows(fixture).await;
@@ -335,7 +336,8 @@ async fn fail_over(mut pair: Pair, go_away: impl FnOnce(&Cluster)) -> (usize, us
             None => lost += 1,
         }
     }
-    // A trigger whose answer was lost has made one run, or none, and the next one no second.
+    // A trigger whose answer was lost has made one run, or none, and its repetition makes no second
+    // one.
     let runs = runs(&mut fixture.conn).await;
     assert_eq!(runs as usize, acknowledged.len() - lost + HOLDERS);
     for said in ["was declared dead", "recovered what a dead process held"] {
@@ -372,7 +374,7 @@ async fn a_primary_that_is_killed_loses_nothing_that_its_synchronous_standby_has
     assert_eq!(lost, 0, "of {of} acknowledged runs");
 }
 
-/// Rows that the standby had not got are gone, and the rest is whole.
+/// Rows that the standby had not received are gone, and the rest is consistent.
 #[tokio::test]
 async fn a_primary_that_is_killed_takes_along_what_its_asynchronous_standby_has_not_got() {
     let pair = Pair::start(&[CHAIN, FAN, HOLDING]).await;
@@ -383,7 +385,7 @@ async fn a_primary_that_is_killed_takes_along_what_its_asynchronous_standby_has_
 const END_SESSIONS: &str =
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ductworkd'";
 
-/// A server as a bystander sees it: nobody works there.
+/// The state of a server on which no process works.
 async fn stands(conn: &mut Conn) -> (i64, i64, i64) {
     (beats(conn).await, runs(conn).await, successes(conn).await)
 }
@@ -393,7 +395,7 @@ static SESSIONS: Statement = Statement::new(
     "SELECT count(*) AS n FROM pg_stat_activity WHERE application_name = 'ductworkd'",
 );
 
-/// Waits until its clients have come and gone so often.
+/// Waits until this many more clients have connected to it.
 async fn is_asked(conn: &mut Conn, times: i64) {
     static CLIENTS: Statement = Statement::new(
         "TEST_CLIENTS",
@@ -426,14 +428,14 @@ async fn a_primary_that_comes_back_beside_its_heir_is_not_worked_on() {
     pair.fixture.trigger("Chain", "1", 10).await;
     pair.fixture.completed(PATIENCE).await;
 
-    // It takes writes, and stands first in the URL.
+    // The old primary takes writes, and comes first in the URL.
     pair.primary.up();
     let mut old = connect(&pair.primary).await;
     assert!(!is_standby(&mut old).await);
     let before = stands(&mut old).await;
     assert!(before.0 > 0, "nobody has ever worked there");
 
-    // Connections that are lost come back to the heir, and so does whoever is new.
+    // Lost connections come back to the heir, and so do new processes.
     let logged = daemon.logged("the database is back").len();
     let ended = pair.fixture.conn.script("end sessions", END_SESSIONS);
     ended.await.unwrap();
@@ -446,7 +448,7 @@ async fn a_primary_that_comes_back_beside_its_heir_is_not_worked_on() {
     let triggered = pair.fixture.run(&[], &["trigger", "Chain", "1", "--wait"]);
     assert!(triggered.status.success(), "{triggered:?}");
     daemon.stop().await;
-    // A daemon that starts asks both.
+    // A daemon that starts asks both servers.
     let mut daemon = pair.fixture.start();
     daemon.ready().await;
     registered_at(&daemon, &pair.standby).await;
@@ -454,7 +456,7 @@ async fn a_primary_that_comes_back_beside_its_heir_is_not_worked_on() {
     pair.fixture.completed(PATIENCE).await;
     assert_eq!(stands(&mut old).await, before, "somebody went there");
 
-    // One that has worked on the heir waits for it.
+    // A daemon that has worked on the heir waits for it.
     pair.standby.stop();
     is_asked(&mut old, 20).await;
     assert_eq!(stands(&mut old).await, before, "somebody went there");
@@ -466,7 +468,7 @@ async fn a_primary_that_comes_back_beside_its_heir_is_not_worked_on() {
     pair.fixture.audited().await;
     assert_eq!(stands(&mut old).await, before, "somebody went there");
 
-    // One that starts while the old one alone answers cannot know of the heir.
+    // A daemon that starts while only the old primary answers cannot know of the heir.
     pair.standby.stop();
     let mut daemon = pair.fixture.start();
     daemon.ready().await;
@@ -477,7 +479,7 @@ async fn a_primary_that_comes_back_beside_its_heir_is_not_worked_on() {
     pair.fixture.audited().await;
 }
 
-/// Nobody has fenced it at first, and nobody has told the daemon.
+/// The old primary is not fenced at first, and the daemon is told nothing.
 #[tokio::test]
 async fn a_daemon_that_was_left_on_an_old_primary_goes_to_its_heir_when_that_takes_no_more_writes()
 {
@@ -487,7 +489,7 @@ async fn a_daemon_that_was_left_on_an_old_primary_goes_to_its_heir_when_that_tak
     pair.standby.promote();
     let mut heir = connect(&pair.standby).await;
     assert!(!is_standby(&mut heir).await);
-    // It takes writes, so nobody asks another server.
+    // The old primary takes writes, so no process asks another server.
     pair.fixture.trigger("Chain", "1", 10).await;
     pair.fixture.completed(PATIENCE).await;
     let old = &mut pair.fixture.conn;
@@ -497,8 +499,8 @@ async fn a_daemon_that_was_left_on_an_old_primary_goes_to_its_heir_when_that_tak
     ] {
         old.script("refuse writes", sql).await.unwrap();
     }
-    // The supervisor has one connection, the advancer and the worker have two. One that only reads is refused
-    // nothing, and follows the others.
+    // The supervisor has one connection, the advancer and the worker have two. A connection that only reads
+    // is refused nothing, and follows the others.
     eventually(PATIENCE, "all connections have moved", async || {
         let there = [
             number(old, &SESSIONS).await,

@@ -1,4 +1,4 @@
-//! Rows that the database will not have.
+//! Rows that the database refuses.
 
 use ductwork::model::RunStatus;
 use ductwork::store::{Dialect, query};
@@ -13,7 +13,7 @@ steps: { Echo: { command: [cat] } }
 flow: [{ start: Echo }]
 ";
 
-/// Refuses outputs that say so.
+/// Refuses outputs that request it.
 const POSTGRES: &str = "
 CREATE FUNCTION refuse_poison() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -50,7 +50,7 @@ CREATE TRIGGER refuse_advancer BEFORE INSERT ON ductwork_processes FOR EACH ROW
         SIGNAL SQLSTATE '23000' SET MESSAGE_TEXT = 'no advancer here', MYSQL_ERRNO = 4025; END IF";
 
 on_every_database! {
-    /// One bad result in a batch neither takes the others along nor is tried for ever (E12).
+    /// One bad result in a batch neither takes the others along nor is retried forever (E12).
     async fn a_result_that_the_database_refuses_is_its_steps_error_and_nobody_elses(db: Db) {
         let settings = Settings { count: 8, max_retry: 1, ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[ECHO]).await;
@@ -60,7 +60,7 @@ on_every_database! {
             Dialect::Mysql => MYSQL,
         };
         fixture.define_in_database(refuse).await;
-        // Many, so that the bad one has company in its batch.
+        // Many runs, so that the bad result shares its batch with others.
         let mut runs = fixture.trigger("Echo", "1", 20).await;
         let bad = fixture.trigger("Echo", "\"poison\"", 1).await[0];
         runs.extend(fixture.trigger("Echo", "2", 20).await);
@@ -92,7 +92,8 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// It is no matter of its id, so a fresh one at once, and again at once, keeps the database busy with nothing.
+    /// The cause is not the row's id, so trying again and again with a fresh one would keep the database busy for
+    /// nothing.
     async fn a_process_whose_row_is_refused_says_so_and_goes_on_when_it_is_taken(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[ECHO]).await;
         let refuse = match fixture.conn.dialect() {

@@ -1,5 +1,5 @@
 //! A relay on the loopback between processes and their server, which goes silent on some of its
-//! connections, and serves all others. Never: changes a byte, or tells anybody that it lost some.
+//! connections, and serves all others. Never: changes a byte, or tells anyone that it lost some.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Words that only a lifeline says: that it listens, on PostgreSQL, and a heartbeat where nobody can.
+/// Statements that only a lifeline sends: LISTEN on PostgreSQL, and a heartbeat where there is no
+/// LISTEN.
 const LISTEN: &[u8] = b"LISTEN \"";
 const BEAT: &[u8] = b"worked_at = CASE";
 
@@ -16,35 +17,35 @@ fn says(bytes: &[u8], words: &[u8]) -> bool {
     bytes.windows(words.len()).any(|at| at == words)
 }
 
-/// A connection, as the relay knows it.
+/// A connection through the relay.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Line {
-    /// It is a lifeline.
+    /// True for a lifeline.
     pub listens: bool,
-    /// Nothing is passed on any more, in either direction.
+    /// True when nothing is passed on any more, in either direction.
     silent: bool,
     /// Bytes that were lost.
     pub lost: usize,
-    /// The client has closed it.
+    /// True when the client has closed it.
     pub closed: bool,
 }
 
-/// By the client's port.
+/// Keyed by the client's port.
 type Lines = Arc<Mutex<BTreeMap<u16, Line>>>;
 
-/// The words at which the next client to say them is lost.
+/// The words that make the next client that sends them go silent.
 type Trap = Arc<Mutex<Option<&'static [u8]>>>;
 
 /// A relay to a server, on a thread of its own, until the test ends.
 pub struct Relay {
-    /// Where it listens.
+    /// The port on which it listens.
     pub port: u16,
     lines: Lines,
     trap: Trap,
 }
 
 impl Relay {
-    /// One to this server.
+    /// A relay to this server.
     pub fn to(server: SocketAddr) -> Self {
         let lines = Lines::default();
         let trap = Trap::default();
@@ -73,12 +74,12 @@ impl Relay {
         self.lines.lock().unwrap().clone()
     }
 
-    /// The next connection whose client says this is silent from these words on, for good.
+    /// Silences the next connection whose client sends these words, from then on and for good.
     pub fn silence_at(&self, words: &'static [u8]) {
         *self.trap.lock().unwrap() = Some(words);
     }
 
-    /// From now on these are silent, for good.
+    /// From now on these connections are silent, for good.
     pub fn silence(&self, ports: &BTreeSet<u16>) {
         for (port, line) in self.lines.lock().unwrap().iter_mut() {
             line.silent |= ports.contains(port);
@@ -137,7 +138,7 @@ async fn pump(
     }
 }
 
-/// The connections of a process to this port: their own ports.
+/// The local ports of a process's connections to this port.
 pub fn ports_of(pid: i32, to: u16) -> BTreeSet<u16> {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a living process");
     let sockets: BTreeSet<String> = descriptors

@@ -22,7 +22,7 @@ steps:
 flow: [{ start: A }, { chain: B }]
 ";
 
-/// Does something to its worker, the first time.
+/// A step that does something to its worker, the first time.
 fn parricide(does: &str) -> String {
     format!(
         "pipeline: Parricide\n\
@@ -32,8 +32,8 @@ fn parricide(does: &str) -> String {
     )
 }
 
-/// Starts the daemon as a user that nobody else is, so that its processes alone count against
-/// that user's limit: root has none. `$0` is the program.
+/// Starts the daemon as a user of its own, so that only its processes count against that user's
+/// limit: root has none. `$0` is the program.
 const ALONE: &str = r#"
 set -e
 fixture=$PWD
@@ -43,8 +43,8 @@ export TMPDIR=$fixture
 exec setpriv --reuid 64321 --regid 64321 --clear-groups "$fixture/ductworkd" "$@"
 "#;
 
-/// From now on this process of that user may start others only below so many. Asked as that
-/// user, because even root may need a right for the limits of others.
+/// From now on this process may start others only while that user has fewer than this many. The
+/// command runs as that user, because even root may need a right to set the limits of others.
 fn limit_processes(pid: i32, most: u32) {
     let (pid, most) = (pid.to_string(), format!("--nproc={most}:"));
     let done = Command::new("setpriv")
@@ -78,7 +78,7 @@ on_every_database! {
             (refused.count() >= 4).then_some(())
         })
         .await;
-        // It is told to whoever asks, and said once for all of them.
+        // `health` reports it, and the log has one line for all of them.
         eventually(PATIENCE, "health says so", async || {
             let health = fixture.run(&[], &["health"]);
             let said = String::from_utf8_lossy(&health.stderr);
@@ -114,7 +114,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// The worker that ran a step can open no file when it ends.
+    /// The worker that ran a step can open no file when the step ends.
     async fn a_worker_short_of_descriptors_reads_what_its_step_has_put_out(db: Db) {
         let held = "
 pipeline: Held
@@ -130,7 +130,7 @@ flow: [{ start: A }]
         let run = fixture.trigger("Held", "1", 1).await[0];
         fixture.pids("pids", 1).await;
         let worker = daemon.child("worker Held", None).await;
-        // Below what it has already: it may open none.
+        // Fewer than it already has: it may open none.
         let limited = Command::new("prlimit").args(["--pid", &worker.to_string(), "--nofile=1:"]).status();
         assert!(limited.expect("prlimit").success());
         std::fs::write(fixture.path("go"), "").unwrap();
@@ -142,7 +142,8 @@ flow: [{ start: A }]
         fixture.audited().await;
     }
 
-    /// It cannot have what a large input takes: it ends, or hears it from SQLite and tries again.
+    /// The worker cannot get the memory that a large input takes: it ends, or gets the error from
+    /// SQLite and tries again.
     async fn a_worker_short_of_memory_delays_its_work_and_loses_none(db: Db) {
         let counts = "
 pipeline: Count
@@ -169,7 +170,7 @@ flow: [{ start: A }]
             (refused || !lives(worker)).then_some(())
         })
         .await;
-        // It may have gone.
+        // The worker may be gone.
         limit("unlimited");
         fixture.run_ended(run).await;
         // And the line feed behind it.
@@ -181,8 +182,8 @@ flow: [{ start: A }]
         fixture.audited().await;
     }
 
-    /// Longer than three leases, and than any idle thread of a pool lives: a command dies with
-    /// the thread that started it.
+    /// Longer than three leases, and longer than an idle thread of a pool lives: a command dies
+    /// with the thread that started it.
     async fn a_long_step_keeps_its_lease_and_runs_once(db: Db) {
         let long = "
 pipeline: Long
@@ -221,8 +222,8 @@ flow: [{ start: A }]
         fixture.audited().await;
     }
 
-    /// A drain that is nobody's wish gives up the step at its end, and a worker that stands still is
-    /// replaced, and what it ran has crashed once.
+    /// A drain that nobody asked for releases the step at its end; a worker that stands still is
+    /// replaced, and its step counts one crash.
     async fn a_step_that_stops_its_worker_is_run_again(db: Db) {
         for (does, result) in [("kill $PPID", "released"), ("kill -STOP $PPID", "process_crashed")] {
             let settings = Settings {
@@ -248,7 +249,7 @@ flow: [{ start: A }]
         }
     }
 
-    /// Nothing is left of the daemon, and nothing of the run is lost.
+    /// No process of the daemon is left, and no part of the run is lost.
     async fn a_step_that_kills_the_supervisor_costs_its_daemon_and_no_run(db: Db) {
         let does = r#"kill -9 $(cut -d" " -f4 /proc/$PPID/stat)"#;
         let settings = Settings { max_retry: 0, reaper_timeout: "3s", ..Settings::default() };
@@ -317,7 +318,7 @@ async fn a_sqlite_file_that_cannot_grow_ends_no_process_and_costs_no_step_anythi
             ..Settings::default()
         };
         let mut fixture = DaemonFixture::new(&db, settings, &[QUICK]).await;
-        // Room for a start and some of the work, whatever the schema takes by now.
+        // Room for a start and some of the work, however large the schema is.
         let file = db.url.strip_prefix("sqlite://").unwrap();
         let sizes = [file.to_owned(), format!("{file}-wal")]
             .map(|path| std::fs::metadata(path).map_or(0, |metadata| metadata.len()));
@@ -334,7 +335,8 @@ async fn a_sqlite_file_that_cannot_grow_ends_no_process_and_costs_no_step_anythi
             let executions = fixture.executions().await;
             executions.iter().filter(|e| e.result.is_some()).count()
         };
-        // The disk stays full for a while: long enough for many attempts, and for a flood.
+        // The disk stays full for a while: long enough for many attempts, and for a flood of log
+        // lines.
         let full = eventually(PATIENCE, "nobody can write", async || {
             let lost = daemon.logged("waiting for the database");
             let pids: BTreeSet<i64> = lost

@@ -1,4 +1,4 @@
-//! One role per process, without a supervisor: containers of one process.
+//! One role per process, without a supervisor: containers with one process.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,8 @@ steps:
 flow: [{ start: Wait }, { chain: { to: After, delay: 10ms } }]
 "#;
 
-/// A step that starts processes in groups and sessions of their own; its second attempt looks whether they are there.
+/// A step that starts processes in groups and sessions of their own; its second attempt checks whether they still
+/// exist.
 const LEAVING: &str = r#"
 pipeline: Leaving
 steps:
@@ -49,7 +50,7 @@ steps:
 flow: [{ start: Leave }]
 "#;
 
-/// A step that does not listen to TERM, the first time.
+/// A step that ignores TERM, the first time.
 const DEAF: &str = r#"
 pipeline: Deaf
 steps:
@@ -57,7 +58,7 @@ steps:
 flow: [{ start: A }]
 "#;
 
-/// A pipeline whose step tells its pid and waits for a file.
+/// A pipeline whose step reports its pid and waits for a file.
 fn waits(name: &str) -> String {
     format!(
         "pipeline: {name}\n\
@@ -69,7 +70,7 @@ fn waits(name: &str) -> String {
 const ADVANCER: [&str; 2] = ["env", "DUCTWORK_ROLE=advancer"];
 const WORKER: [&str; 2] = ["env", "DUCTWORK_ROLE=worker"];
 
-/// Ends all sessions of the test's database but the one that does it; how many there were.
+/// Ends all sessions of the test's database but its own; returns how many there were.
 async fn kill_sessions(conn: &mut Conn) -> usize {
     static SESSIONS: Statement = Statement::new(
         "TEST_SESSIONS",
@@ -93,14 +94,15 @@ on_every_database! {
         let mut worker = fixture.start_as(&WORKER, &["start"]);
         fixture.trigger("Waiting", "1", 2).await;
         let steps = fixture.pids("pids", 2).await;
-        // Nobody has forked anybody.
+        // The advancer has forked no process.
         assert_eq!(advancer.processes().len(), 1);
         worker.send(Signal::SIGKILL);
         worker.ended(PATIENCE).await;
         for pid in steps {
             gone(pid, Duration::from_secs(2)).await;
         }
-        // The advancer gives back what the worker held, and nobody needs to have waited for it.
+        // The advancer recovers the worker's executions, and no other process needs to have waited
+        // for them.
         let began = Instant::now();
         advancer.says("recovered what a dead process held").await;
         eprintln!("recovered after {:?}", began.elapsed());
@@ -116,7 +118,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// No daemon is there to recover anything, and nothing is but the watcher.
+    /// No daemon exists to recover anything, and only the watcher acts.
     async fn what_the_steps_of_a_lone_worker_left_is_gone_as_soon_as_the_worker_is_killed(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[LEAVING]).await;
         let mut worker = fixture.start_as(&WORKER, &["start"]);
@@ -127,14 +129,15 @@ on_every_database! {
             watchers.next().map(|it| it.pid)
         };
         let first = eventually(PATIENCE, "a watcher", async || watcher(&worker)).await;
-        // A signal to all of a group or of a service is not for it, nor is the end of a terminal.
+        // A signal to a whole group or service does not end the watcher, nor does the end of a
+        // terminal.
         for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
             send(first, signal);
         }
         fixture.trigger("Leaving", "1", 2).await;
         fixture.pids("leaders", 2).await;
         fixture.pids("strays", 4).await;
-        // One that dies has a successor.
+        // A watcher that dies has a successor.
         assert_eq!(watcher(&worker), Some(first));
         send(first, Signal::SIGKILL);
         worker.says("the watcher of this worker has died").await;
@@ -153,7 +156,7 @@ on_every_database! {
         let mut advancer = fixture.start_as(&ADVANCER, &["start"]);
         fixture.completed(PATIENCE).await;
         assert!(fixture.lines("beside").is_empty(), "{:?}", fixture.lines("beside"));
-        // One that ends in order takes its watcher along.
+        // A worker that ends in order takes its watcher along.
         next.stop().await;
         advancer.stop().await;
         assert!(next.logged("left behind").is_empty());
@@ -163,7 +166,8 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// As much as it is given between TERM and KILL, which is as long as a worker tries to store its last results.
+    /// The step takes the full time between TERM and KILL, which is as long as a worker tries to store its last
+    /// results.
     async fn a_step_that_takes_all_of_its_grace_at_a_stop_is_released_at_no_cost(db: Db) {
         let settings = Settings { shutdown_timeout: "200ms", max_retry: 0, max_crash: 0, ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[DEAF]).await;
@@ -191,13 +195,14 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// Each is a process of its own to all others: its claims, its connections, its heartbeat. The executions of
-    /// which one of them does not know after a lost connection are not another one's.
+    /// To all others, each is a process of its own, with its own claims, connections and heartbeat. Executions that
+    /// one of them does not know of after a lost connection do not belong to another.
     async fn a_worker_of_several_pipelines_is_as_many_workers(db: Db) {
         let settings = Settings { max_retry: 0, ..Settings::default() };
         let (one, two) = (waits("One"), waits("Two"));
         let pipelines = [one.as_str(), two.as_str()];
-        // A server of its own: nothing tells the sessions of one test from those of another.
+        // A server of its own: nothing distinguishes the sessions of one test from those of
+        // another.
         let cluster = (db.conn().await.dialect() == Dialect::Postgres).then(Cluster::start);
         let mut fixture = match &cluster {
             Some(cluster) => {
@@ -219,7 +224,7 @@ on_every_database! {
         let mut kinds: Vec<_> = fixture.processes().await.into_iter().map(|row| row.pipeline).collect();
         kinds.sort();
         assert_eq!(kinds, [None, Some("One".to_owned()), Some("Two".to_owned())]);
-        // Each of them loses its connection, with a step under way, and works on.
+        // Each of them loses its connections while a step runs, and works on.
         let cut = match fixture.conn.dialect() {
             Dialect::Postgres => {
                 static CUT: Statement = Statement::new(
@@ -232,7 +237,7 @@ on_every_database! {
             Dialect::Mysql => Some(kill_sessions(&mut fixture.conn).await),
             Dialect::Sqlite => None,
         };
-        // Of each of the worker's two: its lifeline's, and the one that works.
+        // Two connections for each of the two: the lifeline's, and the one for its work.
         assert!(cut.is_none_or(|cut| cut >= 4), "{cut:?}");
         for pipeline in ["One", "Two"] {
             fixture.trigger(pipeline, "1", 1).await;
@@ -249,7 +254,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// Woken by the trigger: the poll alone would take minutes.
+    /// Woken by the trigger: polling alone would take minutes.
     async fn each_pipeline_of_a_worker_hears_that_there_is_work(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[&waits("One"), &waits("Two")]).await;
         fixture.variables.insert("DUCTWORK_JOB_WORKER__POLLING_TIMEOUT", "10m".to_owned());
@@ -286,13 +291,13 @@ on_every_database! {
     }
 
     async fn a_stop_is_not_undone_by_a_word_that_comes_after_it(db: Db) {
-        // The drain is not to end before the dump.
+        // The drain must not end before the dump.
         let settings = Settings { shutdown_timeout: "10m", ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[&waits("One"), &waits("Two")]).await;
         let mut worker = fixture.start_as(&WORKER, &["start"]);
         fixture.trigger("One", "1", 1).await;
         fixture.said("pids", 1).await;
-        // Read in the order of their numbers, which is this one.
+        // Signals are handled in the order of their numbers, which is this one.
         for signal in [Signal::SIGTERM, Signal::SIGTSTP, Signal::SIGTTIN] {
             worker.send(signal);
         }
@@ -306,7 +311,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// Its runs go on where somebody works it: until then they wait, and not in silence.
+    /// Its runs continue where a worker for it runs: until then they wait, and not in silence.
     async fn a_pipeline_that_nobody_works_any_more_is_told_of(db: Db) {
         static LONG_AGO: Statement = Statement::new(
             "TEST_LONG_AGO",
@@ -331,7 +336,7 @@ on_every_database! {
             let said = [done.stdout, done.stderr].concat();
             (done.status.code(), String::from_utf8(said).unwrap())
         };
-        // It has just begun to wait.
+        // The run has just begun to wait.
         assert_eq!(health(&fixture, &["health"]).0, Some(0));
         fixture.conn.execute(&LONG_AGO, &[]).await.unwrap();
         let (code, said) = health(&fixture, &["health"]);
@@ -339,7 +344,7 @@ on_every_database! {
         assert!(said.contains("unhealthy: ") && said.contains("Gone"), "{said}");
         let (code, said) = health(&fixture, &["health", "--json"]);
         assert!(code == Some(1) && said.contains("\"no_worker\""), "{said}");
-        // No reason to start a container anew.
+        // No reason to restart a container.
         assert_eq!(health(&fixture, &["health", "--here"]).0, Some(0));
         let (_, why) = health(&fixture, &["why", &run.to_string()]);
         assert!(why.contains("no worker of Gone is alive") && why.contains("`pipelines`"), "{why}");

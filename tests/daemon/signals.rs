@@ -1,4 +1,4 @@
-//! Signals of an operator to a running daemon.
+//! Signals from an operator to a running daemon.
 
 use std::time::{Duration, Instant};
 
@@ -17,14 +17,14 @@ steps: { A: { command: [cat] }, B: { command: [cat] } }
 flow: [{ start: A }, { chain: B }]
 ";
 
-/// Runs until it is let go.
+/// A step that runs until it is let go.
 const WAITING: &str = r#"
 pipeline: Waiting
 steps: { Wait: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; cat'] } }
 flow: [{ start: Wait }]
 "#;
 
-/// A daemon with a step under way; the pids of the step, the advancer and the worker.
+/// A daemon with a running step; the pids of the step, the advancer and the worker.
 async fn under_way(fixture: &mut DaemonFixture) -> (Daemon, [i32; 3]) {
     let daemon = fixture.start();
     daemon.ready().await;
@@ -42,7 +42,7 @@ steps: { A: { command: [sh, -c, 'sleep 1000 & echo $$ $! >> held; until [ -e go 
 flow: [{ start: A }]
 ";
 
-/// A terminal on which somebody types Ctrl-Z, and then `fg`.
+/// A terminal on which a person types Ctrl-Z, and then `fg`.
 const SUSPENDS: &str = r#"
 import os, pty, signal, sys, threading, time
 pid, terminal = pty.fork()
@@ -143,7 +143,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// The supervisor says what a crash costs, and it was not replaced.
+    /// The supervisor decides the cost of a crash, and it was not replaced.
     async fn a_reload_is_taken_over_by_whoever_judges_crashes(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITING]).await;
         let mut daemon = fixture.start();
@@ -193,7 +193,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// Leases are judged by the supervisor's settings, and its database is where it looks.
+    /// The supervisor's settings decide about leases, and its database is the one that it looks at.
     async fn what_only_a_restart_can_change_changes_nothing_else(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITING]).await;
         let (mut daemon, before) = under_way(&mut fixture).await;
@@ -213,7 +213,7 @@ on_every_database! {
             let told = format!("`{key}` changes with a restart only");
             assert!(said[times]["problems"].as_str().unwrap().contains(&told), "{said:#?}");
         }
-        // The same in other words is no reason to disturb anybody.
+        // The same configuration in other words is no reason to disturb any process.
         std::fs::write(&file, format!("# mine\n{good}")).unwrap();
         daemon.send(Signal::SIGHUP);
         daemon.says("configuration reloaded").await;
@@ -227,7 +227,8 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// Each generation works as many steps at once as it may, and what drains goes on with its own.
+    /// Each generation runs as many steps at once as it may, and a draining one goes on with its
+    /// own steps.
     async fn however_often_children_are_replaced_there_are_never_more_than_two_generations(db: Db) {
         const BUSY: &str = r#"
 pipeline: Busy
@@ -245,7 +246,7 @@ flow: [{ start: A }]
             let processes = daemon.processes();
             let of = |kind: &'static str| processes.iter().filter(move |it| it.kind.starts_with(kind));
             most_workers = most_workers.max(of("worker Busy").count());
-            // The shell itself, and not what it has forked and is about to run.
+            // The shell itself, and not the process that it has forked for a command.
             let shell = "sh -c echo";
             let forked = |it: &&Process| of(shell).any(|parent| parent.pid == it.parent);
             most_steps = most_steps.max(of(shell).filter(|it| !forked(it)).count());
@@ -258,7 +259,7 @@ flow: [{ start: A }]
             }
         }
         daemon.says("replacing them when these have ended").await;
-        // The last signal is in force in the end.
+        // The last signal takes effect in the end.
         fixture.define(QUICK);
         daemon.send(Signal::SIGHUP);
         daemon.says("configuration reloaded").await;
@@ -328,7 +329,7 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
             (done.count() == 2).then_some(())
         })
         .await;
-        // One that is born in the quiet keeps it.
+        // A worker that starts while the daemon is quiet is quiet as well.
         let worker = daemon.child("worker Quick", None).await;
         send(worker, Signal::SIGKILL);
         daemon.says_times("quiet: claiming nothing", 5).await;

@@ -1,5 +1,5 @@
-//! A connection goes silent: its packets vanish in both directions, and nobody says so. Others can
-//! be opened.
+//! A connection goes silent: its packets vanish in both directions, and neither side is told.
+//! Other connections can be opened.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ flow: [{ start: A }, { divide: [A, B] }, { combine: C }]
 
 const LEASE: Duration = Duration::from_secs(3);
 
-/// After which a connection that works is given up, where leases are as short as here.
+/// The time after which a busy connection is given up, where leases are as short as here.
 const GIVEN_UP: Duration = Duration::from_secs(10);
 
 async fn work_goes_on(db: Db) {
@@ -45,7 +45,7 @@ async fn work_goes_on(db: Db) {
         daemon.child("advancer", None).await,
     );
     let supervisor = daemon.pid();
-    // Everybody has asked something on each connection.
+    // Every process has sent a statement on each connection.
     fixture.trigger("Work", "1", 5).await;
     fixture.completed(PATIENCE).await;
 
@@ -174,7 +174,7 @@ async fn the_server_was_told(db: Db) {
     }
 }
 
-/// The same, in whole seconds where the server knows no less.
+/// The same, in whole seconds where the server accepts nothing finer.
 async fn mariadb_was_told(db: Db) {
     let lease = Duration::from_secs(60);
     for (purpose, statement, lock) in [
@@ -219,8 +219,8 @@ on_servers! {
     }
 }
 
-/// So that it ends what a client left behind that it cannot reach, and answers sooner than it is
-/// given up.
+/// So that the server ends the leftovers of a client that it cannot reach, and answers sooner than
+/// the client gives up.
 mod a_server_is_told_how_long_its_clients_wait {
     use super::*;
 

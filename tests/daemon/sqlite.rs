@@ -1,4 +1,4 @@
-//! SQLite alone: its write-ahead log, and where its file must not be.
+//! SQLite alone: its write-ahead log, and places where its file must not be.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,14 +17,14 @@ flow: [{ start: Echo }]
 
 const MIB: u64 = 1 << 20;
 
-/// Of runs that each carry 128 KiB.
+/// Triggers runs that each carry 128 KiB.
 async fn load(fixture: &mut DaemonFixture, runs: usize) {
     let input = format!("\"{}\"", "x".repeat(128 << 10));
     fixture.trigger("Echo", &input, runs).await;
     fixture.completed(PATIENCE).await;
 }
 
-/// The statements that begin a snapshot, which is held until it is rolled back.
+/// The statements that begin a snapshot, which lasts until it is rolled back.
 async fn read(conn: &mut Conn) -> i64 {
     static RUNS: Statement = Statement::new("TEST_RUNS", "SELECT count(*) AS n FROM ductwork_runs");
     assert_eq!(conn.dialect(), Dialect::Sqlite);
@@ -33,8 +33,8 @@ async fn read(conn: &mut Conn) -> i64 {
     row.get("n").unwrap()
 }
 
-/// While somebody reads, nothing behind its snapshot leaves the log; afterwards the disk is given
-/// back (D2).
+/// While a reader holds a snapshot, nothing behind it leaves the log; afterwards the disk space
+/// is returned (D2).
 async fn a_reader_is_held(db: Db) {
     let mut fixture = DaemonFixture::new(&db, Settings::default(), &[ECHO]).await;
     let file = db.url.strip_prefix("sqlite://").unwrap();
@@ -73,7 +73,7 @@ async fn a_long_reader_grows_the_log_for_as_long_as_it_reads_and_loses_nothing()
     support::with(Db::sqlite(), a_reader_is_held).await;
 }
 
-/// A library that says of every file system that it is another.
+/// A library that reports another type for every file system.
 fn disguise(to: &Path) -> String {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/statfs.c");
     let library = to.join("statfs.so");
@@ -108,7 +108,7 @@ async fn it_lies_on_a_network(db: Db) {
             assert_eq!(told.count(), 1, "{verb:?}: {said}");
         }
     }
-    // Nobody touched it.
+    // The refused verbs have not touched the database.
     let mut daemon = fixture.start();
     fixture.completed(PATIENCE).await;
     daemon.stop().await;

@@ -1,4 +1,4 @@
-//! Processes that stand still and come back: what they do then must not count.
+//! Processes that stand still and come back: their actions after that must not count.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::{self, Db};
 
-/// The first attempt ends when it is let go, and says so; each later one at once.
+/// The first attempt ends when it is let go, and reports that; each later one ends at once.
 const WAITING: &str = r#"
 pipeline: Waiting
 steps:
@@ -42,7 +42,7 @@ steps: { Split: { command: [cat] }, Each: { command: ['true'] }, Join: { command
 flow: [{ start: Split }, { expand: Each }, { collapse: Join }]
 ";
 
-/// An expand takes longer than three leases.
+/// Makes an expand take longer than three leases.
 const SLOW_ON_POSTGRES: &str = "
 CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN PERFORM pg_sleep(7); RETURN NULL; END $$;
@@ -51,7 +51,7 @@ CREATE TRIGGER slow AFTER INSERT ON ductwork_fan_outs FOR EACH STATEMENT EXECUTE
 const SLOW_ON_MYSQL: &str =
     "CREATE TRIGGER slow AFTER INSERT ON ductwork_fan_outs FOR EACH ROW DO sleep(7)";
 
-/// No sleep is known to SQLite, so it counts: for 8 s, or longer where the machine is busy then.
+/// SQLite has no sleep, so it counts: for 8 s, or longer where the machine is busy.
 async fn slow_on_sqlite(conn: &mut Conn) -> &'static str {
     let count = |to: u64| {
         format!(
@@ -75,7 +75,7 @@ async fn slow_on_sqlite(conn: &mut Conn) -> &'static str {
     slow.leak()
 }
 
-/// How long each attempt at a crossing took, and for how long it was leased: µs.
+/// How long each attempt at a crossing took, and for how long it was leased, in µs.
 async fn attempts_at_crossings(fixture: &mut DaemonFixture) -> Vec<(i64, i64, i64)> {
     static CROSSINGS: Statement = Statement::new(
         "TEST_CROSSINGS",
@@ -97,8 +97,9 @@ async fn attempts_at_crossings(fixture: &mut DaemonFixture) -> Vec<(i64, i64, i6
 }
 
 on_every_database! {
-    /// On a server the heartbeat extends the lease from the other connection. SQLite: nobody
-    /// writes meanwhile, neither the heartbeats nor whoever would take them for dead. (A18)
+    /// On a server the heartbeat extends the lease from the other connection. On SQLite nobody
+    /// writes meanwhile: neither the heartbeats nor a process that would take others for dead.
+    /// (A18)
     async fn an_advance_that_outlasts_its_lease_is_nobody_elses(db: Db) {
         const LEASE: i64 = 2_000_000;
         let settings = Settings { reaper_timeout: "2s", max_retry: 0, ..Settings::default() };
@@ -141,7 +142,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// A host beats a sixth as often as its leases last, which is more seldom than another host's leases allow.
+    /// A host beats six times in its own lease, which is less often than another host's leases allow.
     async fn a_lease_is_as_long_as_its_holder_says(db: Db) {
         let slow = Settings { reaper_timeout: "30s", max_retry: 0, ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, slow, &[WAITING]).await;
@@ -153,7 +154,7 @@ on_every_database! {
         let other = DaemonFixture::new(&db, quick, &[BUSY]).await;
         let mut judge = other.start();
         judge.ready().await;
-        // One that holds nothing, such as the advancer, loses nothing.
+        // A process that holds nothing, such as the advancer, loses nothing.
         daemon.says("was declared dead").await;
         eventually(PATIENCE, "its worker is silent for longer than the other's lease", async || {
             let processes = fixture.processes().await;
@@ -170,7 +171,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// Somebody's trigger, or a limit of the server: the connections live, and all that reads is answered.
+    /// A foreign trigger, or a limit of the server: the connections live, and all reads are answered.
     async fn heartbeats_that_the_database_refuses_are_nobodys_death(db: Db) {
         const LEASE: Duration = Duration::from_secs(2);
         let settings = Settings { reaper_timeout: "2s", max_retry: 0, max_crash: 0, ..Settings::default() };
@@ -221,8 +222,8 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// The worker and its supervisor stop for longer than a lease while a step goes on; it ends
-    /// before they wake up. Their knowledge is old then.
+    /// The worker and its supervisor stop for longer than a lease while a step goes on; the step
+    /// ends before they wake up. Their knowledge is old then.
     async fn the_commit_of_a_worker_that_was_frozen_past_its_lease_is_refused(db: Db) {
         let settings = Settings { reaper_timeout: "2s", max_retry: 0, ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[WAITING]).await;
@@ -271,7 +272,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// The supervisor finds out by the heartbeat what no exit tells.
+    /// The supervisor learns from the heartbeat, since there is no exit.
     async fn a_frozen_worker_is_killed_and_replaced(db: Db) {
         let settings = Settings { reaper_timeout: "2s", max_retry: 0, ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[WAITING]).await;
@@ -293,7 +294,8 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// Its children beat on meanwhile: nobody is to be judged by how long it has not looked.
+    /// Its children beat on meanwhile: no process may be judged by how long the supervisor has not
+    /// looked.
     async fn a_supervisor_that_was_frozen_harms_nobody_when_it_wakes_up(db: Db) {
         let settings = Settings { reaper_timeout: "2s", max_retry: 0, max_crash: 1, ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[WAITING]).await;
@@ -334,7 +336,8 @@ on_every_database! {
     }
 }
 
-/// One that stands still while it writes is another story: it is killed for that.
+/// Freezes a process outside of a write: one that stands still while it writes is another case, and
+/// is killed for that.
 async fn freeze_outside_of_a_write(db: &Db, pid: i32) {
     let path = db.url.strip_prefix("sqlite://").map(Path::new);
     loop {
@@ -346,8 +349,8 @@ async fn freeze_outside_of_a_write(db: &Db, pid: i32) {
     }
 }
 
-/// The process that may write to this SQLite database at the moment, as the kernel knows it: SQLite locks a
-/// byte of the file beside it.
+/// The process that currently holds the write lock of this SQLite database, according to the kernel: SQLite
+/// locks a byte of the file beside it.
 pub fn writer(database: &Path) -> Option<i32> {
     const WRITE_LOCK: &str = "120";
     let shared = format!("{}-shm", database.display());
@@ -382,7 +385,7 @@ async fn a_worker_is_frozen_with_the_lock(db: Db) {
     );
     let database = db.url.strip_prefix("sqlite://").map(Path::new);
     let database = database.expect("a SQLite database");
-    // So much that it writes again and again, until it is caught.
+    // Enough work that it writes again and again, until it is caught.
     let mut tries = 0;
     loop {
         if tries % 100 == 0 {
@@ -401,11 +404,11 @@ async fn a_worker_is_frozen_with_the_lock(db: Db) {
     gone(worker, PATIENCE).await;
     let took = began.elapsed();
     eprintln!("caught after {tries} tries; killed after {took:?}");
-    // Not sooner than a lease was almost over, and a second for the look.
+    // Not before a lease was almost over, plus a second for the look.
     assert!(took > lease / 2, "{took:?}");
     assert!(took < lease + Duration::from_secs(2), "{took:?}");
     fixture.completed(PATIENCE).await;
-    // Nobody else was blamed for beats that could not be written.
+    // No other process was blamed for beats that could not be written.
     assert_eq!(daemon.children("advancer"), [advancer]);
     assert_ne!(daemon.children("worker Busy"), [worker]);
     assert!(daemon.logged("was declared dead").is_empty());
@@ -414,8 +417,8 @@ async fn a_worker_is_frozen_with_the_lock(db: Db) {
     fixture.audited().await;
 }
 
-/// One that stands still in the middle of a write keeps everybody from writing, so no heartbeat
-/// tells who it is. Only SQLite has one lock for all.
+/// A worker that stands still in the middle of a write keeps all others from writing, so no
+/// heartbeat identifies it. Only SQLite has one lock for all.
 #[tokio::test]
 async fn a_worker_that_was_frozen_while_it_writes_is_killed_and_all_others_go_on() {
     support::with(Db::sqlite(), a_worker_is_frozen_with_the_lock).await;

@@ -9,8 +9,9 @@ use crate::fixture::*;
 use crate::mariadb::Mariadb;
 use crate::outage::{FAN, LONG, WORK, succeeded};
 
-/// It ends its sessions in order, and then it stands still for longer than two leases: nobody is told, new sessions
-/// begin and get no further, and what was sent meanwhile is done when it goes on, whoever has given it up by then.
+/// The server ends its sessions in order, and then it stands still for longer than two leases: no client is told,
+/// new sessions begin but get no further, and statements that were sent meanwhile are executed when it goes on,
+/// even if their clients have given them up by then.
 #[tokio::test]
 async fn a_mariadb_that_is_stopped_or_stands_still_ends_no_process_and_loses_no_work() {
     const OUTAGE: Duration = Duration::from_secs(5);

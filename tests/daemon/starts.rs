@@ -1,4 +1,5 @@
-//! Starts of a daemon: warnings about things that it will not find later, and a server that takes less than others.
+//! Starts of a daemon: warnings about things that it will not find later, and a server that accepts less than
+//! others.
 
 use ductwork::store::{Location, Purpose, migrate};
 
@@ -46,7 +47,7 @@ async fn names_and_programs_that_are_not_there_are_told_once_and_keep_nothing_fr
     .await;
 }
 
-/// Rows on their way to a MariaDB lie in tables of Aria's, where that may be.
+/// Rows on their way to a MariaDB server are kept in Aria tables, where those are allowed.
 #[tokio::test]
 async fn a_server_that_takes_no_tables_of_another_engine_is_worked_with_as_any_other() {
     let server = Mariadb::start();

@@ -1,4 +1,4 @@
-//! Steps that behave badly, in a daemon that does not mind.
+//! Steps that behave badly, in a daemon that tolerates it.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
-/// A step's act, how each of its attempts ends, the class of the error, and how many
-/// attempts it gets of two.
+/// A step's action, how each of its attempts ends, the class of the error, and how many of two
+/// attempts it gets.
 const ROWS: [(&str, &str, &str, &str, u32); 14] = [
     ("NotJson", "[echo, hello]", "error", "output_invalid", 2),
     (
@@ -106,7 +106,8 @@ steps: { A: { command: [cat] } }
 flow: [{ start: A }]
 ";
 
-/// Outputs as deep as they may be, and a fan-in that ends the run, or is given to `fan_in`.
+/// Outputs with the greatest allowed depth, and a fan-in that ends the run, or is given to
+/// `fan_in`.
 fn deepest(name: &str, fan_in: Option<&str>) -> String {
     let (step, edge) = match fan_in {
         Some(command) => (
@@ -184,7 +185,7 @@ on_every_database! {
                 }
             }
         }
-        // Nothing has replaced anybody, and good steps run as before.
+        // No child was replaced, and good steps run as before.
         let runs = fixture.trigger("Quick", "1", 3).await;
         fixture.ended(PATIENCE).await;
         assert_eq!(fixture.output(runs[2]).await, 1);

@@ -1,4 +1,4 @@
-//! Stopping: gracefully, in the middle of a start, at once, and what it costs the steps.
+//! Stopping: gracefully, in the middle of a start, at once, and the cost to the steps.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ steps: { A: { command: [sh, -c, cat] } }
 flow: [{ start: A }]
 ";
 
-/// A step that says its pid and then takes its time, the first time.
+/// A step that reports its pid and then takes its time, the first time.
 const SLOW: &str = "
 pipeline: Slow
 steps:
@@ -30,7 +30,7 @@ steps: { A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.01
 flow: [{ start: A }]
 ";
 
-/// A step that says that it ran.
+/// A step that reports that it ran.
 const SAYS: &str = "
 pipeline: Says
 steps: { A: { command: [sh, -c, 'echo up >> ran; cat'] } }
@@ -56,7 +56,7 @@ on_every_database! {
         let last = &since[0];
         assert_eq!((&last["msg"], &last["signal"]), (&"stopped".into(), &"SIGTERM".into()), "{last}");
         assert!(last["ms"].as_u64() < Some(500), "{last}");
-        // Everybody has signed off.
+        // Every process has deregistered.
         assert!(fixture.processes().await.is_empty());
     }
 
@@ -79,7 +79,7 @@ on_every_database! {
             for (daemon, _, moment) in &mut daemons {
                 let (status, took) = daemon.ended(PATIENCE).await;
                 if status.signal() == Some(Signal::SIGTERM as i32) {
-                    // No program can help what comes before its first instruction.
+                    // No program can influence what happens before its first instruction.
                     assert!(daemon.log().is_empty(), "killed at {moment:?}: {:?}", daemon.log());
                     before_main += 1;
                 } else {
@@ -91,7 +91,7 @@ on_every_database! {
             }
         }
         eprintln!("{before_main} had not begun, {ready} were ready");
-        // Those in between are what the test is about; how many they are is the machine's business.
+        // The test is about those in between; their number depends on the machine.
         let between = 500 - before_main - ready;
         assert!(between > 5, "{before_main} had not begun, {ready} were ready");
         assert!(fixture.processes().await.is_empty());
@@ -122,9 +122,9 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// RACE: a worker waits for its turn to claim, and hears that it is to end before it gets it. It
-    /// puts back the executions that it then gets: a step that started now would be killed soon, or outlive the host's
-    /// other half. Found by chaos, when the supervisor was killed while the database was locked.
+    /// RACE: a worker waits for its turn to claim, and is told to end before its turn comes. It puts back the
+    /// executions that it then gets: a step that started now would be killed soon, or outlive the host's other half.
+    /// Found by chaos, when the supervisor was killed while the database was locked.
     async fn what_is_claimed_by_a_worker_that_is_to_end_is_never_started(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[SAYS]).await;
         let mut triggered = 0;
@@ -137,7 +137,8 @@ on_every_database! {
             fixture.trigger_in(Duration::from_millis(300), "Says", "1", 1).await;
             triggered += 1;
             let lock = Lock::take(&mut fixture).await;
-            // Until it is due, and the worker waits; if it takes longer there is another round.
+            // Until the run is due, and the worker waits; if that takes longer there is another
+            // round.
             tokio::time::sleep(Duration::from_millis(500)).await;
             daemon.send(Signal::SIGKILL);
             daemon.ended(PATIENCE).await;
@@ -162,7 +163,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// `timeout` sends TERM to the process, and then to its group. A person who repeats a stop needs longer.
+    /// `timeout` sends TERM to the process, and then to its group. A person who repeats a stop takes longer.
     async fn a_stop_that_timeout_sends_twice_is_no_second_term(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[LET_GO]).await;
         fixture.trigger("LetGo", "1", 1).await;

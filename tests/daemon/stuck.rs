@@ -1,4 +1,4 @@
-//! Steps that the kernel does not let go of: nothing ends them, SIGKILL included.
+//! Steps that the kernel does not let go of: nothing ends them, not even SIGKILL.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -11,9 +11,9 @@ use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
-/// Mounts a file system where it alone sees it, says so, and then answers no question about it:
-/// who has asked sleeps uninterruptibly (state D), as with a network file system whose server
-/// is gone. The names of numbers are those of the kernel's headers.
+/// Mounts a file system that only it can see, reports that, and then answers no request about
+/// it: a process that makes one sleeps uninterruptibly (state D), as with a network file system
+/// whose server is gone. The constants are named as in the kernel's headers.
 const SERVER: &str = r#"
 import ctypes, os, struct, sys
 
@@ -37,7 +37,7 @@ while True:
         print('mounted', flush=True)
 "#;
 
-/// A file system that answers nothing, until it is dropped: then the kernel lets everybody go.
+/// A file system that answers nothing, until it is dropped: then the kernel releases every process.
 struct Stuck {
     server: Child,
     place: tempfile::TempDir,
@@ -60,13 +60,13 @@ impl Stuck {
         stuck
     }
 
-    /// A file in it, as it is seen from outside.
+    /// The path of a file in it, as seen from outside.
     fn file(&self) -> String {
         let place = self.place.path().display();
         format!("/proc/{}/root{place}/file", self.server.id())
     }
 
-    /// A pipeline whose step is stuck when its input is 1.
+    /// A pipeline whose step gets stuck when its input is 1.
     fn pipeline(&self, timeout: &str) -> String {
         let file = self.file();
         format!(
@@ -91,7 +91,7 @@ steps: { A: { command: [cat] }, B: { command: [cat] } }
 flow: [{ start: A }, { chain: B }]
 ";
 
-/// Waits until the kernel holds it, and nothing can be done about it.
+/// Waits until the process sleeps in the kernel and nothing can end it.
 async fn uninterruptible(pid: i32) {
     eventually(PATIENCE, "the step is in state D", async || {
         let process = Process::of(pid).expect("a process that cannot die");
@@ -101,7 +101,7 @@ async fn uninterruptible(pid: i32) {
 }
 
 on_every_database! {
-    /// With one slot, so that what is not given up is seen.
+    /// With one slot, so that a slot that is not given up shows.
     async fn a_step_that_does_not_even_die_is_timed_out_and_its_slot_is_free_again(db: Db) {
         let stuck = Stuck::new();
         let settings = Settings { count: 1, max_retry: 0, max_crash: 1, ..Settings::default() };
@@ -131,7 +131,7 @@ on_every_database! {
         assert_eq!(daemon.logged("stuck in the kernel").len(), 1);
         assert_eq!((daemon.children("worker Held"), daemon.children("advancer")), (vec![worker], vec![advancer]));
 
-        // Nor does it hold up the stop.
+        // Nor does the step hold up the stop.
         daemon.send(Signal::SIGTERM);
         let (status, took) = daemon.ended(PATIENCE).await;
         eprintln!("stopped in {took:?}");

@@ -1,4 +1,4 @@
-//! TLS to PostgreSQL: what is asked for is what is done, and no connection is made without it.
+//! TLS to PostgreSQL: the requested mode is in effect, and no connection is made without it.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
@@ -16,10 +16,10 @@ steps: { A: { command: [cat] }, B: { command: [cat] } }
 flow: [{ start: A }, { divide: [A, B] }, { combine: B }]
 ";
 
-/// To be seen nowhere.
+/// It must appear nowhere.
 const PASSWORD: &str = "correct-horse-battery";
 
-/// The user `duct` gets in with TLS and the password, and not at all otherwise.
+/// Lets the user `duct` in with TLS and the password, and not at all otherwise.
 async fn secure(cluster: &Cluster, directory: &Path) {
     let mut conn = sqlx::PgConnection::connect(&cluster.url).await.unwrap();
     for sql in [
@@ -67,7 +67,7 @@ async fn tls_is_as_strict_as_the_url_says_and_the_password_is_seen_nowhere() {
         |host: &str, query: &str| format!("postgres://duct:{PASSWORD}@{host}:{port}/duct?{query}");
 
     for good in [
-        // Encrypted, whoever it is.
+        // Encrypted, whatever the server's identity.
         url("127.0.0.1", "sslmode=require"),
         url(
             "127.0.0.1",
@@ -88,7 +88,7 @@ async fn tls_is_as_strict_as_the_url_says_and_the_password_is_seen_nowhere() {
         fixture.completed(PATIENCE).await;
         let shown = fixture.run(&[], &["processes"]);
         assert!(shown.status.success(), "{shown:?}");
-        // Every connection that there is, those of this test included.
+        // Every existing connection, including those of this test.
         let mut conn = sqlx::PgConnection::connect(&cluster.url).await.unwrap();
         let plain: i64 = sqlx::query_scalar(
             "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
@@ -132,7 +132,7 @@ async fn tls_is_as_strict_as_the_url_says_and_the_password_is_seen_nowhere() {
             ),
             "not valid for name",
         ),
-        // Nobody fell back to anything: without TLS there is no way in.
+        // No connection fell back to anything: without TLS there is no way in.
         (url("127.0.0.1", "sslmode=disable"), "pg_hba.conf"),
     ] {
         let conn = location.connect(Purpose::Engine).await.unwrap();

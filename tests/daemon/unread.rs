@@ -1,5 +1,5 @@
-//! Rows that this version cannot read, because a newer one wrote them: they hold up nobody else, are
-//! told, and go on by themselves when somebody comes who can read them.
+//! Rows that this version cannot read, because a newer one wrote them: they hold up no others, are reported,
+//! and continue by themselves when a process arrives that can read them.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ steps: { Echo: { command: [cat] } }
 flow: [{ start: Echo }]
 ";
 
-/// The same with another definition.
+/// The same pipeline with another definition.
 const NEWER: &str = "
 pipeline: Echo
 steps: { Echo: { command: [cat], timeout: 1h } }
@@ -43,7 +43,7 @@ flow: [{ start: A }, { expand: B }]
 const KNOWN: &str = "\"command\":";
 const UNKNOWN: &str = "\"http\":";
 
-/// The definition that a version with a step kind `http` would have written.
+/// Turns the definition into one that a version with a step kind `http` would have written.
 async fn garble(fixture: &mut DaemonFixture, run: RunId) {
     static GARBLE: Statement = Statement::new(
         "TEST_GARBLE",
@@ -59,7 +59,7 @@ async fn garble(fixture: &mut DaemonFixture, run: RunId) {
     assert_eq!(done.unwrap(), 1);
 }
 
-/// The newer version is there: it can read what it wrote.
+/// Simulates the newer version, which can read its own definition.
 async fn mend(fixture: &mut DaemonFixture) {
     static MEND: Statement = Statement::new(
         "TEST_MEND",
@@ -69,7 +69,7 @@ async fn mend(fixture: &mut DaemonFixture) {
     assert!(fixture.conn.execute(&MEND, &args).await.unwrap() > 0);
 }
 
-/// Refuses that an execution of this pipeline has crashed.
+/// Makes the database refuse the record of a crashed execution of this pipeline.
 const REFUSE_POSTGRES: &str = "
 CREATE FUNCTION refuse_crash() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -96,7 +96,8 @@ fn text(output: &[u8]) -> String {
     String::from_utf8_lossy(output).into_owned()
 }
 
-/// The statements that all processes of the fixture have sent, as far as they have told.
+/// The number of statements that all processes of this role have sent, as far as they have
+/// reported.
 async fn statements(fixture: &mut DaemonFixture, role: &str) -> u64 {
     let rows = fixture.processes().await;
     let of_role = rows.iter().filter(|row| row.role.as_str() == role);
@@ -119,7 +120,7 @@ on_every_database! {
         }
         daemon.says(UNREAD).await;
 
-        // Nobody spins meanwhile: in the steady state, which begins after a beat.
+        // No process spins meanwhile: in the steady state, which begins after a beat.
         let worker = "worker Echo";
         let pid = daemon.child(worker, None).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -128,7 +129,8 @@ on_every_database! {
         let sent = statements(&mut fixture, "worker").await - before;
         let rate = sent as f64 / since.elapsed().as_secs_f64();
         eprintln!("{rate:.1} statements/s of two workers");
-        // Two workers with a heartbeat each half a second, two polls a second, and what is put back.
+        // Two workers with a heartbeat every half second, two polls a second, and the executions that are
+        // put back.
         assert!(rate < 15.0, "{rate}");
         assert_eq!(daemon.children(worker), [pid]);
         let said = daemon.logged(UNREAD);
@@ -136,7 +138,7 @@ on_every_database! {
         let error = said[0]["error"].as_str().unwrap_or_default();
         assert!(error.contains("its step `Echo` is of an unknown kind, `http`"), "{error}");
 
-        // It is told by whoever is asked.
+        // Every command that is asked reports it.
         let run = unread[0].to_string();
         let why = text(&fixture.run(&[], &["why", &run]).stdout);
         assert!(why.contains("unknown kind, `http`") && why.contains("start a newer"), "{why}");
@@ -167,7 +169,8 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// The worker's own was claimed by a version that could read it, and so is what it holds when it dies.
+    /// The worker's own definition was claimed by a version that could read it, and so were the executions
+    /// that it holds when it dies.
     async fn a_killed_worker_is_recovered_beside_one_whose_definition_cannot_be_read(db: Db) {
         let settings = Settings { level: "info", ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[LONG]).await;
@@ -247,7 +250,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// Of two dead processes the first cannot be recovered: the database refuses it.
+    /// The first of two dead processes cannot be recovered: the database refuses it.
     async fn a_recovery_that_fails_holds_up_no_other(db: Db) {
         static WORKERS: Statement = Statement::new(
             "TEST_WORKERS",

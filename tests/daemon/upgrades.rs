@@ -63,7 +63,7 @@ on_every_database! {
         std::fs::write(fixture.path("go"), "").unwrap();
         fixture.trigger("Work", "2", 20).await;
         fixture.completed(PATIENCE).await;
-        // Those who start beside it, and people, can work with it as well.
+        // Daemons that start now, and people, can work with it as well.
         assert_eq!(stderr(&fixture, &["runs"]).0, Some(0));
         assert_eq!(stderr(&fixture, &["audit"]).0, Some(0));
         let status = fixture.run(&[], &["migrate", "--status"]).stdout;
@@ -84,11 +84,11 @@ on_every_database! {
         fixture.pids("pids", 1).await;
         outgrow(&mut fixture).await;
         daemon.says("stopping").await;
-        // It drains, as for any stop.
+        // The daemon drains, as at any stop.
         std::fs::write(fixture.path("go"), "").unwrap();
         let (status, _) = daemon.ended(PATIENCE).await;
         assert_eq!(status.code(), Some(1), "{status}");
-        // Its worker, which drains, may have said so before it.
+        // Its worker, which drains, may have logged this first.
         let said = daemon.logged("stopping");
         let error = said.iter().find_map(|line| line.get("error"));
         let error = error.map(ToString::to_string).unwrap_or_default();

@@ -82,7 +82,7 @@ on_every_server! {
             assert_eq!(times, [1, 1], "{text}");
             assert!(!text.contains("works on"), "nobody is missed: {text}");
         }
-        // Each answer is there once, and nothing else is.
+        // Each answer appears once, and nothing else does.
         let said = |name: &str| -> Vec<Value> {
             let lines = fixture.lines(name).join("\n");
             let values = serde_json::Deserializer::from_str(&lines).into_iter();
@@ -106,7 +106,7 @@ on_every_server! {
             [(Some("A"), Some("first")), (Some("B"), Some("second"))]
         );
         assert_eq!(fixture.lines("trigger.out"), [""; 0]);
-        // Nothing was asked for twice.
+        // No run was requested twice.
         static RUNS: Statement = Statement::new("TEST_RUNS", "SELECT id FROM ductwork_runs");
         assert_eq!(fixture.conn.fetch(&RUNS, &[]).await.unwrap().len(), 3);
         daemon.stop().await;

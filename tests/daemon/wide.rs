@@ -9,7 +9,7 @@ use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
-/// As many branches as its input says, whose steps nobody works meanwhile.
+/// Makes as many branches as its input says, whose steps no worker executes meanwhile.
 const WIDE: &str = r#"
 pipeline: Wide
 steps:
@@ -79,7 +79,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// One of them is told that it is over, after it had been asked while it was not.
+    /// One of them is told that the run is over, although it had asked while the run was not.
     async fn of_two_who_cancel_a_wide_run_at_once_neither_fails(db: Db) {
         static BEGUN: Statement = Statement::new(
             "CANCELLING",
@@ -99,7 +99,7 @@ on_every_database! {
             fixture.conn.fetch_optional(&BEGUN, &[]).await.unwrap()
         })
         .await;
-        // The second gets on until the first goes on, or waits for it.
+        // The second proceeds until the first goes on, or waits for it.
         first.send(Signal::SIGSTOP);
         let before = cancelled(&mut fixture).await;
         let mut second = fixture.start_as(&[], &["cancel", &run]);
@@ -117,7 +117,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// It goes on where the dead one was.
+    /// The expand continues where the dead advancer stopped.
     async fn an_advancer_that_is_killed_in_the_middle_of_an_expand_repeats_nothing(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WIDE]).await;
         let mut daemon = fixture.start();

@@ -1,4 +1,4 @@
-//! SQLite has one lock for all who write, and somebody keeps it.
+//! SQLite has one lock for all writers, and one process keeps it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ fn path(db: &Db) -> &Path {
     Path::new(path.expect("a SQLite database"))
 }
 
-/// This test is the one that keeps it: a program that is no process of ours, and so is not ended.
+/// The test itself keeps the lock: it is not a process of ductworkd's, and so is not ended.
 async fn nobody_is_harmed(db: Db) {
     let mut fixture = DaemonFixture::new(&db, settings(), &[LONG]).await;
     let mut daemons = [fixture.start(), fixture.start()];
@@ -55,7 +55,7 @@ async fn nobody_is_harmed(db: Db) {
     foreign.execute_batch("BEGIN IMMEDIATE").unwrap();
     let me = std::process::id();
     let named = format!("pid {me} (");
-    // Looked at by each supervisor for longer than its lease, and then for as long again.
+    // Each supervisor watches it for longer than its lease, and then for as long again.
     for daemon in &daemons {
         let said = daemon.says("has SQLite's write lock").await;
         let writer = said[0]["writer"].as_str().unwrap_or_default();
@@ -95,7 +95,7 @@ async fn nobody_is_harmed(db: Db) {
         for said in ["was declared dead", "recovered what", "killing a"] {
             assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
         }
-        // Said once, and not at every look.
+        // Logged once, and not at every look.
         assert!(daemon.logged("has SQLite's write lock").len() <= 2);
         daemon.stop().await;
     }
@@ -108,7 +108,7 @@ async fn a_lock_that_outlasts_two_leases_costs_nobody_anything_and_its_holder_is
     support::with(Db::sqlite(), nobody_is_harmed).await;
 }
 
-/// Its own supervisor stands still as well: only that of another daemon can end it.
+/// Its own supervisor stands still as well: only another daemon's supervisor can end it.
 async fn another_supervisor_ends_it(db: Db) {
     // The steps that it runs at that moment die with it, each at the cost of a crash.
     let settings = Settings {

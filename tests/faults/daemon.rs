@@ -1,4 +1,4 @@
-//! Faults in a daemon that works.
+//! Faults in a working daemon.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ sleep 0.02
 echo "$input"
 "#;
 
-/// Where a transaction can be interrupted, in a daemon.
+/// The points in a daemon at which a transaction can be interrupted.
 const BEGINNINGS: [&str; 7] = [
     "claim.begin",
     "commit.begin",
@@ -60,7 +60,7 @@ const MIDDLES: [&str; 14] = [
     "recover.removed",
     "recover.written",
 ];
-/// One statement on PostgreSQL, which has no middle.
+/// On PostgreSQL this is one statement, which has no middle.
 const MIDDLES_IN_TURN: [&str; 3] = ["claim.taken", "claim.written", "commit.guarded"];
 const ENDS: [&str; 7] = [
     "claim.end",
@@ -72,12 +72,12 @@ const ENDS: [&str; 7] = [
     "recover.end",
 ];
 
-/// The manner in which a database takes a claim and a commit.
+/// The way in which a database executes a claim and a commit.
 #[derive(Clone, Copy, PartialEq)]
 enum On {
-    /// PostgreSQL.
+    /// In one statement: PostgreSQL.
     Joined,
-    /// SQLite and MySQL.
+    /// In several statements: SQLite and MySQL.
     InTurn,
 }
 
@@ -116,12 +116,12 @@ fn cut(on: On) -> Vec<Fault> {
 
 fn acknowledgement_lost(_: On) -> Vec<Fault> {
     let mut faults = each(&ENDS, "acklost");
-    // A worker that asks for the fate of its commit may be disappointed again.
+    // A worker that asks for the fate of its commit may fail again.
     faults.push(("landed.begin", "error(unavailable)"));
     faults
 }
 
-/// Back and forth by an hour, in the middle of whatever reads or writes a time.
+/// The clock moves back and forth by an hour, amid everything that reads or writes a time.
 fn clocks(on: On) -> Vec<Fault> {
     let mut faults = vec![
         ("claim.begin", "clock(3600)"),
@@ -139,7 +139,8 @@ fn clocks(on: On) -> Vec<Fault> {
     faults
 }
 
-/// Some deaths of each child: more of one in a minute, and it would wait for its replacement.
+/// A few deaths of each child: with more deaths in a minute, a child would have to wait for its
+/// replacement.
 fn deaths(on: On) -> Vec<Vec<Fault>> {
     let mut groups = vec![
         each(
@@ -181,7 +182,7 @@ fn deaths(on: On) -> Vec<Vec<Fault>> {
     groups
 }
 
-/// Every fault that a test here makes.
+/// Every fault that a test in this file makes.
 pub fn all() -> Vec<Fault> {
     let rare = [AROUND_A_STEP.to_vec(), AROUND_A_CHILD.to_vec()].concat();
     let mut all = [deaths(On::InTurn).concat(), rare].concat();
@@ -199,7 +200,8 @@ pub fn all() -> Vec<Fault> {
     all
 }
 
-/// Lets a daemon work until each fault has happened, then to the end; whoever dies is replaced.
+/// Lets a daemon work until each fault has happened, and then to the end; a process that dies is
+/// replaced.
 async fn survived(db: Db, faults: Vec<Fault>) {
     let settings = Settings {
         reaper_timeout: "2s",
@@ -240,7 +242,7 @@ async fn survived(db: Db, faults: Vec<Fault>) {
             daemon = fixture.start();
             killed = None;
         }
-        // Something to recover, when nobody else dies.
+        // Leaves something to recover, if no other process dies.
         let worker = daemon.children("worker Work").first().copied();
         if let Some(pid) = worker
             && worker != killed
@@ -262,7 +264,7 @@ async fn survived(db: Db, faults: Vec<Fault>) {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // A fault is written down before it happens, so the last may be yet to come.
+    // A fault is logged before it happens, so the last one may be yet to come.
     while !fixture.all_ended().await {
         assert!(
             began.elapsed() < 2 * PATIENCE,
@@ -346,14 +348,14 @@ survives! {
     fn whoever_dies_around_a_barrier_is_replaced(on) { deaths(on)[9].clone() }
 }
 
-/// More than a pipe holds, in and out.
+/// More than a pipe holds, in both directions.
 const BIG: &str = r#"
 pipeline: Big
 steps: { A: { command: [cat] }, B: { command: [cat] } }
 flow: [{ start: A }, { chain: B }]
 "#;
 
-/// Its first attempts hang, and do not heed SIGTERM.
+/// Its first attempts hang, and ignore SIGTERM.
 const HANGING: &str = r#"
 pipeline: Hanging
 steps:
@@ -369,7 +371,7 @@ steps:
 flow: [{ start: A }]
 "#;
 
-/// While a step reads or writes, and while it is made to end.
+/// While a step reads or writes, and while it is being ended.
 const AROUND_A_STEP: [Fault; 4] = [
     ("exec.half_fed", "kill9"),
     ("exec.half_read", "abort"),
@@ -377,14 +379,14 @@ const AROUND_A_STEP: [Fault; 4] = [
     ("exec.killing", "kill9"),
 ];
 
-/// Before a child is killed that stands still, and between the end of the old and the start of the
-/// new ones.
+/// Before a child that stands still is killed, and between the end of the old children and the
+/// start of the new ones.
 const AROUND_A_CHILD: [Fault; 2] = [
     ("supervisor.killing", "kill9"),
     ("supervisor.replacing", "kill9"),
 ];
 
-/// A pipe, and the action that waits until somebody writes to it.
+/// A pipe, and the action that waits until something is written to it.
 fn pause_in(place: &Path) -> (PathBuf, &'static str) {
     let fifo = place.join("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -392,7 +394,7 @@ fn pause_in(place: &Path) -> (PathBuf, &'static str) {
     (fifo, action)
 }
 
-/// A daemon at one fault, with work for it.
+/// A daemon stopped at one fault, with work for it.
 async fn at_fault(db: &Db, fault: Fault) -> (DaemonFixture, Daemon) {
     let settings = Settings {
         reaper_timeout: "2s",
@@ -411,7 +413,7 @@ async fn at_fault(db: &Db, fault: Fault) -> (DaemonFixture, Daemon) {
 }
 
 on_every_database! {
-    /// A step that was cut short with its worker is nobody's result, and no error either.
+    /// A step that was cut short with its worker yields no result, and no error either.
     async fn whoever_dies_while_a_step_reads_writes_or_is_ended_is_replaced(db: Db) {
         let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[BIG, HANGING]).await;
@@ -430,7 +432,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// It stands still as a whole: no heartbeat, no commit.
+    /// The worker stands still as a whole: no heartbeat, no commit.
     async fn a_worker_that_stands_still_before_its_commit_is_replaced(db: Db) {
         let (mut fixture, mut daemon) = at_fault(&db, ("commit.begin", "sleep(3600000)")).await;
         fixture.completed(PATIENCE).await;
@@ -471,7 +473,7 @@ on_every_database! {
         assert!(!lives(frozen), "the one that stood still has been left behind");
     }
 
-    /// It is told to end while it claims, and never hears what it was given.
+    /// The worker is told to end while it claims, and never learns which executions it was given.
     async fn what_a_worker_was_given_without_its_knowledge_is_put_back_before_it_ends(db: Db) {
         let place = tempfile::tempdir().unwrap();
         let (fifo, pause) = pause_in(place.path());
@@ -505,7 +507,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// Its worker tries it again and again: nobody may find a lease that is over.
+    /// Its worker retries it again and again: no other process may find an expired lease.
     async fn a_result_that_the_database_does_not_take_is_held_as_long_as_its_worker_lives(db: Db) {
         static LEASED: Statement = Statement::new(
             "TEST_LEASED",
@@ -515,7 +517,7 @@ on_every_database! {
         let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[WORK]).await;
         std::fs::write(fixture.path("step.sh"), STEP).unwrap();
-        // Each refusal is a second before the next.
+        // Each refusal is followed by a second's wait.
         let refusals = "commit.begin=error(refused)";
         fixture.variables = armed(&fixture, &[]);
         fixture.variables.insert("DUCTWORK_FAIL", refusals.to_owned());
@@ -545,7 +547,7 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// It reads its claims back each time, which is no progress.
+    /// The advancer reads its claims back each time, which is no progress.
     async fn an_advancer_that_fails_again_and_again_waits_longer_and_says_so_once(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
         std::fs::write(fixture.path("step.sh"), STEP).unwrap();
@@ -565,7 +567,8 @@ on_every_database! {
         fixture.audited().await;
     }
 
-    /// More often than a branch may be refused, at its beginning and with half of it written.
+    /// More often than a branch may be refused, both at the beginning of an advance and in its
+    /// middle.
     async fn what_hinders_the_database_spends_no_retry_of_an_advance(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
         std::fs::write(fixture.path("step.sh"), STEP).unwrap();
@@ -591,7 +594,7 @@ on_every_database! {
         let place = tempfile::tempdir().unwrap();
         let (fifo, action) = pause_in(place.path());
         let (mut fixture, mut daemon) = at_fault(&db, ("branches.end", action)).await;
-        // The split is claimed, and nobody else may advance it.
+        // The split is claimed, so no other advancer may advance it.
         let executions = fixture.executions().await;
         assert_eq!(executions.len(), 1, "{executions:?}");
         std::fs::write(&fifo, "go on").unwrap();
@@ -603,7 +606,7 @@ on_every_database! {
     }
 }
 
-/// In the places that PostgreSQL has not.
+/// At the points that PostgreSQL does not have.
 mod whoever_dies_between_the_statements_of_a_claim_or_a_commit_is_replaced {
     use super::*;
 

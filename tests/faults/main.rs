@@ -1,7 +1,7 @@
-//! Faults on purpose, at every place where the program could be interrupted: the work goes on,
-//! nothing counts twice, nothing is spent, and each fault has happened.
+//! Deliberate faults at every point where the program could be interrupted: the work goes on,
+//! nothing counts twice, no budget is spent, and each fault has happened.
 //!
-//! Needs the feature `failpoints`; the places and what may happen there: `src/failpoint.rs`.
+//! Needs the feature `failpoints`; `src/failpoint.rs` lists the points and the possible actions.
 
 #![expect(
     clippy::unwrap_used,
@@ -31,10 +31,10 @@ use ductwork::failpoint::POINTS;
 
 use fixture::DaemonFixture;
 
-/// Where, and what happens there.
+/// A point, and the action there.
 type Fault = (&'static str, &'static str);
 
-/// The variables by which each fault happens once.
+/// The variables that make each fault happen once.
 fn armed(fixture: &DaemonFixture, faults: &[Fault]) -> BTreeMap<&'static str, String> {
     let rules: Vec<String> = faults
         .iter()

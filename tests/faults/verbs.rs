@@ -1,4 +1,4 @@
-//! Faults in a command that changes something: it may be given again.
+//! Faults in a command that changes something: the command can be repeated.
 
 use std::process::{Command, Output, Stdio};
 
@@ -47,12 +47,12 @@ fn of(verb: &'static str) -> impl Iterator<Item = Fault> {
     })
 }
 
-/// Every fault that a test here makes.
+/// Every fault that a test in this file makes.
 pub fn all() -> impl Iterator<Item = Fault> {
     VERBS.into_iter().flat_map(of)
 }
 
-/// Gives a command, with a fault or without.
+/// Runs a command, with a fault or without.
 fn give(fixture: &DaemonFixture, words: &[&str], fault: Option<Fault>) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ductworkd"));
     command
@@ -77,7 +77,7 @@ fn give(fixture: &DaemonFixture, words: &[&str], fault: Option<Fault>) -> Output
     done
 }
 
-/// The middle of a trigger is one statement on PostgreSQL.
+/// On PostgreSQL a trigger is one statement, so it has no middle.
 fn is_there(fixture: &DaemonFixture, fault: &Fault) -> bool {
     fault.0 != "trigger.written" || fixture.conn.dialect() != Dialect::Postgres
 }
@@ -92,7 +92,7 @@ async fn count(fixture: &mut DaemonFixture, statement: &'static Statement) -> i6
     rows[0].get("n").unwrap()
 }
 
-/// As many runs as `verb` has faults, in the status that it wants.
+/// As many runs as `verb` has faults, in the status that the verb requires.
 async fn runs(
     fixture: &mut DaemonFixture,
     verb: &'static str,
@@ -237,7 +237,7 @@ on_every_database! {
             daemon.stop().await;
             let words = ["prune", "--older-than", "0s"];
             give(&fixture, &words, Some(fault));
-            // Of batches of two runs.
+            // With batches of two runs.
             let left = match fault.0 {
                 "prune.end" | "prune.between" => 1,
                 _ => 3,

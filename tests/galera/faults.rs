@@ -1,4 +1,4 @@
-//! Nodes that are killed or cut off while writers work: what was acknowledged stays, and the work goes on.
+//! Nodes that are killed or cut off while writers work: acknowledged writes stay, and the work goes on.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,21 +17,21 @@ use uuid::Uuid;
 use crate::driver::{Did, Driver, LEASE, audit};
 use crate::{Cluster, DEADLINE, number, one, statement, told, with};
 
-/// The answers that the writers were given, and when.
+/// The answers that the writers got, and their times.
 #[derive(Default)]
 struct Record {
     /// Keys with their runs.
     triggered: RefCell<HashMap<String, RunId>>,
-    /// Successes, with the processes that committed them.
+    /// Successes, and the processes that committed them.
     committed: RefCell<HashMap<ExecutionId, ProcessId>>,
-    /// By writer: each time that something was acknowledged.
+    /// For each writer, the times of its acknowledgements.
     acknowledged: RefCell<HashMap<usize, Vec<Instant>>>,
-    /// Lost answers whose fate was asked, and those that had been committed.
+    /// The number of lost answers whose fate was queried, and of those that had been committed.
     unknown: Cell<(usize, usize)>,
     over: Cell<bool>,
 }
 
-/// A worker that triggers its own work, with the connections and the epochs of the daemon's.
+/// A worker that triggers its own work, with connections and epochs like the daemon's.
 struct Writer {
     number: usize,
     location: Location,
@@ -44,7 +44,7 @@ impl Writer {
     async fn new(cluster: &Cluster, number: usize, record: Rc<Record>) -> Self {
         let mut driver = Driver::new(&cluster.node(number)).await;
         driver.audited = false;
-        // From its own node on, as each host of a deployment would name them.
+        // The addresses begin with its own node, as on each host of a deployment.
         let location = cluster.location(number).leased(Duration::from_secs(12));
         driver.conn = location.connect(Purpose::Engine).await.unwrap();
         Self {
@@ -68,7 +68,8 @@ impl Writer {
         all.entry(self.number).or_default().push(Instant::now());
     }
 
-    /// After any error that is not a lost race: another connection, which fences the earlier ones.
+    /// After any error that is not a lost race: opens another connection, which fences the earlier
+    /// ones.
     async fn reconnect(&mut self, error: Error) {
         assert!(error.is_unavailable() || error.is_not_now(), "{error:?}");
         let began = Instant::now();
@@ -137,7 +138,7 @@ impl Writer {
                 Ok(other) => panic!("{other:?}"),
                 Err(error) => self.reconnect(error).await,
             }
-            // The answer may have been lost, and not the claim.
+            // The answer may be lost although the claim is not.
             match claim::held(&mut self.driver.actor.conn, self.driver.actor.process).await {
                 Ok(held) if held.whole.is_empty() => {}
                 Ok(held) => return held.whole,
@@ -193,7 +194,8 @@ impl Writer {
     }
 }
 
-/// All that a writer was told is in the database as all nodes have it, once, and nothing else is wrong there.
+/// Everything that was acknowledged to a writer is in the database at all nodes, once, and nothing else is wrong
+/// there.
 async fn kept(cluster: &Cluster, record: &Record) {
     for node in 0..3 {
         let mut reader = cluster
@@ -230,7 +232,7 @@ async fn kept(cluster: &Cluster, record: &Record) {
             })
             .collect();
         assert_eq!(successes, *record.committed.borrow(), "node {node}");
-        // Two of one step would be two successes of one unit.
+        // Two rows of one step would be two successes of one unit.
         let steps = "SELECT {big:count(DISTINCT step_id)} AS it FROM ductwork_executions WHERE result = 'success'";
         assert_eq!(number(&mut reader, steps).await, successes.len() as i64);
         audit(&mut reader).await;
@@ -238,7 +240,8 @@ async fn kept(cluster: &Cluster, record: &Record) {
     }
 }
 
-/// Three writers, each at its own node, of which the last is struck; when all of them went on.
+/// Three writers, each at its own node, the last of which is struck; returns once all of them have
+/// gone on.
 async fn struck(cluster: Rc<Cluster>, what: &str, verb: &str, more: &[&str]) -> Rc<Record> {
     let record = Rc::new(Record::default());
     let mut writers = Vec::new();
@@ -270,7 +273,7 @@ async fn struck(cluster: Rc<Cluster>, what: &str, verb: &str, more: &[&str]) -> 
     until(began, 30).await;
     let struck = Instant::now();
     assert!(cluster.script(verb, 2, more));
-    // All of them, and the one whose node is gone at another one.
+    // All of them go on, and the one whose node is gone does so at another node.
     until(struck + Duration::from_secs(2), 30).await;
     record.over.set(true);
     for writer in writers {
@@ -317,7 +320,7 @@ async fn a_node_that_is_killed_takes_nothing_with_it_that_was_acknowledged() {
 async fn a_node_that_is_cut_off_takes_no_work_and_its_writer_goes_on_at_another() {
     with(|cluster| async move {
         let record = struck(Rc::clone(&cluster), "a node cut off", "isolate", &[]).await;
-        // A client that has no other address is told.
+        // A client without another address gets an error.
         let alone = cluster.node(2).location.connect(Purpose::Engine).await;
         let error = alone.err().expect("it is in no majority");
         assert!(error.is_unavailable(), "{error:?}");
@@ -331,7 +334,7 @@ async fn a_node_that_is_cut_off_takes_no_work_and_its_writer_goes_on_at_another(
     .await;
 }
 
-/// A process writes its own row with all that it does: two connections at two nodes would be in each other's way.
+/// A process writes its own row with everything that it does: two connections at two nodes would conflict.
 #[tokio::test]
 async fn a_node_that_is_not_to_be_worked_with_is_left_by_all_connections_of_a_process() {
     with(|cluster| async move {
@@ -347,7 +350,7 @@ async fn a_node_that_is_not_to_be_worked_with_is_left_by_all_connections_of_a_pr
                 "SET GLOBAL wsrep_desync = OFF",
             ),
             ("SET GLOBAL read_only = ON", "SET GLOBAL read_only = OFF"),
-            // The others would hear of nothing.
+            // The other nodes would not receive its writes.
             ("SET GLOBAL wsrep_on = OFF", "SET GLOBAL wsrep_on = ON"),
         ] {
             let location = cluster.location(2);
@@ -370,7 +373,7 @@ async fn a_node_that_is_not_to_be_worked_with_is_left_by_all_connections_of_a_pr
                 error.is_unavailable() && error.remedy().is_some(),
                 "{strikes}: {error:?}"
             );
-            // Nor does it come back as soon as it may.
+            // Nor does it come back as soon as it could.
             let further = location.connect(Purpose::Lifeline).await.unwrap();
             assert_eq!(location.server(), Some(cluster.host(0)), "{strikes}");
             for conn in [engine, lifeline, another, further] {

@@ -1,7 +1,8 @@
-//! The store on a Galera cluster of three nodes: what two nodes do at once, and nodes that are killed or cut off.
+//! The store on a Galera cluster of three nodes: simultaneous work at two nodes, and nodes that are killed or cut
+//! off.
 //!
-//! Locks are a node's own, so that what is written decides: the second of two that write one row is refused when it
-//! commits. Each test has a database of its own, and one after the other has the cluster.
+//! Locks hold on their own node only, so the writes decide: when two nodes write one row, the second transaction to
+//! commit is refused. Each test has its own database, and the tests use the cluster one after the other.
 
 #![expect(
     clippy::unwrap_used,
@@ -30,14 +31,14 @@ use ductwork::store::{Conn, Location, Purpose};
 use galera::Galera;
 use support::Db;
 
-/// So long everything is waited for at most.
+/// The longest wait for anything.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Three nodes, and a database in them that nobody else uses.
+/// Three nodes, and a database in them that no other test uses.
 pub struct Cluster {
     sandbox: Sandbox,
     galera: Galera,
-    /// One test at a time has the cluster.
+    /// Held by the one test that uses the cluster.
     _alone: File,
 }
 
@@ -59,12 +60,12 @@ impl Cluster {
         self.sandbox.url().rsplit('/').next().unwrap()
     }
 
-    /// An address of the database with all nodes, from one on.
+    /// An address of the database with all nodes, starting with the given one.
     pub fn location(&self, first: usize) -> Location {
         Location::parse(&self.galera.url(first, self.database())).unwrap()
     }
 
-    /// The database at one node alone.
+    /// The database through one node only.
     pub fn node(&self, at: usize) -> Db {
         let (server, _) = self.galera.node(at).rsplit_once('/').unwrap();
         Db {
@@ -82,13 +83,13 @@ impl Cluster {
         self.galera.place(at).to_owned()
     }
 
-    /// Does something to a node; true when it was done.
+    /// Does something to a node; true if that succeeded.
     pub fn script(&self, verb: &str, node: usize, more: &[&str]) -> bool {
         self.galera.script(verb, node, more)
     }
 }
 
-/// Runs a test on the cluster; its database goes with it.
+/// Runs a test on the cluster; its database is removed afterwards.
 async fn with<F: Future<Output = ()> + 'static>(test: impl FnOnce(std::rc::Rc<Cluster>) -> F) {
     let cluster = std::rc::Rc::new(Cluster::new().await);
     let body = test(std::rc::Rc::clone(&cluster));
@@ -96,7 +97,7 @@ async fn with<F: Future<Output = ()> + 'static>(test: impl FnOnce(std::rc::Rc<Cl
     let done = local
         .run_until(async { tokio::task::spawn_local(body).await })
         .await;
-    // Connections that the body left behind hold locks: away with them first.
+    // Connections that the body left behind hold locks, so they are closed first.
     drop(local);
     cluster.sandbox.remove().await.unwrap();
     if let Err(error) = done {
@@ -104,7 +105,7 @@ async fn with<F: Future<Output = ()> + 'static>(test: impl FnOnce(std::rc::Rc<Cl
     }
 }
 
-/// Runs all of them at once; their values, in order.
+/// Runs all of them at once; returns their values, in order.
 async fn together<T: 'static, F: Future<Output = T> + 'static>(
     all: impl IntoIterator<Item = F>,
 ) -> Vec<T> {
@@ -119,7 +120,7 @@ async fn together<T: 'static, F: Future<Output = T> + 'static>(
     values
 }
 
-/// Transactions that lost to others since this was last asked.
+/// The number of transactions that lost to others since the last call.
 fn lost_races() -> u64 {
     let [failed] = CLASSES
         .iter()
@@ -133,7 +134,7 @@ fn lost_races() -> u64 {
     failed
 }
 
-/// Tells what was measured.
+/// Prints the measurements.
 fn told(what: &str, transactions: usize, began: Instant) {
     let (lost, took) = (lost_races(), began.elapsed());
     let share = 100.0 * lost as f64 / (transactions as f64 + lost as f64);
@@ -148,7 +149,7 @@ fn statement(sql: impl Into<String>) -> &'static Statement {
     Box::leak(Box::new(Statement::new("TEST", sql)))
 }
 
-/// The one number that a statement answers with.
+/// The only number in a statement's answer.
 async fn number(conn: &mut Conn, sql: &str) -> i64 {
     let rows = conn.fetch(statement(sql), &[]).await.unwrap();
     rows[0].get("it").unwrap()

@@ -1,4 +1,4 @@
-//! Races of two or three nodes.
+//! Races between two or three nodes.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ async fn at_each(cluster: &Cluster) -> Vec<Driver> {
     ]
 }
 
-/// Triggers so many runs of one step.
+/// Triggers this many runs of one step.
 async fn fill(driver: &mut Driver, runs: usize) -> Vec<RunId> {
     let runs = vec![
         NewRun {
@@ -51,7 +51,7 @@ async fn fill(driver: &mut Driver, runs: usize) -> Vec<RunId> {
         .collect()
 }
 
-/// A claim of so many, as soon as this node has heard of them.
+/// Claims this many, as soon as this node has received them.
 async fn claims(driver: &mut Driver, n: usize) -> Vec<claim::Claimed> {
     let began = Instant::now();
     let mut claimed = Vec::new();
@@ -62,7 +62,7 @@ async fn claims(driver: &mut Driver, n: usize) -> Vec<claim::Claimed> {
     claimed
 }
 
-/// The reader sees what was committed at all nodes.
+/// Audits through the reader, which sees the commits of all nodes.
 async fn sound(cluster: &Cluster) {
     let mut reader = cluster.reader().await;
     audit(&mut reader).await;
@@ -86,7 +86,7 @@ async fn the_last_siblings_at_two_nodes_fire_their_barrier_once() {
             runs.push(third.trigger(&split, "1").await);
         }
         assert!(third.round("P", &mut |_| Did::Returned(json!(1))).await);
-        // One sibling of each to each node.
+        // One sibling of each run for each node.
         let mut finished = [Vec::new(), Vec::new()];
         for round in 0..ROUNDS * 2 {
             let driver = &mut drivers[round % 2];
@@ -167,7 +167,7 @@ async fn claims_of_three_nodes_never_give_an_execution_twice() {
         let began = Instant::now();
         let claimed = together(drivers.into_iter().map(|mut driver| async move {
             let (mut claimed, mut empty, mut made) = (Vec::new(), 0, 0);
-            // The commits of another node come a moment later.
+            // The commits of another node arrive a moment later.
             while empty < 20 {
                 let taken = driver.claim("P", 4).await;
                 made += 1;
@@ -196,7 +196,7 @@ async fn claims_of_three_nodes_never_give_an_execution_twice() {
     .await;
 }
 
-/// Three workers at these nodes work off a queue by ten at a time.
+/// Three workers at these nodes work off a queue, ten executions at a time.
 async fn worked_off(cluster: &Cluster, nodes: [usize; 3], what: &str) {
     const RUNS: usize = 900;
     let mut drivers = Vec::new();
@@ -329,7 +329,8 @@ async fn what_one_node_puts_back_and_another_cancels_is_cancelled() {
     .await;
 }
 
-/// A worker whose node is gone works on at another one. A statement that it sent before may still arrive.
+/// A worker whose node is gone works on at another node. A statement that it sent earlier may still
+/// arrive.
 #[tokio::test]
 async fn after_a_fence_at_one_node_nothing_is_claimed_at_another() {
     const ROUNDS: u32 = 60;
@@ -349,7 +350,7 @@ async fn after_a_fence_at_one_node_nothing_is_claimed_at_another() {
                 let claimed = claim::claim(&mut before.conn, past, "P", 1, LEASE).await;
                 (before, claimed.unwrap())
             });
-            // Which of them comes first is a matter of some milliseconds.
+            // The order of the two is a matter of some milliseconds.
             tokio::time::sleep(Duration::from_millis(u64::from(epoch % 12))).await;
             let present = Claimant { process, epoch };
             process::fence_earlier(&mut after, present).await.unwrap();
@@ -389,7 +390,7 @@ async fn what_one_node_revives_and_another_prunes_is_whole_or_gone() {
         here.work("P", |_| Did::Refused).await;
         let halted = "SELECT {big:count(*)} AS it FROM ductwork_runs WHERE status = 'halted'";
         assert_eq!(number(&mut here.conn, halted).await, RUNS as i64);
-        // A prune takes the oldest, and of these there is one at a time that may be pruned.
+        // A prune takes the oldest runs, and only one run at a time may be pruned.
         let later = "UPDATE ductwork_runs SET halted_at = halted_at + 86400000000";
         there.conn.fetch(statement(later), &[]).await.unwrap();
         lost_races();
@@ -398,7 +399,7 @@ async fn what_one_node_revives_and_another_prunes_is_whole_or_gone() {
         for run in runs {
             let args = [("run", run.0.into())];
             assert_eq!(there.conn.execute(&LONG_AGO, &args).await.unwrap(), 1);
-            // Which of them comes first is a matter of some milliseconds.
+            // The order of the two is a matter of some milliseconds.
             let late = Duration::from_millis((revived + gone) % 24);
             let pruned = tokio::task::spawn_local(async move {
                 tokio::time::sleep(late).await;
@@ -428,7 +429,7 @@ static FIRST: Statement = Statement::new("FIRST", "INSERT INTO told VALUES (:id,
 static SECOND: Statement = Statement::new("SECOND", "INSERT INTO told VALUES (:id, 2)");
 static READ: Statement = Statement::new("READ", "SELECT n FROM hot WHERE id = 1");
 static AT_ONCE: Statement = Statement::row("AT_ONCE", &[&FIRST, &BUMP, &ALL, &SECOND]);
-/// The same, which answers with rows: each of its parts is sent alone.
+/// The same, with a statement that returns rows: each of its parts is sent alone.
 static ALONE: Statement = Statement::row("ALONE", &[&FIRST, &BUMP, &ALL, &READ, &SECOND]);
 
 async fn bumped(conn: &mut Conn, statement: &'static Statement) -> Uuid {
@@ -482,7 +483,7 @@ async fn of_a_thousand_transactions_that_write_one_row_none_is_lost_or_partial()
     .await;
 }
 
-/// Without the wait a good part of them reads what was there before.
+/// Without the wait, many of them would read the earlier state.
 #[tokio::test]
 async fn a_read_that_decides_sees_what_was_committed_at_another_node() {
     const ROUNDS: usize = 150;
@@ -501,7 +502,7 @@ async fn a_read_that_decides_sees_what_was_committed_at_another_node() {
             let landed = ductwork::store::commit::landed(&mut there.conn, &finished, here.process).await;
             assert_eq!(landed.unwrap().len(), 1, "round {round}");
         }
-        // No read of the work itself waits.
+        // Reads of the work itself do not wait.
         let waits = number(
             &mut there.conn,
             "SELECT {big:@@wsrep_sync_wait} AS it",

@@ -1,4 +1,4 @@
-//! A database, as the driver of the store's tests wants it.
+//! A database in the form that the driver of the store's tests expects.
 
 use ductwork::store::{Conn, Location, Purpose};
 

@@ -1,10 +1,10 @@
 //! The guide as text: its chapters and their blocks.
 //!
-//! Owns: what a block is, and of which file. Never: runs anything.
+//! Owns: the definition of a block, and the file that it belongs to. Never: runs anything.
 
 use std::path::{Path, PathBuf};
 
-/// A document whose blocks are tried.
+/// A document whose blocks are executed.
 pub struct Chapter {
     /// From the project's root.
     pub path: String,
@@ -94,7 +94,7 @@ impl Block {
         self.lines.join("\n") + "\n"
     }
 
-    /// The file that it is the text of, as its first comment says: `# steps/a.py`.
+    /// The file that the block contains, according to its first comment: `# steps/a.py`.
     pub fn file(&self) -> Option<&str> {
         let first = self.lines.iter().find(|line| !line.starts_with("#!"))?;
         let name = first.strip_prefix("# ")?.split([' ', ':']).next()?;

@@ -1,13 +1,14 @@
-//! Whether two texts say the same, but for what differs each time: ids, times, spans, pids.
+//! Whether two texts say the same, apart from the parts that differ each time: ids, times, spans,
+//! pids.
 //!
 //! A line that is only `…` stands for any lines.
 
 /// Stands for any lines.
 const ANY: &str = "…";
 
-/// A line with a word for each thing that differs, and the ids that it had.
+/// A line in which a word replaces each part that differs, and the ids that it had.
 pub fn settled(line: &str) -> (String, Vec<String>) {
-    // How much of a value fits depends on how long a step took.
+    // The length of a cut value depends on how long a step took.
     let line = match line.trim_end().strip_suffix(ANY) {
         Some(cut) if !cut.trim().is_empty() => cut.split(['[', '{', '"']).next().unwrap_or(cut),
         _ => line,
@@ -62,7 +63,7 @@ pub fn settled(line: &str) -> (String, Vec<String>) {
     (kept.join(" "), ids)
 }
 
-/// A word with ids in it, as JSON has.
+/// A word that contains ids, as in JSON.
 fn within(word: &str, ids: &mut Vec<String>) -> String {
     let mut whole = String::new();
     for part in word.split_inclusive(['"', '`', ',', ':', '/']) {
@@ -116,7 +117,7 @@ fn is_span(word: &str) -> bool {
     })
 }
 
-/// The ids of `shown` with those of `printed` in their places; `None`: they do not say the same.
+/// The ids of `shown` with those of `printed` in their places; `None` if the texts differ.
 pub fn pairs(shown: &[String], printed: &[String]) -> Option<Vec<(String, String)>> {
     let Some((first, rest)) = shown.split_first() else {
         return printed.is_empty().then(Vec::new);

@@ -1,5 +1,5 @@
-//! The guide and the README hold what they promise: their links lead somewhere, their files are
-//! accepted, their commands print what is shown, and their lists are those of the program.
+//! The guide and the README keep their promises: their links lead somewhere, their files are
+//! accepted, their commands print the text that is shown, and their lists are those of the program.
 //!
 //! `DUCTWORK_BLESS=1` writes the generated pages and the outputs of blocks anew.
 
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use book::{Chapter, chapters, read, root, source, summary};
 use ductwork::model::HaltReason;
 
-/// Fails with all that was found.
+/// Fails with all findings.
 fn none(found: Vec<String>) {
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
@@ -47,7 +47,7 @@ fn the_summary_names_every_chapter_once() {
     }
 }
 
-/// A book holds nothing but its chapters. `tests/tidy.rs` sees that each link leads somewhere.
+/// A book contains nothing but its chapters. `tests/tidy.rs` checks that each link leads somewhere.
 #[test]
 fn no_link_of_the_guide_leaves_it() {
     let mut found = Vec::new();
@@ -131,7 +131,7 @@ fn calls(line: &str) -> Vec<Vec<String>> {
     calls
 }
 
-/// Whether the program knows the verb and the options of a call.
+/// Says if the program does not know the verb or an option of a call.
 fn unknown(
     call: &[String],
     helps: &mut BTreeMap<String, String>,
@@ -193,7 +193,7 @@ fn every_call_has_a_verb_and_options_that_the_program_knows() {
                 };
                 continue;
             }
-            // Within a sentence, a call is code.
+            // Within a sentence, a call is marked as code.
             let parts: Vec<&str> = match language.as_deref() {
                 Some("console") => line.strip_prefix("$ ").into_iter().collect(),
                 Some("sh") => vec![line],
@@ -242,8 +242,8 @@ fn told(page: &str, heading: &str) -> BTreeSet<String> {
     cells.map(word).collect()
 }
 
-/// The error classes that the source gives an attempt: the first argument of what makes an error, as a
-/// literal, as a constant of the file, or as the first of the pair that a case is.
+/// The error classes that the source gives an attempt: the first argument of a function that makes an error, as
+/// a literal, as a constant of the file, or as the first of a case's pair.
 fn classes() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut directories = vec![root().join("src/step"), root().join("src/engine")];
@@ -296,7 +296,7 @@ fn every_code_of_the_program_is_explained_and_no_other() {
         .iter()
         .map(|reason| reason.as_str().to_owned());
     assert_eq!(told(&page, "Halt reasons"), reasons.collect());
-    // Some have the status or the signal in them.
+    // Some contain the status or the signal.
     let explained = told(&page, "Error classes of an attempt").into_iter();
     let explained = explained.filter(|class| !class.contains('('));
     assert_eq!(explained.collect::<BTreeSet<_>>(), classes());
@@ -378,9 +378,9 @@ played! {
     troubleshooting_prints_what_it_shows: "/troubleshooting.md",
 }
 
-/// Pages of tables alone; and one whose commands need a port that this host may not have free: the test of the
-/// API compares its table with the routes; one about a cluster, which `scripts/kubernetes` checks; and one about
-/// several servers, of which tests of the daemon promote one; and one about MySQL, which needs such a server.
+/// Pages with nothing but tables; one whose commands need a port that this host may not have free: the test of
+/// the API compares its table with the routes; one about a cluster, which `scripts/kubernetes` checks; one about
+/// several servers, for which the daemon's tests promote one; and one about MySQL, which needs such a server.
 const NOT_PLAYED: [&str; 10] = [
     "/api.md",
     "/failover.md",

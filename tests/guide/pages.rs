@@ -1,6 +1,7 @@
-//! The pages that say what the program says: the command line and the keys of the configuration.
+//! The pages that repeat the program's own texts: the command line and the keys of the
+//! configuration.
 //!
-//! Owns: how these pages look. Never: words of its own about a verb or a key.
+//! Owns: the layout of these pages. Never: words of its own about a verb or a key.
 
 use std::process::Command;
 
@@ -42,7 +43,7 @@ pub fn command_line() -> String {
     for verb in verbs(&whole).iter().filter(|verb| *verb != "help") {
         let help = help(&[verb, "--help"]);
         page.push_str(&format!("\n## {verb}\n\n```text\n{help}\n```\n"));
-        // The help of a verb with verbs of its own lists them in the same form.
+        // The help of a verb with subcommands lists them in the same form.
         let inner = help.split_once("Commands:\n").map(|(_, rest)| rest);
         let inner = inner.and_then(|rest| rest.split("\n\n").next());
         for line in inner.unwrap_or_default().lines() {
@@ -56,7 +57,7 @@ pub fn command_line() -> String {
     page
 }
 
-/// The page on metrics, of which the table is written by the program's list.
+/// The page on metrics, whose table is made from the program's list.
 pub fn metrics() -> String {
     const HEADING: &str = "\n## All metrics\n";
     let page = read(&source().join("metrics.md"));
@@ -117,7 +118,7 @@ fn keys() -> Vec<Key> {
 }
 
 impl Key {
-    /// The sample may have another value than the default, and says so then.
+    /// The sample's value may differ from the default, and its comment says so then.
     fn default(&self) -> &str {
         let told = self.about.split_once(" (the default)");
         let quoted = told.and_then(|(before, _)| before.split('`').nth_back(1));
@@ -126,7 +127,7 @@ impl Key {
 
     fn entry(&self) -> String {
         let name = self.path.join(".");
-        // A star is a letter here.
+        // A star is an ordinary character here.
         let about = self.about.replace('*', "\\*");
         if self.value.is_empty() {
             let about = if about.is_empty() {

@@ -1,5 +1,5 @@
-//! A chapter, tried from its beginning to its end in a directory of its own: its files are written, its
-//! commands are run, and what they print is compared with what it shows.
+//! A chapter, executed from its beginning to its end in its own directory: its files are written, its
+//! commands are run, and their output is compared with the text that the chapter shows.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -20,28 +20,28 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_ductworkd");
 
 pub struct Player {
     home: TempDir,
-    /// Where the next command is run.
+    /// The directory in which the next command is run.
     directory: PathBuf,
     /// The last command's exit status.
     status: i32,
-    /// Ids that the chapter shows, and those that they stand for this time.
+    /// Ids that the chapter shows, and the ids that replace them this time.
     ids: BTreeMap<String, String>,
     /// Ids that the chapter showed before it was blessed.
     renamed: BTreeMap<String, String>,
     /// The id that was printed last.
     last: Option<String>,
     background: Option<Child>,
-    /// Files that were not looked at yet, and where they stand.
+    /// The place in the chapter of files that were not checked yet.
     unchecked: Option<String>,
     found: Vec<String>,
-    /// Commands that print something else than is shown.
+    /// Commands whose output differs from the shown text.
     differing: Vec<String>,
     /// The new lines of blocks, by the line of their fence.
     blessed: BTreeMap<usize, Vec<String>>,
 }
 
-/// Everything in the chapter that is not as it says; with `DUCTWORK_BLESS` its blocks show what is
-/// printed.
+/// Everything in the chapter that does not match; with `DUCTWORK_BLESS` its blocks are set to the
+/// actual output.
 pub fn play(chapter: &Chapter) -> Vec<String> {
     let home = tempfile::tempdir().expect("a temporary directory");
     let mut player = Player {
@@ -144,7 +144,7 @@ impl Player {
         self.directory = home;
     }
 
-    /// Everything that was written since the last time is accepted.
+    /// Checks that everything written since the last time is accepted.
     fn check(&mut self) {
         let Some(place) = self.unchecked.take() else {
             return;
@@ -174,7 +174,7 @@ impl Player {
             match compare::pairs(&shown, &printed) {
                 Some(pairs) => {
                     new.push(format!("$ {again}"));
-                    // Where another block of the chapter is written anew, its ids are in this one too.
+                    // If another block of the chapter is rewritten, its ids appear in this one too.
                     let renew = |line: String| {
                         let renew =
                             |line: String, (old, id): &(String, String)| line.replace(old, id);
@@ -209,7 +209,7 @@ impl Player {
         self.blessed.insert(block.at, new);
     }
 
-    /// The command with the ids of this time; `RUN` is the one that was printed last.
+    /// The command with the ids of this time; `RUN` stands for the id that was printed last.
     fn typed(&self, line: &str) -> String {
         let word = |word: &str| match (renamed(&self.ids, word), &self.last) {
             (Some(id), _) => id,
@@ -224,7 +224,7 @@ impl Player {
         }
     }
 
-    /// The command as it is written down again.
+    /// The command in the form in which it is written back.
     fn again(&self, line: &str) -> String {
         let word = |word: &str| match (renamed(&self.renamed, word), &self.last) {
             (Some(id), _) => id,
@@ -263,7 +263,7 @@ impl Player {
         let home = home.to_str().expect("a plain name").to_owned();
         let host = super::book::read(Path::new("/proc/sys/kernel/hostname"));
         let shown = |line: String| line.replace(&home, SHOWN).replace(host.trim(), "alpha");
-        // Whether there is any depends on how long the daemon of a run lives.
+        // Whether such a line exists depends on how long the daemon of a run lives.
         let lines = lines
             .into_iter()
             .filter(|line| !line.contains(" of log not shown"));
@@ -278,7 +278,7 @@ impl Player {
         command.env("PATH", format!("{}:{path}", programs.display()));
         // The secret that a step of the guide asks for.
         command.env("API_KEY", "s3cret");
-        // Chapters are tried at the same time, and each has the port that `init` writes.
+        // Chapters are executed at the same time, and each has the port that `init` writes.
         command.env("DUCTWORK_CONSOLE__LISTEN", "127.0.0.1:0");
         command.env("HOME", self.home.path());
         command.env("XDG_RUNTIME_DIR", self.home.path());
@@ -309,7 +309,7 @@ impl Drop for Player {
     }
 }
 
-/// The new id of an old one, or as much of its end as was written of the old one.
+/// The new id for an old one, or as much of its end as the old text had.
 fn renamed(ids: &BTreeMap<String, String>, word: &str) -> Option<String> {
     if !compare::is_id(word) {
         return None;
@@ -318,10 +318,10 @@ fn renamed(ids: &BTreeMap<String, String>, word: &str) -> Option<String> {
     Some(new[new.len().saturating_sub(word.len())..].to_owned())
 }
 
-/// The end of an id, which is what differs.
+/// The end of an id, which is the part that differs.
 fn short(id: &str) -> String {
     id[id.len() - 8..].to_owned()
 }
 
-/// So that a configuration has something to run.
+/// A pipeline, so that a configuration has something to run.
 const SOME: &str = "pipeline: Some\nsteps:\n  Pass: { command: [cat] }\nflow:\n  - start: Pass\n";

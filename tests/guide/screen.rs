@@ -1,17 +1,17 @@
-//! A command on a terminal of its own, and all that it leaves on the screen.
+//! A command on its own terminal, and all that it leaves on the screen.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// As wide as the guide is read. A line that is longer is shown whole: a reader can scroll.
+/// The width at which the guide is read. A longer line is shown whole: a reader can scroll.
 const COLUMNS: usize = 100;
 
 /// More than any block shows, so that nothing scrolls away.
 const ROWS: usize = 400;
 
-/// The lines that are left, and the exit status.
+/// Returns the lines that are left, and the exit status.
 pub fn of(line: &str, directory: &Path, command: &mut Command) -> (Vec<String>, i32) {
-    // The columns are those of the terminal, whatever the runner's are.
+    // The columns are those of this terminal, whatever the runner's are.
     let line = format!("stty rows {ROWS} cols {COLUMNS}\n{line}");
     command.args([
         "--quiet",
@@ -21,7 +21,7 @@ pub fn of(line: &str, directory: &Path, command: &mut Command) -> (Vec<String>, 
         &line,
         "/dev/null",
     ]);
-    // The end of standard input would be that of the session.
+    // The end of standard input would end the session.
     command.stdin(Stdio::piped()).current_dir(directory);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = child.spawn().expect("script(1) starts");
@@ -33,7 +33,7 @@ pub fn of(line: &str, directory: &Path, command: &mut Command) -> (Vec<String>, 
     (left(&text), status)
 }
 
-/// The lines that a terminal shows after these letters.
+/// The lines that a terminal shows after these characters.
 pub fn left(text: &str) -> Vec<String> {
     let mut rows: Vec<Vec<char>> = vec![Vec::new()];
     let (mut row, mut column) = (0, 0);

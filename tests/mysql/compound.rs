@@ -1,4 +1,4 @@
-//! Several statements as one question: with all their writes or with none.
+//! Several statements in one request: with all their writes or with none.
 
 use ductwork::store::statement::{Only, Rows, Statement};
 use ductwork::store::{Conn, Error};
@@ -27,7 +27,7 @@ static LATER: Statement = Statement::new(
     "UPDATE ductwork_availabilities SET due_at = due_at + 1 WHERE pipeline = :pipeline AND execution_id = :first",
 );
 static ROW: Statement = Statement::row("ROW", &[&INSERT, &MOVE, &ALL, &QUEUE, &LATER]);
-/// The same, which answers with rows: each of its parts is sent alone.
+/// The same, with a statement that returns rows: each of its parts is sent alone.
 static READ: Statement = Statement::new(
     "READ",
     "SELECT new_runs.input AS it FROM {rows:new_runs} ORDER BY new_runs.id",
@@ -93,7 +93,7 @@ async fn all_is_written_or_nothing_however_it_is_sent() {
         let (nothing, mariadb) = (text(conn, WRITTEN).await, is_mariadb(conn).await);
         for (statement, answers) in [(&ROW, 0), (&ALONE, 3)] {
             for commit in [false, true] {
-                // A part wrote fewer than it had to.
+                // A part wrote fewer rows than it had to.
                 let error = run(conn, statement, 1, 4, "", commit).await.unwrap_err();
                 assert!(matches!(error, Error::Corrupt(_)), "{error:?}");
                 assert!(!conn.is_broken());
@@ -109,7 +109,8 @@ async fn all_is_written_or_nothing_however_it_is_sent() {
                     assert!(written.contains(input), "{written}");
                 }
                 assert!(written.ends_with(" 3"), "{written}");
-                // One packet, where no answer is waited for within; else each of them. MySQL has no compound ones.
+                // One packet, if no part returns an answer that is waited for; otherwise one for each of them.
+                // MySQL has no compound statements.
                 let packets = match (answers, commit) {
                     _ if !mariadb => 8,
                     (0, true) => 1,
@@ -140,7 +141,7 @@ async fn all_is_written_or_nothing_however_it_is_sent() {
     .await;
 }
 
-/// Beyond a MiB its rows go before it, as values.
+/// Beyond one MiB, the rows are sent beforehand, as values.
 #[tokio::test]
 async fn a_large_batch_is_staged_before() {
     with(|_sandbox, mut conn| async move {

@@ -1,4 +1,4 @@
-//! The errors that a server can be made to raise, each raised by a real one: what each is taken for.
+//! The errors that a server can be made to raise, each raised by a real server: the class that each is given.
 
 use ductwork::store::sandbox::Sandbox;
 use ductwork::store::{Conn, Error, Purpose};
@@ -89,7 +89,7 @@ async fn what_one_statement_can_raise_is_blamed_on_the_value_or_on_the_program()
             ),
             ("SELECT 9223372036854775807 + (1 <> 2)", "retryable", false),
             ("SELECT nothing FROM checked", "refused", false),
-            // A trigger of somebody's may name a table that is not there: the environment's, never the value's.
+            // A foreign trigger may name a missing table: the environment is to blame, never the value.
             ("SELECT 1 FROM nowhere", "hindered", false),
             ("SELEKT 1", "refused", false),
             ("SELECT n, max(text) FROM checked", "refused", false),
@@ -105,7 +105,7 @@ async fn what_one_statement_can_raise_is_blamed_on_the_value_or_on_the_program()
             error.to_string(),
             "the constraint positive refused the write"
         );
-        // Nothing was cut, and nothing was left open.
+        // Nothing was truncated, and no transaction was left open.
         assert_eq!(
             text(
                 &mut conn,
@@ -122,7 +122,7 @@ async fn what_one_statement_can_raise_is_blamed_on_the_value_or_on_the_program()
     .await;
 }
 
-/// Half of a deadlock is rolled back whole, and tried again; the other half goes on.
+/// One transaction of a deadlock is rolled back entirely, and retried; the other one goes on.
 #[tokio::test]
 async fn a_deadlock_is_tried_again_and_both_get_through() {
     with(|sandbox, mut conn| async move {
@@ -158,7 +158,7 @@ async fn id(conn: &mut Conn) -> String {
     text(conn, "SELECT CAST(CONNECTION_ID() AS CHAR) AS it").await
 }
 
-/// Waits until a session is within a statement like this, and does something to it.
+/// Waits until a session executes a statement like this, and does something to it.
 async fn when_within(sandbox: &Sandbox, id: &str, like: &str, then: &str) {
     let mut conn = another(sandbox, Purpose::Query).await;
     let sql = format!(
@@ -212,7 +212,7 @@ async fn a_session_that_is_killed_is_unavailable() {
         assert_eq!(class(&error), ("unavailable", false), "{error:?}");
         assert!(conn.is_broken());
         conn.close().await;
-        // Between two statements of a transaction: the next one tells.
+        // Between two statements of a transaction: the next one reports it.
         let mut conn = another(&sandbox, Purpose::Engine).await;
         let session = id(&mut conn).await;
         let mut killer = another(&sandbox, Purpose::Query).await;
@@ -255,7 +255,7 @@ async fn a_lock_is_waited_for_as_long_as_the_connection_waits_and_rolled_back() 
         )
         .await
         .unwrap();
-        // It waits for a second at most, and is not tried again at once.
+        // It waits for a second at most, and is not retried at once.
         let mut bulk = another(&sandbox, Purpose::Bulk).await;
         let error = bulk
             .transaction(async |conn| {
@@ -268,7 +268,7 @@ async fn a_lock_is_waited_for_as_long_as_the_connection_waits_and_rolled_back() 
             .unwrap_err();
         assert_eq!(class(&error), ("retryable", false), "{error:?}");
         assert!(!bulk.is_broken());
-        // The server rolls back that statement alone; we, the transaction.
+        // The server rolls back only that statement; the store rolls back the transaction.
         conn.script("UPDATE", "UPDATE checked SET text = 'z' WHERE n = 2")
             .await
             .unwrap();

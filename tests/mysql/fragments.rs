@@ -1,4 +1,4 @@
-//! Each fragment on a real server: it has the value there that it has on SQLite.
+//! Each fragment on a real server: it has the same value there as on SQLite.
 
 use ductwork::store::statement::{Args, Rows};
 use ductwork::store::{Conn, Error, Location, Purpose};
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::{statement, with};
 
-/// Texts that a server may be tempted to change.
+/// Texts that a server might change.
 const TEXTS: [Option<&str>; 9] = [
     Some(""),
     Some("a"),
@@ -19,7 +19,7 @@ const TEXTS: [Option<&str>; 9] = [
     None,
 ];
 
-/// All values of the answer, as one text.
+/// All values of the answer, as texts.
 async fn answer(conn: &mut Conn, sql: &str, args: Args<'_>) -> Result<Vec<Option<String>>, Error> {
     let rows = conn.fetch(statement(sql), args).await?;
     rows.iter().map(|row| row.get("it")).collect()
@@ -117,7 +117,7 @@ async fn a_fragment_means_what_it_means_on_sqlite() {
     .await;
 }
 
-/// Both clocks are this machine's.
+/// Both servers use this machine's clock.
 async fn clocks(mysql: &mut Conn, sqlite: &mut Conn) {
     let mut read = [0_i64; 2];
     for (conn, now) in [sqlite, mysql].into_iter().zip(&mut read) {
@@ -130,7 +130,7 @@ async fn clocks(mysql: &mut Conn, sqlite: &mut Conn) {
     assert!((read[1] - read[0]).abs() < 60_000_000, "{read:?}");
 }
 
-/// A sum that does not depend on the order of its rows, and does on each of them.
+/// A sum that does not depend on the order of its rows, but on each of them.
 async fn fingerprints(mysql: &mut Conn) {
     let of = async |mysql: &mut Conn, salt: &str, weight: &str, condition: &str| {
         let sql = format!(

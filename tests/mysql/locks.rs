@@ -1,4 +1,4 @@
-//! Statements that lock the rows of a batch lock these alone, and in the batch's order.
+//! Statements that lock the rows of a batch lock only these, and in the batch's order.
 
 use ductwork::store::catalogue::catalogue;
 use ductwork::store::fault_injection::{session, waits};
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::{another, statement, text, with};
 
-/// Four rows of each table: the planner would rather read all of so few than look any up.
+/// Four rows in each table: with so few, the planner would rather read all than look any up.
 const FILL: &str = "
     INSERT INTO ductwork_branches (id, run_id, pipeline, status, step_id, ordinal)
     SELECT id, id, 'P', 'in_progress', id, 0 FROM four;
@@ -24,7 +24,7 @@ const ADVANCING: &str = "
 const DAMPENED: &str = "
     UPDATE ductwork_branches SET status = 'dampened', claim_token = NULL, claimed_for_advancing_at = NULL";
 
-/// A statement, the table that it locks, and what is done to the rows before.
+/// A statement, the table that it locks, and the change to the rows beforehand.
 const LOCKING: &[(&str, &str, &str)] = &[
     ("LOCK_FENCED", "branches", ADVANCING),
     ("LOCK_BRANCHES", "branches", ADVANCING),
@@ -45,7 +45,7 @@ fn named(name: &str) -> &'static Statement {
         .unwrap_or_else(|| panic!("there is no {name}"))
 }
 
-/// The rows 3, 2 and 1, in this order: each key of them is the row's number.
+/// The rows 3, 2 and 1, in this order: each of a row's keys is its number.
 fn batch(name: &str) -> Rows<'static> {
     let ids = || [3, 2, 1].map(Uuid::from_u128);
     match name {
@@ -66,8 +66,8 @@ async fn run(conn: &mut Conn, name: &str) {
     locked.await.unwrap();
 }
 
-/// A deadlock costs each of both a wait and one of them all of its work, so that locks are taken in one order; and a
-/// plan that reads the whole table waits for rows that are nothing to the statement.
+/// A deadlock costs both sessions a wait and one of them all of its work, so locks are taken in one order; and a
+/// plan that reads the whole table waits for rows that do not concern the statement.
 #[tokio::test]
 async fn a_batch_is_locked_row_by_row_in_its_order_and_nothing_else_is() {
     with(|sandbox, mut conn| async move {
@@ -83,7 +83,7 @@ async fn a_batch_is_locked_row_by_row_in_its_order_and_nothing_else_is() {
                 "availabilities" => "execution_id",
                 _ => "id",
             };
-            // Somebody has the second.
+            // Another session holds the second row.
             let second = format!("SELECT 1 FROM ductwork_{table} WHERE {key} = (SELECT max(id) FROM four WHERE id < x'00000000000000000000000000000003') FOR UPDATE");
             conn.script("BEGIN", "START TRANSACTION").await.unwrap();
             conn.fetch(statement(second), &[]).await.unwrap();

@@ -1,5 +1,5 @@
-//! The store's way to a MySQL or MariaDB server: its session, its fragments, its schema and its errors, on a real
-//! one.
+//! The store's connection to a MySQL or MariaDB server: its session, its fragments, its schema and its errors, on
+//! a real server.
 
 #![expect(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ fn url() -> String {
     })
 }
 
-/// Runs a test in a database of its own, with the schema; the database goes with it.
+/// Runs a test in its own database, with the schema; the database is removed afterwards.
 async fn with<F: Future<Output = ()> + 'static>(test: impl FnOnce(Arc<Sandbox>, Conn) -> F) {
     let sandbox = Arc::new(Sandbox::beside(&url(), "test").unwrap());
     let conn = sandbox.create().await.unwrap();
@@ -43,7 +43,7 @@ async fn with<F: Future<Output = ()> + 'static>(test: impl FnOnce(Arc<Sandbox>, 
     let done = local
         .run_until(async { tokio::task::spawn_local(body).await })
         .await;
-    // Connections that the body left behind hold locks: away with them first.
+    // Connections that the body left behind hold locks, so they are closed first.
     drop(local);
     sandbox.remove().await.unwrap();
     if let Err(error) = done {
@@ -73,7 +73,7 @@ async fn is_mariadb(conn: &mut Conn) -> bool {
         .contains("MariaDB")
 }
 
-/// The one text that a statement answers with.
+/// The only text in a statement's answer.
 async fn text(conn: &mut Conn, sql: impl Into<String>) -> String {
     let rows = rows(conn, sql).await.unwrap();
     rows[0].get("it").unwrap()

@@ -1,11 +1,11 @@
-//! The schema on a real server, made once, twice, at once and after being killed half-way.
+//! The schema on a real server, created once, twice, concurrently and after being killed half-way.
 
 use ductwork::store::migrate;
 use ductwork::store::{Dialect, Purpose};
 
 use crate::{another, statement, text, with};
 
-/// Tables with their columns and indexes, as the server tells them.
+/// Tables with their columns and indexes, as the server reports them.
 const ALL: &str = "
     SELECT sha2(group_concat(it ORDER BY it SEPARATOR '\\n'), 256) AS it FROM (
         SELECT TABLE_NAME || '.' || COLUMN_NAME || ' ' || COLUMN_TYPE || ' ' || coalesce(COLLATION_NAME, '') AS it
@@ -32,7 +32,7 @@ async fn a_migration_may_be_run_again_from_its_start() {
     .await;
 }
 
-/// Statements of each migration are the last that a killed starter came to.
+/// Each tested statement of a migration is the last one that a killed process executed.
 #[tokio::test]
 async fn a_starter_that_is_killed_half_way_leaves_what_the_next_one_finishes() {
     with(|sandbox, mut conn| async move {
@@ -51,7 +51,8 @@ async fn a_starter_that_is_killed_half_way_leaves_what_the_next_one_finishes() {
         let mut tried = 0;
         for (at, migration) in migrate::MIGRATIONS.iter().enumerate() {
             let statements = text_of(migration);
-            // Some of the statements of the longest are enough, and every other one of the rest.
+            // A sample of the longest migration's statements is enough, and every other one of the
+            // rest.
             for killed_behind in (1..=statements.len()).step_by(if at == 0 { 9 } else { 2 }) {
                 let rows = crate::rows(&mut conn, drop_all).await.unwrap();
                 for row in rows {

@@ -1,4 +1,4 @@
-//! Servers and addresses, the right ones and the wrong ones: what a person is told.
+//! Servers and addresses, correct and wrong ones: the messages that a person gets.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn connect(url: &str) -> Result<Conn, Error> {
     Location::parse(url)?.connect(Purpose::Engine).await
 }
 
-/// The whole message, as a person sees it, and what to do.
+/// The whole message that a person sees, with its remedy.
 async fn told(url: &str) -> String {
     match connect(url).await {
         Ok(_) => panic!("{url} can be worked with"),
@@ -76,7 +76,7 @@ async fn a_session_is_what_the_engine_counts_on() {
     };
     for (variable, value) in both.into_iter().chain(own) {
         let sql = format!("SELECT CAST(@@SESSION.{variable} AS CHAR) AS it");
-        // Some servers say so in a word.
+        // Some servers return a word.
         let is = match text(&mut conn, sql).await.as_str() {
             "ON" => "1".to_owned(),
             "OFF" => "0".to_owned(),
@@ -104,7 +104,7 @@ async fn a_connection_is_as_safe_as_its_address_asks() {
     let port = host.split_once(':').unwrap().1;
     let [ca, certificate, key] =
         ["ca.pem", "client.pem", "client.key"].map(|file| format!("{directory}/tls/{file}"));
-    // A name that the certificate does not know.
+    // A name that is not in the certificate.
     let elsewhere = Wire::between("127.0.0.2", &host).at;
     let identity = format!("&ssl-cert={certificate}&ssl-key={key}");
     for (url, is_encrypted) in [
@@ -175,7 +175,7 @@ async fn a_wrong_server_is_told_in_one_clear_line() {
     };
     let empty = format!("{directory}/tls/openssl.cnf");
     let who = "(check the user and the password in `database.url`, and the host from which the server lets this user in)";
-    // MySQL names any of its ways to log in to a user that it does not know, one that no client may have as well.
+    // For an unknown user, MySQL names any of its authentication methods, even one that no client supports.
     let denied = "Access denied for user 'nobody'@'127.0.0.1' (using password: YES)";
     let unknown = "the server knows no such user, or one who logs in by sha256_password, which ductworkd does not";
     let nobody = format!("mysql://nobody:x@{host}/{database}");
@@ -240,7 +240,7 @@ async fn a_wrong_server_is_told_in_one_clear_line() {
     }
 }
 
-/// A node that is gone costs the time that it is given, and no more.
+/// A node that is gone costs its time limit, and no more.
 #[tokio::test]
 async fn the_next_address_is_tried_when_one_does_not_answer() {
     let [_, host, _] = parts();
@@ -254,13 +254,13 @@ async fn the_next_address_is_tried_when_one_does_not_answer() {
         .unwrap();
     assert_eq!(text(&mut conn, "SELECT 'here' AS it").await, "here");
     conn.close().await;
-    // A mistake is one everywhere; a wrong password may be one of a node.
+    // A mistake is the same at every node; a wrong password may concern one node only.
     let [_, _, database] = parts();
     let told = told(&format!("mysql://nobody:x@{closed},{host}/{database}")).await;
     assert!(told.contains("check the user and the password"), "{told}");
 }
 
-/// Its packets vanish, and nobody says so.
+/// Its packets vanish, and neither side is told.
 #[tokio::test]
 async fn a_connection_that_falls_silent_is_given_up_and_its_socket_with_it() {
     let [_, host, _] = parts();

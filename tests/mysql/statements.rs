@@ -1,4 +1,4 @@
-//! Every statement of the product that a MySQL server can be asked, looked at by a real one.
+//! Every statement of the product that can be sent to a MySQL server, checked by a real one.
 
 use ductwork::store::Dialect;
 use ductwork::store::catalogue::catalogue;

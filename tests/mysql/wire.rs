@@ -1,4 +1,4 @@
-//! A wire between a client and the server that a test can cut, and servers that are none.
+//! A relay between a client and the server that a test can cut, and fake servers.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Forwards to the server from an address of its own, until it falls silent.
 pub struct Wire {
-    /// Where it listens.
+    /// The address on which it listens.
     pub at: SocketAddr,
     silent: Arc<AtomicBool>,
 }
 
 impl Wire {
-    /// From an address to the server.
+    /// A relay from an address to the server.
     pub fn between(address: &str, server: &str) -> Self {
         let listener = TcpListener::bind((address, 0)).unwrap();
         let at = listener.local_addr().unwrap();
@@ -32,7 +32,7 @@ impl Wire {
         Self { at, silent }
     }
 
-    /// From now on nothing passes, and nobody is told.
+    /// From now on nothing passes, and neither side is told.
     pub fn fall_silent(&self) {
         self.silent.store(true, Ordering::SeqCst);
     }
@@ -56,7 +56,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, dead: &AtomicBool) {
     }
 }
 
-/// A server that says this to whoever connects, and then nothing, or goodbye.
+/// A server that sends this to every client, and then nothing, or closes the connection.
 pub fn says(words: &'static [u8], and_stays: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();

@@ -4,13 +4,13 @@ use super::flow::{Flow, Item, Step};
 use super::json::Json;
 use super::steps;
 
-/// The word under which a dampen's wait is kept.
+/// The name under which a dampen's wait is recorded.
 const DAMPEN: &str = "dampen";
 
 /// The expected end of a run.
 #[derive(Debug, PartialEq)]
 pub struct Expected {
-    /// Its output; nothing, when it halts.
+    /// Its output; none if it halts.
     pub output: Option<Json>,
     /// The steps that ran, in no order: each step with its input, and its output if it had one.
     pub ran: Vec<(String, Json, Option<Json>)>,
@@ -33,7 +33,7 @@ struct Evaluation {
     most: usize,
 }
 
-/// `None` wherever a branch halts: no array can hold what is not there, so nothing after its
+/// `None` wherever a branch halts: no array can contain a missing value, so nothing after its
 /// fan-in runs, but its siblings do.
 impl Evaluation {
     fn flow(&mut self, flow: &Flow, input: Json) -> Option<Json> {
@@ -114,7 +114,7 @@ fn all(outputs: impl Iterator<Item = Option<Json>>) -> Option<Json> {
         .map(Json::Array)
 }
 
-/// The value that a divert looks at; the last `divert` of an object, as most readers of JSON have it.
+/// The value that a divert looks at; for an object its last `divert`, as in most JSON readers.
 fn key(output: &Json) -> Option<String> {
     match output {
         Json::Object(_) => output.fields("divert").last()?.scalar(),

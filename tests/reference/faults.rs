@@ -1,5 +1,5 @@
 //! The same with steps that fail at first, and with processes that die, or are declared dead,
-//! while they work: what comes out must not change.
+//! while they work: the result must not change.
 
 use super::fixed::{agree, divide, expand};
 use super::fixture::{Blow, Case, EngineFixture};
@@ -32,7 +32,7 @@ on_every_database! {
             _ => Blow::Misjudge(number),
         };
         let blows = (0..40).map(blow).collect();
-        // So wide that it is still under way when the last blow falls.
+        // Wide enough to be still under way when the last blow falls.
         let inputs = vec![Json::parse("2000")];
         agree(fixture, &[Case { flow, inputs, blows }]).await;
         assert!(fixture.recovered > 0, "no blow hit anybody who held anything");

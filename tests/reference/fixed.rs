@@ -33,12 +33,12 @@ pub fn divert(ok: impl Into<Flow>, otherwise: impl Into<Flow>, converge: Option<
 /// A flow, its input and its output.
 pub type Demand = (Flow, String, String);
 
-/// `Same` and what follows it, its input and its output.
+/// `Same` and the items after it, its input and its output.
 pub fn same<const N: usize>(then: [Item; N], input: &str, output: &str) -> Demand {
     (Flow::new("Same", then), input.to_owned(), output.to_owned())
 }
 
-/// Runs flows and demands these outputs of them, of the engine as of the reference.
+/// Runs flows and demands these outputs, from both the engine and the reference.
 pub async fn demand(fixture: &mut EngineFixture, all: &[Demand]) {
     let mut cases = Vec::new();
     for (flow, input, output) in all {
@@ -51,7 +51,7 @@ pub async fn demand(fixture: &mut EngineFixture, all: &[Demand]) {
     agree(fixture, &cases).await;
 }
 
-/// Runs flows and demands what the reference says.
+/// Runs flows and demands the reference's results.
 pub async fn agree(fixture: &mut EngineFixture, cases: &[Case]) {
     if let Err((index, why)) = fixture.check(cases, usize::MAX).await {
         panic!("{why}\nof\n{:?}", cases[index].flow);
@@ -66,7 +66,7 @@ pub fn case(flow: Flow, inputs: impl IntoIterator<Item = Json>) -> Case {
     }
 }
 
-/// Each transition alone, and what it comes to.
+/// Each transition alone, with its output.
 fn alone() -> Vec<Demand> {
     let given = Item::Dampen(Some(Json::parse("[2]")));
     let wrap = || Item::Chain("Wrap");
@@ -133,7 +133,7 @@ fn alone() -> Vec<Demand> {
     all
 }
 
-/// Fan-outs in fan-outs, full and empty, with and without their fan-ins.
+/// Nested fan-outs, full and empty, with and without their fan-ins.
 fn nested() -> Vec<Demand> {
     let twice = |outer, inner| {
         let within = Flow::new("Same", [expand("Same", inner)]);
@@ -168,7 +168,7 @@ fn nested() -> Vec<Demand> {
     ]
 }
 
-/// Paths that end in a fan-out meet with its array, be it empty.
+/// Paths that end in a fan-out converge with its array, even if that is empty.
 fn met() -> Case {
     let full = Flow::new("Three", [expand("Count", None)]);
     let empty = Flow::new("Empty", [expand("Wrap", None)]);
@@ -242,7 +242,7 @@ on_every_database! {
 
 const KINDS: usize = 9;
 
-/// The kinds of transitions, with something in those that can hold something.
+/// The kinds of transitions, with content in those that can have content.
 fn kind(which: usize, inside: Vec<Item>) -> Item {
     let path = Flow::new("Same", inside);
     match which {

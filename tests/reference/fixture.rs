@@ -1,5 +1,5 @@
-//! Workers and advancers as a daemon would run them, in one process: each with its row, its
-//! lifeline and its own connections, and a run is carried out by whoever comes first.
+//! Workers and advancers as a daemon would run them, in one process: each has its row, its lifeline
+//! and its own connections, and whichever comes first executes the work of a run.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -47,10 +47,10 @@ default:
 /// Longer than any flow here takes, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// More steps than these are too many for one of many random flows.
+/// The largest number of steps for one of many random flows.
 pub const STEPS_MAX: usize = 400;
 
-/// A flow to be run with each input, and what befalls the processes meanwhile.
+/// A flow to be run with each input, and the blows to the processes meanwhile.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub flow: Flow,
@@ -61,13 +61,14 @@ pub struct Case {
 /// A blow to one of the processes, by its number.
 #[derive(Clone, Copy, Debug)]
 pub enum Blow {
-    /// It is declared dead, but lives: it loses what it holds, and comes back as another.
+    /// It is declared dead, but lives: it loses its claims, and comes back as another process.
     Misjudge(usize),
-    /// It dies wherever it is just then, in a transaction maybe, and another takes its place.
+    /// It dies wherever it is at that moment, possibly in a transaction, and another takes its
+    /// place.
     Kill(usize),
 }
 
-/// Runs under way, and what they must come to.
+/// Runs under way, and their expected results.
 struct Running {
     definition: Definition,
     runs: Vec<(RunId, Expected)>,
@@ -76,10 +77,10 @@ struct Running {
 /// Two workers and two advancers on one database.
 pub struct EngineFixture {
     pub conn: Conn,
-    /// False when something that failed could not be brought to its end.
+    /// False if a failed run could not be brought to its end.
     pub settled: bool,
     killed: usize,
-    /// The claims that blows took from processes, and that were given back.
+    /// The number of claims that blows took from processes, and that were given back.
     pub recovered: usize,
     db: Db,
     flaky: bool,
@@ -89,7 +90,7 @@ pub struct EngineFixture {
     members: Vec<Member>,
 }
 
-/// One process's worth of tasks.
+/// The tasks of one process.
 struct Member {
     role: Role,
     shared: Arc<Shared>,
@@ -98,7 +99,7 @@ struct Member {
     end: oneshot::Sender<()>,
 }
 
-/// Everybody who may be woken.
+/// Every process that can be woken.
 #[derive(Default)]
 struct Staff {
     workers: Mutex<Vec<Arc<Shared>>>,
@@ -133,7 +134,7 @@ impl Waker for Staff {
 }
 
 impl EngineFixture {
-    /// Opens on a database that nobody else uses. When `flaky`, steps fail at first.
+    /// Opens it on a database that no other test uses. If `flaky`, steps fail at first.
     pub async fn open(db: &Db, flaky: bool) -> Self {
         let mut fixture = Self {
             conn: db.conn().await,
@@ -187,7 +188,7 @@ impl EngineFixture {
         let conn = lifeline.begin().await;
         let (end, ended) = oneshot::channel();
         let lifeline = tokio::task::spawn_local(lifeline.run(conn, ended));
-        // As in a daemon, nobody shares what they know.
+        // As in a daemon, no process shares its knowledge.
         let definitions = Arc::new(Definitions::default());
         let (location, policy) = (self.db.location.clone(), self.policy.clone());
         let work = if role == Role::Worker {
@@ -234,7 +235,7 @@ impl EngineFixture {
         });
     }
 
-    /// Lets everybody finish and sign off.
+    /// Lets every process finish and deregister.
     pub async fn close(&mut self) {
         let until = Instant::now() + Duration::from_secs(20);
         let cause = StopCause::Shutdown;
@@ -246,7 +247,8 @@ impl EngineFixture {
             let _ = member.end.send(());
             member.lifeline.await.expect("a lifeline ends in order");
         }
-        // A process that was killed while it was coming back as another has left a row, for the reaper.
+        // A process that was killed while it was coming back as another one has left a row, for the
+        // reaper.
         let left = process::processes(&mut self.conn).await;
         let left = left.expect("the processes");
         assert!(left.len() <= self.killed, "they did not sign off: {left:?}");
@@ -269,8 +271,8 @@ impl EngineFixture {
         self.staff.branch_available();
     }
 
-    /// Ends the tasks of a process where they wait. Statements that they had sent to the database by then
-    /// may be done even so, and later than they are found dead.
+    /// Aborts the tasks of a process where they wait. Statements that they had already sent to the
+    /// database may still be executed, even after the process is found dead.
     async fn kill(&mut self, number: usize) {
         let member = self.members.remove(number);
         self.staff.forget(&member.shared);
@@ -295,8 +297,8 @@ impl EngineFixture {
         self.recovered += recovered.again + recovered.branches;
     }
 
-    /// Carries out all of these at once, and compares everything with the reference; if one is
-    /// wrong, which, and how. Flows of more than `most` steps are left out.
+    /// Executes all of these at once, and compares everything with the reference; an error names
+    /// the wrong case, and the difference. Flows with more than `most` steps are left out.
     pub async fn check(&mut self, cases: &[Case], most: usize) -> Result<(), (usize, String)> {
         let checked = self.carry_out(cases, most).await;
         if checked.is_err() {
@@ -318,7 +320,7 @@ impl EngineFixture {
                 finished.map_err(|why| (index, why))?;
             }
         }
-        // A violation of all of them together is nobody's in particular.
+        // A violation in all of them together belongs to no single case.
         self.audit().await.map_err(|why| (0, why))
     }
 
@@ -363,7 +365,7 @@ impl EngineFixture {
         Ok(())
     }
 
-    /// After a failure: what else was begun is not to be in the way of the next attempt.
+    /// After a failure: waits for the other runs, so that they do not disturb the next attempt.
     async fn settle(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
@@ -386,13 +388,13 @@ impl EngineFixture {
         if !tripped.is_empty() {
             return Err(format!("{tripped:#?}"));
         }
-        // So that the next look at everything is quick.
+        // So that the next audit is quick.
         let pruned = prune::prune(&mut self.conn, Duration::ZERO, 10_000).await;
         pruned.map_err(said)?;
         Ok(())
     }
 
-    /// Waits for the run's end; does what a person is asked to do.
+    /// Waits for the run's end; answers in place of a person.
     async fn wait(
         &mut self,
         run: RunId,
@@ -438,7 +440,7 @@ impl EngineFixture {
         Ok(())
     }
 
-    /// A run, as the database has it.
+    /// A run's outcome in the database.
     async fn outcome(&mut self, run: RunId) -> Result<Outcome, String> {
         static STEPS: Statement = Statement::new(
             "reference steps",
@@ -464,7 +466,7 @@ impl EngineFixture {
         })
     }
 
-    /// Nothing of a run that ended is left half done.
+    /// Checks that no part of an ended run is left half done.
     async fn order(&mut self, run: RunId) -> Result<(), String> {
         static LEFT: [Statement; 5] = [
             Statement::new(

@@ -1,4 +1,4 @@
-//! A flow as a tree: what is written, what follows what, and how it is built and shown.
+//! A flow as a tree: its text, the order of its steps, and how it is built and shown.
 
 use std::fmt::{self, Write};
 
@@ -14,14 +14,14 @@ pub const AS_IT_IS: &str = "go on";
 
 pub type Step = &'static str;
 
-/// A step and what comes after it.
+/// A step and the items after it.
 #[derive(Clone, PartialEq)]
 pub struct Flow {
     pub first: Step,
     pub then: Vec<Item>,
 }
 
-/// A transition, with what stands between it and its fan-in.
+/// A transition, with the steps between it and its fan-in.
 #[derive(Clone, PartialEq)]
 pub enum Item {
     Chain(Step),
@@ -186,12 +186,12 @@ fn on<T: Verbs>(written: T, items: &[Item]) -> T {
     })
 }
 
-/// The person at a dampen does what its prompt says.
+/// The person at a dampen does what its prompt asks.
 fn prompt(value: Option<&Json>) -> String {
     value.map_or_else(|| AS_IT_IS.to_owned(), Json::to_string)
 }
 
-/// As it would be in a file.
+/// The flow in the syntax of a file.
 impl fmt::Debug for Flow {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();

@@ -1,5 +1,5 @@
-//! JSON as it is written: scalars and keys keep their letters, so that a payload that was
-//! only nearly preserved is seen.
+//! JSON as it is written: scalars and keys keep their characters, so that a payload that was
+//! only nearly preserved is noticed.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ pub enum Json {
     /// Strings with their quotes and escapes, numbers, words.
     Scalar(String),
     Array(Vec<Json>),
-    /// Keys with their quotes; the same key may come twice.
+    /// Keys with their quotes; the same key may occur twice.
     Object(Vec<(String, Json)>),
 }
 
 impl Json {
-    /// Reads what is known to be JSON.
+    /// Reads text that is known to be JSON.
     pub fn parse(text: &str) -> Self {
         let mut reader = Reader { text, at: 0 };
         let value = reader.value();
@@ -44,7 +44,7 @@ impl Json {
     }
 }
 
-/// The text of a string literal; nothing, when it has half a character.
+/// The text of a string literal; none if it contains half of a surrogate pair.
 fn unquoted(text: &str) -> Option<String> {
     serde_json::from_str(text).ok()
 }

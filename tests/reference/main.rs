@@ -1,8 +1,10 @@
-//! The engine against a reference: real workers and advancers on real databases must come to
-//! what a recursive evaluation of the same flow comes to, to the letter of every payload.
+//! The engine against a reference: real workers and advancers on real databases must reach the
+//! same result as a recursive evaluation of the same flow, with every payload identical to the
+//! letter.
 //!
 //! The reference (`json`, `steps`, `flow`, `evaluate`) shares nothing with the engine but the
-//! names of the verbs: its own JSON, its own tree, its own idea of what a transition means.
+//! names of the verbs: it has its own JSON, its own tree, and its own interpretation of the
+//! transitions.
 
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../support/mod.rs"]

@@ -1,4 +1,4 @@
-//! Payloads: they pass every transition to the letter.
+//! Payloads: they pass every transition unchanged, to the letter.
 
 use super::fixed::{Demand, demand, divert, divide, expand, same};
 use super::fixture::EngineFixture;
@@ -7,7 +7,7 @@ use super::json::Json;
 use crate::on_every_database;
 use crate::support::Db;
 
-/// Values that a careless reader would change, or choke on.
+/// Values that a careless reader would change, or fail on.
 const ODD: &[&str] = &[
     r#""\u0000""#,
     r#""\u0000\u001f\u2028\"\\\/""#,

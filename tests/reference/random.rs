@@ -17,7 +17,7 @@ use crate::support::Db;
 /// Cases that run side by side.
 const AT_ONCE: usize = 10;
 
-/// How long a failure may be made smaller.
+/// How long the shrinking of a failure may take.
 const SHRINK_FOR: Duration = Duration::from_secs(120);
 
 fn step() -> impl Strategy<Value = Step> {
@@ -113,7 +113,7 @@ fn json() -> impl Strategy<Value = Json> {
     })
 }
 
-/// A random case, with so many blows.
+/// A random case, with this many blows.
 pub fn case(blows: std::ops::Range<usize>) -> impl Strategy<Value = Case> {
     let blow = prop_oneof![
         (0..4_usize).prop_map(Blow::Misjudge),
@@ -128,7 +128,7 @@ pub fn case(blows: std::ops::Range<usize>) -> impl Strategy<Value = Case> {
     })
 }
 
-/// Checks so many cases (`PROPTEST_CASES`), several at once; makes one that fails smaller.
+/// Checks this many cases (`PROPTEST_CASES`), several at once; shrinks one that fails.
 pub async fn explore(
     fixture: &mut EngineFixture,
     cases: u32,
@@ -159,8 +159,8 @@ pub async fn explore(
     }
 }
 
-/// The smallest case that fails by itself, if there is one. None is looked for while something
-/// of the failure is still under way: that would be seen, whatever runs.
+/// The smallest case that fails by itself, if there is one. The search stops while a part of the
+/// failure is still under way: every check would see that part, whatever it runs.
 async fn smallest(
     fixture: &mut EngineFixture,
     tree: &mut impl ValueTree<Value = Case>,
@@ -189,8 +189,8 @@ on_every_database! {
     }
 }
 
-/// The drawn flows are worth running: most of it ends well, some of it halts, hardly any of it is
-/// too long, and every transition is met, in others as well.
+/// The drawn flows are worth running: most end well, some halt, hardly any are too long, and
+/// every transition occurs, within others as well.
 #[test]
 fn random_flows_are_of_all_kinds() {
     let mut runner = TestRunner::new(ProptestConfig::default());

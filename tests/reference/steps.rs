@@ -11,7 +11,7 @@ use super::json::Json;
 
 type Function = fn(Json) -> Json;
 
-/// A step that says no to everything.
+/// A step that always fails.
 pub const FAIL: &str = "Fail";
 
 /// Steps that make arrays and objects, for an expand after them.
@@ -28,7 +28,7 @@ pub const MAKERS: &[&str] = &[
 /// Steps that make a key, for a divert after them.
 pub const KEYERS: &[&str] = &["Word", "Route", "Even", "Size", "Odd"];
 
-/// Any steps.
+/// Steps of any kind.
 pub const SHAPERS: &[&str] = &["Same", "Wrap", "Count", "Sum", "First", "Reverse"];
 
 /// Every step but [`FAIL`].
@@ -113,7 +113,7 @@ pub const ALL: &[(&str, Function)] = &[
     }),
 ];
 
-/// A step's output; nothing, when it says no.
+/// A step's output; none if it fails.
 pub fn apply(step: &str, input: Json) -> Option<Json> {
     if step == FAIL {
         return None;
@@ -122,7 +122,7 @@ pub fn apply(step: &str, input: Json) -> Option<Json> {
     Some(function(input))
 }
 
-/// The same for the engine. When `flaky`, every third step says no at its first attempt.
+/// The same for the engine. If `flaky`, every third step fails at its first attempt.
 pub fn registry(flaky: bool) -> Registry {
     let names = ALL.iter().map(|(name, _)| *name).chain([FAIL]);
     names.fold(Registry::new(), |registry, name| {

@@ -1,4 +1,4 @@
-//! Interventions: each is recorded by the transaction that does it, and by no other.
+//! Actions: each is recorded by the transaction that carries it out, and by no other.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn told(actions: &[Action]) -> Vec<(&str, Option<RunId>, Option<RunId>)> {
 }
 
 on_every_database! {
-    async fn each_intervention_is_recorded_once_with_who_did_it_and_how(db: Db) {
+    async fn each_action_is_recorded_once_with_who_did_it_and_how(db: Db) {
         let mut driver = Driver::new(&db).await;
         let definition = asking();
         let run = trigger(&mut driver.conn, &definition, None).await;
@@ -83,7 +83,7 @@ on_every_database! {
         assert_eq!(older, all[2..3]);
     }
 
-    async fn a_key_that_has_its_run_already_is_no_intervention(db: Db) {
+    async fn a_key_that_has_its_run_already_is_no_action(db: Db) {
         let mut driver = Driver::new(&db).await;
         let definition = asking();
         let run = trigger(&mut driver.conn, &definition, Some("k")).await;
@@ -92,7 +92,7 @@ on_every_database! {
         assert_eq!(told(&all), [("trigger", Some(run), None)]);
     }
 
-    async fn a_wide_run_that_is_cancelled_part_by_part_is_one_intervention(db: Db) {
+    async fn a_wide_run_that_is_cancelled_part_by_part_is_one_action(db: Db) {
         let mut driver = Driver::new(&db).await;
         let flow = Pipeline::named("P").start("A").expand("B").collapse("C");
         let definition = flow.build().unwrap();
@@ -112,7 +112,7 @@ on_every_database! {
         assert_eq!(told(&all), [("cancel", Some(run), None), ("trigger", Some(run), None)]);
     }
 
-    async fn interventions_are_forgotten_with_the_history(db: Db) {
+    async fn actions_are_forgotten_with_the_history(db: Db) {
         let mut driver = Driver::new(&db).await;
         trigger(&mut driver.conn, &asking(), None).await;
         prune::prune(&mut driver.conn, Duration::from_secs(3_600), 9).await.unwrap();

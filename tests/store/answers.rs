@@ -42,7 +42,7 @@ fn timed(then: Unanswered) -> Definition {
     asking(Question::new("sure?").within(HOUR, then))
 }
 
-/// Works on all that is due; the inputs of hooks, by their nodes.
+/// Executes all due work; returns the inputs of hooks, by their nodes.
 async fn work(driver: &mut Driver) -> Vec<(String, Value)> {
     let mut told = Vec::new();
     driver
@@ -174,7 +174,7 @@ on_every_database! {
         driver.audit().await;
     }
 
-    /// A program that knows no deadlines leaves them behind, and asks the same branch again.
+    /// A program without deadlines leaves one behind, and asks about the same branch again.
     async fn a_deadline_that_was_left_behind_decides_nothing(db: Db) {
         let mut driver = Driver::new(&db).await;
         let flow = p().start("A").dampen(Question::new("sure?").within(HOUR, Unanswered::Halt));
@@ -240,7 +240,7 @@ on_every_database! {
     async fn a_hook_of_a_wait_moves_nothing_and_outlives_it(db: Db) {
         let mut driver = Driver::new(&db).await;
         let run = driver.trigger(&asking("sure?"), "\"x\"").await;
-        // The first step alone, then an advancer: the hook is left in the queue.
+        // Only the first step runs, then an advancer: the hook stays in the queue.
         let claimed = driver.claim("P", 1).await;
         let finished = [driver.finished(claimed.into_iter().next().unwrap(), Did::Returned(json!("y"))).await];
         driver.commit(&finished).await;

@@ -1,4 +1,5 @@
-//! Batches of rows as statements get them, and a SQLite file as its connections share it.
+//! Batches of rows in the form that statements take, and a SQLite file that is shared by its
+//! connections.
 
 use ductwork::store::Error;
 use ductwork::store::statement::{Only, Rows, Statement};
@@ -77,8 +78,8 @@ on_every_database! {
         }
     }
 
-    /// One row of the second batch is there already: nothing of it is, whoever reads, and the
-    /// next batch is whole.
+    /// One row of the second batch already exists: no reader sees any row of that batch, and the
+    /// next batch is complete.
     async fn a_batch_is_written_whole_or_not_at_all(db: Db) {
         let mut conn = db.conn().await;
         let ids: Vec<Uuid> = (0..300).map(|_| Uuid::now_v7()).collect();
@@ -115,8 +116,9 @@ async fn a_zero_byte_is_text_on_sqlite() {
     assert_eq!(echo[0].get::<String>("body").unwrap(), "a\0b");
 }
 
-/// A lock of this process on the database says that the WAL is in use. A process that closes the
-/// file, however it opened it, loses it; the next that ends would then remove the WAL.
+/// This process's lock on the database shows that the WAL is in use. A process that closes the
+/// file, however it opened it, loses the lock; the next process that ends would then remove the
+/// WAL.
 #[tokio::test]
 async fn a_second_connection_leaves_the_first_its_lock_on_sqlite() {
     use std::os::unix::fs::MetadataExt;

@@ -1,5 +1,5 @@
-//! Interventions in many runs at once: each run that is meant is changed once and counted once, whoever works
-//! on them, and none after a stop.
+//! Actions in many runs at once: each selected run is changed once and counted once, however many
+//! processes work on them, and none after a stop.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ fn one(pipeline: &str) -> Definition {
     Pipeline::named(pipeline).start("A").build().unwrap()
 }
 
-/// So many runs of a pipeline, which have halted; oldest first.
+/// This many halted runs of a pipeline; oldest first.
 async fn halting(driver: &mut Driver, pipeline: &str, n: usize) -> Vec<RunId> {
     let mut runs = Vec::new();
     for _ in 0..n {
@@ -60,7 +60,8 @@ fn all_halted(pipeline: Option<&str>) -> Selection {
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// So much time, and three attempts at once at a run that somebody else has locked.
+/// A limit of this much time, with three attempts in a row at a run that another session has
+/// locked.
 fn bounds(within: Duration) -> Within<'static> {
     Within {
         until: Instant::now() + within,
@@ -80,7 +81,7 @@ async fn step(conn: &mut Conn, id: Uuid, within: Duration) -> Result<Worked, Err
     .await
 }
 
-/// Works on an intervention to its end.
+/// Carries out an action to its end.
 async fn work(conn: &mut Conn, id: Uuid) -> Bulk {
     while step(conn, id, Duration::from_secs(60)).await.unwrap().more {}
     let bulk = bulk::find(conn, id).await.unwrap().unwrap();
@@ -88,7 +89,7 @@ async fn work(conn: &mut Conn, id: Uuid) -> Bulk {
     bulk
 }
 
-/// Works on an intervention, again and again, beside somebody else.
+/// Works on an action again and again, in competition with another process.
 async fn compete(mut conn: Conn, id: Uuid) {
     loop {
         match step(&mut conn, id, Duration::from_millis(5)).await {
@@ -99,7 +100,7 @@ async fn compete(mut conn: Conn, id: Uuid) {
     }
 }
 
-/// Works on an intervention; `meanwhile` is done once, by somebody else, when it is at its first run.
+/// Works on an action; another connection does `meanwhile` once, when the work is at its first run.
 async fn work_while<F>(
     db: &Db,
     conn: &mut Conn,
@@ -119,7 +120,7 @@ where
         let Some(meanwhile) = meanwhile.take() else {
             return;
         };
-        // The one who works waits for it, wherever its own thread is.
+        // The working thread waits for it, whichever thread that is.
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread()
@@ -142,7 +143,7 @@ fn counts(bulk: &Bulk) -> (i64, i64, i64) {
     (bulk.done, bulk.skipped, bulk.failed)
 }
 
-/// The runs that an intervention has changed, oldest first.
+/// The runs that an action has changed, oldest first.
 async fn changed(conn: &mut Conn, id: Uuid) -> Vec<RunId> {
     let actions = action::latest(conn, Of::Bulk(id), None, 9_999)
         .await
@@ -169,7 +170,7 @@ on_every_database! {
             let state = query::run_state(&mut driver.conn, run).await.unwrap().unwrap();
             assert_eq!(state.status, RunStatus::Halted);
         }
-        // Those that were revived are not meant again.
+        // Runs that were revived are not selected again.
         let again = create(&mut driver.conn, Verb::Revive, all_halted(None)).await;
         assert_eq!(counts(&work(&mut driver.conn, again).await), (5, 0, 0));
         driver.audit().await;
@@ -268,7 +269,7 @@ on_every_database! {
         let mut driver = Driver::new(&db).await;
         let runs = halting(&mut driver, "P", 2).await;
         let id = create(&mut driver.conn, Verb::Revive, all_halted(Some("P"))).await;
-        // This one has looked; then the other is through with both.
+        // This connection has looked; then the other one handles both runs.
         let mut behind = db.conn().await;
         let mut far = db.conn().await;
         let by = Actor { bulk: Some(id), ..ana() };
@@ -307,7 +308,7 @@ on_every_database! {
         assert!(bulk::stop(&mut driver.conn, id, "ben").await.unwrap());
         assert!(!bulk::stop(&mut driver.conn, id, "eve").await.unwrap(), "once");
         assert!(!step(&mut driver.conn, id, Duration::from_secs(60)).await.unwrap().more);
-        // Nor by one who has looked before.
+        // Nor by a process that has looked before.
         let by = Actor { bulk: Some(id), ..ana() };
         let wanted = Wanted { by: Some(&by), ..Wanted::SAME };
         let late = revive_as(&mut driver.conn, runs[0], wanted).await;
@@ -402,7 +403,7 @@ on_every_database! {
         let runs = halting(&mut driver, "P", 2).await;
         let id = create(&mut driver.conn, Verb::Revive, Selection::chosen(vec![runs[0]])).await;
         let with = set_aside(&mut driver.conn, id, runs[0], 0).await;
-        // Both have read the list as it was.
+        // Both have read the previous list.
         let again = Again { with, without: "[]".to_owned() };
         let by = Actor { bulk: Some(id), again: Some(again), ..ana() };
         let wanted = Wanted { by: Some(&by), ..Wanted::SAME };
@@ -449,7 +450,7 @@ on_every_database! {
     }
 }
 
-/// Writes that this run was set aside until then; the list, as it is written then.
+/// Records that this run was set aside until then; returns the list as it is then stored.
 async fn set_aside(conn: &mut Conn, id: Uuid, run: RunId, at: i64) -> String {
     let failures = format!(r#"[{{"run":"{run}","why":"locked","again":{{"at":{at},"tries":1}}}}]"#);
     static SET_ASIDE: Statement = Statement::new(
@@ -465,7 +466,7 @@ async fn set_aside(conn: &mut Conn, id: Uuid, run: RunId, at: i64) -> String {
     failures
 }
 
-/// Somebody who holds the row of a run, in a transaction that stays open.
+/// A session that holds the row of a run, in a transaction that stays open.
 async fn locking(db: &Db, run: RunId) -> sqlx::PgConnection {
     let mut conn = sqlx::PgConnection::connect(&db.url).await.unwrap();
     for sql in [

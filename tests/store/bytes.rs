@@ -1,4 +1,4 @@
-//! Values so large that few of them go together.
+//! Values so large that few of them fit together.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::driver::{Did, Driver, LEASE, input};
 use crate::on_every_database;
 use crate::support::Db;
 
-/// One of which two go together, and three do not.
+/// A size of which two fit together, but not three.
 const LARGE: usize = BYTES_MAX * 2 / 5;
 
 fn text(bytes: usize) -> Value {
@@ -44,8 +44,8 @@ on_every_database! {
         trigger(&mut driver, std::slice::from_ref(&small)).await;
         let all = trigger(&mut driver, &[&small; 5].map(String::clone)).await;
         let each = trigger(&mut driver, &[&large; 5].map(String::clone)).await;
-        // Where all is one statement, and one would be too long, its rows go before it: emptied, filled, read. MySQL
-        // is sent each statement alone.
+        // If everything is one statement and that would be too long, its rows are sent beforehand: emptied, filled,
+        // read. MySQL gets each statement alone.
         let at_once = driver.conn.dialect() == Dialect::Mysql && all == 1;
         let trips = if at_once { 3 } else { 1 };
         assert_eq!(each, 3 * trips * all);
@@ -53,14 +53,14 @@ on_every_database! {
         assert_eq!(count, 6);
     }
 
-    /// Of the run that a key has started an input is read only where it may be the one that is asked with.
+    /// The stored input of a key's run is read only where it could be the same as the new one.
     async fn a_key_knows_its_input_whatever_the_lengths_of_those_it_is_asked_with(db: Db) {
         let mut driver = Driver::new(&db).await;
         let (stored, same_length) = (text(9).to_string(), text(8).to_string() + " ");
         let asked = ["1", &stored, &same_length, "1", &stored];
         let runs = asked.map(|input| NewRun { key: Some("k"), input });
         let differ = [true, false, true, true, false];
-        // First the run is made, and then it is known.
+        // At first the trigger makes the run, then the run exists already.
         for first in [1, 0] {
             let runs = &runs[first..];
             let triggered = trigger::trigger(&mut driver.conn, &one(), runs, Duration::ZERO).await;
@@ -70,7 +70,8 @@ on_every_database! {
         }
     }
 
-    /// Keys may come in any order; all else is as it was written, so that no digit goes unseen.
+    /// Object keys may come in any order; everything else is compared as it was written, so that no
+    /// digit is overlooked.
     async fn a_key_knows_its_input_whatever_the_order_of_its_keys(db: Db) {
         let mut driver = Driver::new(&db).await;
         for (at, (stored, asked, differs)) in [
@@ -116,7 +117,7 @@ on_every_database! {
             }
             taken += fit;
             assert_eq!(excess.len(), inputs.len() - taken);
-            // Until they are put back, they are held as well. Held executions are read again where they are small.
+            // Until they are put back, they are held as well. Small held executions are read again.
             let held = claim::held(conn, driver.actor.process).await.unwrap();
             assert_eq!(held.whole.len(), 1);
             assert_eq!(held.whole.len() + held.large.len(), inputs.len());
@@ -126,7 +127,7 @@ on_every_database! {
         driver.audit().await;
     }
 
-    /// A caller that asks for the one without the other need not know what is too much.
+    /// A caller that uses only the first result need not know about the excess.
     async fn a_plain_claim_puts_back_what_does_not_fit(db: Db) {
         let mut driver = Driver::new(&db).await;
         for _ in 0..3 {

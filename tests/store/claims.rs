@@ -57,7 +57,7 @@ on_every_database! {
         assert!(!again[0].created && again[0].input_differs);
         assert!(again[1].created && !again[2].created && again[3].created);
         assert_eq!(again[1].run_id, again[2].run_id);
-        // A caller that sends it once more may write it anew.
+        // A caller that repeats the trigger may serialize its input differently.
         for (input, differs) in [
             (r#"{"a":1,"b":[2.0,{"c":"x","d":null}]}"#, false),
             (" { \"b\" : [ 2.0 , { \"d\" : null , \"c\" : \"\\u0078\" } ] ,\n \"a\" : 1 } ", false),
@@ -71,7 +71,7 @@ on_every_database! {
         audit(&mut conn).await;
     }
 
-    /// Its last results could not be committed: who proves its death finds what it held.
+    /// Its last results could not be committed: a process that proves its death finds its claims.
     async fn a_process_that_ends_with_claims_keeps_its_row_until_they_are_given_back(db: Db) {
         for what in ["an execution", "a branch", "nothing"] {
             let mut driver = Driver::new(&db).await;
@@ -93,7 +93,7 @@ on_every_database! {
         }
     }
 
-    /// The second line behind the guards: what cannot be is refused whole, and said.
+    /// The second line behind the guards: impossible rows are refused as a whole, with an error.
     async fn a_claim_or_commit_that_finds_less_than_it_is_to_write_writes_nothing(db: Db) {
         static STRAY: Statement = Statement::new(
             "STRAY",
@@ -140,7 +140,7 @@ on_every_database! {
             driver.conn.execute(comes_back, &[("step", step.into())]).await.unwrap();
         }
         driver.conn.execute(&STRAY, &[("step", step.into())]).await.unwrap();
-        // The one that is as it should be is not refused for the other's sake.
+        // The correct one is not refused because of the other.
         assert!(driver.commit(&finished[..1]).await.stale.is_empty());
 
         for taken in [&TAKEN, &CLOSED] {
@@ -202,7 +202,8 @@ on_every_database! {
         audit(&mut conn).await;
     }
 
-    /// An availability that somebody has locked is passed over, and is the first again when it is free (C8).
+    /// A claim passes over an availability that another session has locked; once it is free, it is the first
+    /// again (C8).
     async fn what_was_passed_over_is_the_next_to_be_claimed(db: Db) {
         static LOCK: Statement = Statement::new(
             "LOCK",
@@ -215,7 +216,7 @@ on_every_database! {
         }
         let mut other = db.conn().await;
         let passed = match other.dialect() {
-            // One writer at a time: nobody is ever passed over.
+            // With one writer at a time, nothing is ever passed over.
             Dialect::Sqlite => None,
             Dialect::Postgres | Dialect::Mysql => {
                 other.script("BEGIN", "BEGIN").await.unwrap();
@@ -260,7 +261,7 @@ on_every_database! {
         assert_eq!(taken, ready);
     }
 
-    /// However it comes back: before those that it stood before when it was claimed.
+    /// However it comes back: ahead of those that it preceded when it was claimed.
     async fn what_is_put_back_keeps_its_place_in_the_queue(db: Db) {
         let later = || tokio::time::sleep(Duration::from_millis(5));
         for how in ["put back", "released", "recovered"] {
@@ -309,7 +310,7 @@ on_every_database! {
         let claimed = driver.claim("P", 3).await;
         let theirs = other.claim("P", 1).await.remove(0);
         let ids: Vec<ExecutionId> = claimed.iter().map(|claimed| claimed.execution_id).collect();
-        // One was committed meanwhile, one is another's: both stay as they are.
+        // One was committed meanwhile, and one belongs to another process: both stay as they are.
         let finished = [driver.finished(claimed[0].clone(), Did::Returned(json!(1))).await];
         driver.commit(&finished).await;
         let asked = [ids[0], ids[1], theirs.execution_id];
@@ -360,7 +361,7 @@ on_every_database! {
         let committed = late.commit(&finished).await;
         assert!(committed.dead);
         assert_eq!(committed.stale, [finished[0].claimed.execution_id]);
-        // Even when it has registered anew, and is alive: its claim is another's.
+        // Even after it has registered again, and is alive: the claim belongs to another process.
         late.process = register(&mut late.conn).await;
         let committed = late.commit(&finished).await;
         assert!(!committed.dead);
@@ -376,7 +377,8 @@ on_every_database! {
         let chain = Pipeline::named("P").start("A").chain("B").build().unwrap();
         for stale in [Did::Returned(json!("stale")), Did::Crashed] {
             let run = worker.trigger(&chain, "1").await;
-            // It is taken for dead, comes back as another, and gets its own work once more.
+            // The worker is taken for dead, comes back as another process, and claims its own work
+            // once more.
             let first = worker.claim("P", 1).await.remove(0);
             other.recover(worker.process).await;
             worker.process = register(&mut worker.conn).await;
@@ -403,7 +405,7 @@ on_every_database! {
         let claimed = driver.claim("P", 1).await.remove(0);
         let finished = [driver.finished(claimed, Did::Erred).await];
         assert_eq!(driver.commit(&finished).await.stale, []);
-        // The next attempt is ours as well; the first one is none the less over.
+        // The next attempt belongs to the same process; the first one is over all the same.
         let second = driver.claim("P", 1).await.remove(0);
         assert_eq!(second.attempt, 2);
         assert_eq!(driver.commit(&finished).await.stale, [finished[0].claimed.execution_id]);
@@ -452,7 +454,7 @@ on_every_database! {
         let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
         let committer = |claimant| Committer { claimant, pipeline: "P", lease: LEASE, room: 9 };
         process::fence_earlier(&mut driver.conn, present).await.unwrap();
-        // A statement that was sent before arrives only now: that, too.
+        // A statement that was sent earlier arrives only now: it has no effect either.
         process::fence_earlier(&mut driver.conn, past).await.unwrap();
 
         let claim = claim::claim(&mut driver.conn, past, "P", 1, LEASE).await.unwrap();
@@ -496,7 +498,7 @@ on_every_database! {
             });
             let mut done = together([claim, recover]).await;
             driver = done.pop().unwrap().expect("the driver");
-            // With either of them first: the execution is available, and belongs to nobody.
+            // Whichever of them is first: the execution is available, and belongs to no process.
             driver.audit().await;
         }
         assert_eq!(driver.work("P", |_| Did::Returned(json!(1))).await, ["A"]);
@@ -512,7 +514,7 @@ on_every_database! {
         let branches = zombie.claim_branches(9).await;
         assert_eq!(branches.len(), 1);
         assert_eq!(other.recover(zombie.process).await.branches, 1);
-        // The branch is nobody's, then another's, then moved: it is never the zombie's.
+        // The branch is free, then another's, then moved: it is never the zombie's.
         for point in 0..3 {
             let advanced = zombie.advance(&branches).await;
             assert_eq!(advanced.moved, 0, "at point {point}");
@@ -539,11 +541,11 @@ on_every_database! {
         let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
         driver.commit(&finished).await;
         let at_once = |_: &str, _| Duration::ZERO;
-        // More releases than the budget of retries has.
+        // More releases than the budget has retries.
         for _ in 0..5 {
             let branches = driver.claim_branches(9).await;
             let released = advance::GiveBack::Released;
-            // An advancer that lost its connection finds what it holds by asking.
+            // An advancer that lost its connection queries its own claims.
             let held = advance::held(&mut driver.actor.conn, driver.actor.process).await.unwrap();
             assert_eq!(held, branches);
             advance::give_back(&mut driver.conn, &held, released, &at_once).await.unwrap();
@@ -561,7 +563,8 @@ on_every_database! {
         assert_eq!(driver.halt_reasons(run).await, ["advancer_retries_exhausted"]);
     }
 
-    /// More often than it may be refused, and then the longer, the more often it was refused.
+    /// More often than it may be refused; after that it waits longer the more often it was
+    /// hindered.
     async fn an_advancement_that_the_database_hinders_costs_nothing_and_waits(db: Db) {
         let mut driver = Driver::new(&db).await;
         let run = driver.trigger(&divided(), "1").await;
@@ -593,7 +596,7 @@ on_every_database! {
         driver.advance(&branches).await;
         driver.work("P", |_| Did::Returned(json!(1))).await;
         assert_eq!(driver.run(run).await.0, RunStatus::Completed);
-        // A hindered branch waits for less than a retry may.
+        // A hindered branch waits for less time than a retry may.
         driver.trigger(&divided(), "1").await;
         let claimed = driver.claim("P", 1).await.remove(0);
         let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
@@ -606,7 +609,7 @@ on_every_database! {
         assert!((5_000_000..=10_000_000).contains(&next), "{next}");
     }
 
-    /// The same number as for a step: the `max_crash`-th death is the last.
+    /// The same limit as for a step: the `max_crash`-th death is the last.
     async fn an_advancer_that_dies_max_crash_times_halts_its_branch(db: Db) {
         let mut driver = Driver::new(&db).await;
         let max_crash = ADVANCER_MAX_CRASH;

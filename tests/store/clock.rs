@@ -1,4 +1,4 @@
-//! The database's clock is set back, seen from the rows: an hour ago they were made an hour ahead.
+//! The database's clock is set back; the rows look as if they had been written an hour ahead.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::support::Db;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Moves every time that is written in this database, as if its clock had been an hour ahead.
+/// Moves every stored time of this database, as if its clock had been an hour ahead.
 async fn an_hour_ahead(conn: &mut Conn) {
     macro_rules! moved {
         ($($table:literal: $($column:literal),+;)*) => {[$(
@@ -74,12 +74,12 @@ on_every_database! {
         driver.limits.backoff.max = Duration::from_secs(60);
         trigger(&mut driver, "Now", Duration::ZERO).await;
         trigger(&mut driver, "Delayed", 2 * HOUR).await;
-        // One has erred, and waits for its second attempt.
+        // One execution has failed, and waits for its second attempt.
         trigger(&mut driver, "Erred", Duration::ZERO).await;
         let claimed = driver.claim("Erred", 1).await.remove(0);
         let finished = driver.finished(claimed, Did::Erred).await;
         driver.commit(&[finished]).await;
-        // One has ended, and its branch is to be advanced.
+        // One execution has succeeded, and its branch is ready to be advanced.
         let definition = Pipeline::named("Split").start("A").expand("B").collapse("C").build();
         driver.trigger(&definition.unwrap(), "1").await;
         let claimed = driver.claim("Split", 1).await.remove(0);
@@ -87,7 +87,7 @@ on_every_database! {
         driver.commit(&[finished]).await;
 
         an_hour_ahead(&mut driver.conn).await;
-        // Rows that are made from now on are as they should be.
+        // Rows that are made from now on have correct times.
         trigger(&mut driver, "After", HOUR / 2).await;
         assert!(driver.claim("Now", 1).await.is_empty() && driver.claim_branches(1).await.is_empty());
 
@@ -114,7 +114,7 @@ on_every_database! {
         assert!(wait(&mut driver, "Delayed").await > HOUR / 2);
     }
 
-    /// Forth and back between two looks at the clock: its branch alone tells of it.
+    /// The clock went forth and back between two looks at it: only the branch shows that.
     async fn a_branch_that_was_given_back_while_the_clock_was_ahead_waits_no_longer_than_meant(db: Db) {
         let mut driver = Driver::new(&db).await;
         driver.audited = false;
@@ -123,7 +123,7 @@ on_every_database! {
         let claimed = driver.claim("Split", 1).await.remove(0);
         let finished = driver.finished(claimed, Did::Returned(json!([1, 2]))).await;
         driver.commit(&[finished]).await;
-        // Nobody can tell of this one, unless something else does.
+        // Nothing reveals this execution, unless something else does.
         trigger(&mut driver, "Now", Duration::ZERO).await;
         for meant in [Duration::ZERO, HOUR / 2] {
             let branches = driver.claim_branches(1).await;
@@ -135,7 +135,7 @@ on_every_database! {
             assert_eq!(overtaken.branches, 0);
             an_hour_ahead(&mut driver.conn).await;
             assert!(driver.claim_branches(1).await.is_empty());
-            // Only then does a sweep look.
+            // A sweep looks only in this case.
             let seen = process::processes(&mut driver.conn).await.unwrap();
             assert!(seen[0].postponed, "{seen:?}");
             let overtaken = clock::may_have_been_set_back(&mut driver.conn).await.unwrap();
@@ -146,7 +146,7 @@ on_every_database! {
         }
     }
 
-    /// Each state of work by itself: in the queue, held, ready, and held by an advancer.
+    /// Each state of work alone: in the queue, held, ready, and held by an advancer.
     async fn work_in_any_state_may_be_stuck_and_none_cannot(db: Db) {
         let mut driver = Driver::new(&db).await;
         driver.audited = false;
@@ -181,7 +181,7 @@ on_every_database! {
             let limits = |_: &_, _: &str| limits(0, 2);
             process::recover(&mut driver.actor.conn, dead, death, &limits, &driver.actor.definitions).await.unwrap()
         };
-        // It has beaten since it was looked at.
+        // It has beaten since the look.
         assert_eq!(recover(row.beat_seq - 1).await, Recovered::default());
         let recovered = recover(row.beat_seq).await;
         assert_eq!((recovered.removed, recovered.again), (true, 1), "{recovered:?}");

@@ -1,4 +1,5 @@
-//! The context of a run: what is listed at a time, and who may still set it.
+//! The context of a run: the entries that are listed at a time, and the attempts that may still set
+//! one.
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +55,8 @@ on_every_database! {
     }
 }
 
-/// The reaper has closed the attempt and not committed yet: its write counts, the attempt's does not.
+/// The reaper has closed the attempt but not committed yet: the reaper's write counts, the attempt's
+/// does not.
 #[tokio::test]
 async fn an_attempt_that_is_being_taken_away_waits_and_sets_nothing() {
     crate::support::with(Db::postgres().await, |db| async move {

@@ -11,17 +11,17 @@ use crate::driver::register;
 use crate::on_every_database;
 use crate::support::Db;
 
-/// More than go at once.
+/// More rows than are copied at once.
 const ROWS: usize = 2_100;
 
-/// Those that belong to the processes of one database, or to the database itself.
+/// Tables that belong to the processes of one database, or to the database itself.
 const LEFT_OUT: [&str; 3] = [
     "ductwork_processes",
     "ductwork_duties",
     "ductwork_migrations",
 ];
 
-/// The columns that not every value fits, by table and name; `n` is the number of the row.
+/// The columns that not every value fits, by table and name; `n` is the row's number.
 const FITTING: &[(&str, &str, &str)] = &[
     (
         "runs",
@@ -97,7 +97,7 @@ const FITTING: &[(&str, &str, &str)] = &[
         "completed_at",
         "CASE n % 2 WHEN 0 THEN n END",
     ),
-    // Rows of one key go in two batches.
+    // Rows with the same key are copied in two batches.
     (
         "advancements",
         "transition_id",
@@ -191,14 +191,14 @@ fn fill(conn: &Connection) {
         ))
         .unwrap_or_else(|error| panic!("{table}: {error}"));
     }
-    // Of a process that nobody is: the totals of those that have gone.
+    // The totals of processes that are gone belong to no process.
     conn.execute_batch(
         "UPDATE ductwork_metrics SET process_id = zeroblob(16)
           WHERE process_id = (SELECT max(process_id) FROM ductwork_metrics)",
     )
     .unwrap();
-    // Of these only one or two go at once; and one goes alone, with two values that are as large as any may be, and
-    // twice as large where they are written as JSON.
+    // Only one or two of these are copied at once; and one is copied alone, with two values of the greatest allowed
+    // size, which double when they are written as JSON.
     conn.execute_batch(
         "UPDATE ductwork_steps SET input = '\"' || hex(zeroblob(700000)) || '\"'
           WHERE id IN (SELECT id FROM ductwork_steps LIMIT 5);
@@ -267,7 +267,7 @@ on_every_database! {
         for (table, rows) in &before {
             assert!(after[table] == *rows, "{table} differs");
         }
-        // It is a database like any other by now.
+        // It is now a database like any other.
         migrate::check(&mut open(&db.location).await).await.unwrap();
         assert!(matches!(copied(&first, &db).await, Copied::NotEmpty("ductwork_definitions")));
     }
@@ -282,7 +282,7 @@ on_every_database! {
         assert_eq!(processes[0].id, process);
         ductwork::store::process::deregister(&mut conn, process).await.unwrap();
         conn.close().await;
-        // The source is lost in the middle: a table of it is gone.
+        // The source is lost in the middle: one of its tables is gone.
         file(&source).execute_batch("ALTER TABLE ductwork_tokens RENAME TO elsewhere").unwrap();
         let (mut from, mut to) = (open(&source.location).await, open(&target.location).await);
         copy::copy(&mut from, &mut to, &|_| true, &mut |_| {}).await.unwrap_err();
@@ -301,7 +301,7 @@ on_every_database! {
         let source = Db::sqlite();
         source.conn().await.close().await;
         let (mut from, mut to) = (open(&source.location).await, open(&db.location).await);
-        // Somebody's own: a migration fails by it, or all that is copied into it.
+        // A foreign table: either a migration fails because of it, or the copy of the rows does.
         to.script("IN THE WAY", "CREATE TABLE ductwork_tokens (x int)").await.unwrap();
         copy::copy(&mut from, &mut to, &|_| true, &mut |_| {}).await.unwrap_err();
         for refused in [migrate::newer(&mut to).await.err(), migrate::migrate(&mut to).await.err()] {

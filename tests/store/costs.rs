@@ -1,5 +1,5 @@
-//! Costs in rows and round trips. These do not vary with the machine, so a change of
-//! them is a decision, and is told in docs/performance.md.
+//! Costs in rows and round trips. These do not vary with the machine, so changing them is a
+//! decision, and is documented in docs/performance.md.
 
 use serde_json::json;
 
@@ -25,7 +25,7 @@ fn chain() -> Definition {
     Pipeline::named("P").start("A").chain("B").build().unwrap()
 }
 
-/// Of a batch: rows for each of its members, beside one for the process.
+/// For a batch: the rows for each of its members, in addition to one for the process.
 fn each(rows: i64, members: i64) -> i64 {
     assert_eq!((rows - 1) % members, 0, "{rows} rows");
     (rows - 1) / members
@@ -49,8 +49,8 @@ async fn rows_written_per_step_by_transition_on_sqlite() {
     let divided = flow.combine("D").build().unwrap();
     let before = written(&mut driver.conn).await;
     driver.trigger(&chain(), "1").await;
-    // The definition is stored once; a run is a run, a branch, a step, an execution and a place
-    // in the queue.
+    // The definition is stored once; a run consists of a run, a branch, a step, an execution and a
+    // place in the queue.
     assert_eq!(written(&mut driver.conn).await - before, 1 + 5);
     driver.trigger(&chain(), "1").await;
 
@@ -115,7 +115,8 @@ async fn rows_written_per_step_by_transition_on_sqlite() {
     driver.actor.conn.close().await;
 }
 
-/// Of batches of every width a trigger and a commit take one trip each, and a claim takes no more than `claim`.
+/// For batches of every width, a trigger and a commit take one trip each, and a claim takes no more than
+/// `claim`.
 async fn a_batch_costs_few_round_trips(db: Db, claim: u64) {
     let mut driver = Driver::new(&db).await;
     driver.audited = false;
@@ -155,7 +156,7 @@ async fn a_batch_costs_one_round_trip_whatever_its_width_on_postgres() {
     crate::support::with(Db::postgres().await, body).await;
 }
 
-/// A batch is one statement to MariaDB, BEGIN and COMMIT in it, where it only writes.
+/// A batch that only writes is one statement to MariaDB, including BEGIN and COMMIT.
 #[tokio::test]
 async fn a_batch_costs_a_few_round_trips_whatever_its_width_on_mysql() {
     let body = |db| a_batch_costs_few_round_trips(db, 5);
@@ -163,7 +164,7 @@ async fn a_batch_costs_a_few_round_trips_whatever_its_width_on_mysql() {
 }
 
 on_every_database! {
-    /// Of a process that claims nothing; whether it was declared dead is in the count of rows.
+    /// For a process that claims nothing; the count of rows says whether it was declared dead.
     async fn a_heartbeat_without_orders_is_one_statement(db: Db) {
         let mut driver = Driver::new(&db).await;
         let conn = &mut driver.actor.conn;

@@ -1,4 +1,5 @@
-//! A transition has the same rows whoever makes it: a worker with its commit, or the advancer afterwards.
+//! A transition has the same rows whichever process makes it: a worker with its commit, or the advancer
+//! afterwards.
 
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::model::RunId;
@@ -10,7 +11,7 @@ use crate::driver::{Did, Driver};
 use crate::on_every_database;
 use crate::support::Db;
 
-/// The rows of a run, without ids and times; of these only which are there.
+/// The rows of a run, without ids and times, which only show whether they are set.
 static ROWS: Statement = Statement::new(
     "test rows of a run",
     "SELECT 'run ' || status || coalesce(' ' || output, '')
@@ -53,7 +54,7 @@ static ROWS: Statement = Statement::new(
      ORDER BY line",
 );
 
-/// A result as a worker stores it that leaves every transition to the advancer.
+/// Stores a result as a worker does that leaves every transition to the advancer.
 static LEFT_TO_THE_ADVANCER: [Statement; 3] = [
     Statement::new(
         "test end an execution",
@@ -74,7 +75,7 @@ fn flow() -> Definition {
     pipeline.chain("D").collapse("E").build().unwrap()
 }
 
-/// Works off a run; the rows that it has after each step.
+/// Executes a run; returns the rows that it has after each step.
 async fn worked(driver: &mut Driver, run: RunId, by_the_advancer: bool) -> Vec<Vec<String>> {
     let mut seen = Vec::new();
     loop {
@@ -82,7 +83,7 @@ async fn worked(driver: &mut Driver, run: RunId, by_the_advancer: bool) -> Vec<V
         let Ok([claimed]) = <[Claimed; 1]>::try_from(claimed) else {
             return seen;
         };
-        // A spread is the advancer's in any case.
+        // A spread is the advancer's work in any case.
         let simple = claimed.node != "B";
         if by_the_advancer && simple {
             for statement in &LEFT_TO_THE_ADVANCER {

@@ -1,5 +1,5 @@
-//! Deliveries: each run of which an endpoint wants to hear is found once, whoever looks how often, and each attempt
-//! counts once.
+//! Deliveries: each run that an endpoint wants to hear of is found once, whichever consoles look however often, and
+//! each attempt counts once.
 
 use std::time::Duration;
 
@@ -41,19 +41,19 @@ fn word(run: &Found, reasons: &[&str], _now: i64) -> String {
     format!("{} {}", run.status, reasons.join(","))
 }
 
-/// Looks until there is nothing more.
+/// Looks until nothing more is found.
 async fn look(conn: &mut Conn, finder: &mut Finder) {
     while finder.look(conn, &word).await.unwrap() {}
 }
 
-/// The deliveries that there are, oldest first.
+/// The existing deliveries, oldest first.
 async fn deliveries(conn: &mut Conn) -> Vec<Delivery> {
     let mut all = latest(conn, None).await;
     all.reverse();
     all
 }
 
-/// Those that can be read, newest first.
+/// The readable deliveries, newest first.
 async fn latest(conn: &mut Conn, state: Option<&'static str>) -> Vec<Delivery> {
     let all = delivery::latest(
         conn,
@@ -67,7 +67,7 @@ async fn latest(conn: &mut Conn, state: Option<&'static str>) -> Vec<Delivery> {
     all.iter().filter_map(Listed::delivery).cloned().collect()
 }
 
-/// The newest of all.
+/// The newest, without any other filter.
 fn newest(limit: usize) -> Filter {
     Filter {
         limit,
@@ -91,13 +91,13 @@ async fn state(conn: &mut Conn, due: &Due) -> (String, u32) {
     (found.state, found.attempts)
 }
 
-/// The oldest message that has not arrived, of the one endpoint that there is.
+/// The oldest undelivered message of the only endpoint.
 async fn oldest(conn: &mut Conn) -> Option<Unsent> {
     let waits = delivery::unsent(conn, &[]).await.unwrap();
     waits.into_iter().next().map(|it| it.oldest)
 }
 
-/// At most nine messages that are due.
+/// Takes at most nine due messages.
 async fn take(conn: &mut Conn, endpoint: &str, lease: Duration) -> Vec<Due> {
     let taken = delivery::take(conn, &[(endpoint, 9)], lease).await;
     taken.unwrap().due.remove(0)
@@ -134,7 +134,7 @@ on_every_database! {
         let halted = driver.trigger(&one("Q"), "1").await;
         driver.work("Q", |_| Did::Refused).await;
         look(&mut driver.conn, &mut finder).await;
-        // One who begins anew goes on from there.
+        // A finder that begins anew continues from there.
         let mut another = Finder::begin(&mut driver.conn, &listens).await.unwrap();
         look(&mut driver.conn, &mut another).await;
         let mut told: Vec<_> = deliveries(&mut driver.conn).await;
@@ -144,7 +144,7 @@ on_every_database! {
         let due = take(&mut driver.conn, "halts", LEASE).await;
         let reasons = driver.halt_reasons(halted).await.join(",");
         assert_eq!(due[0].body, format!("halted {reasons}"));
-        // One that comes later begins later.
+        // An endpoint that is added later begins later.
         let late = endpoints(&[("late", &all())]);
         let mut finder = Finder::begin(&mut driver.conn, &late).await.unwrap();
         look(&mut driver.conn, &mut finder).await;
@@ -204,7 +204,7 @@ on_every_database! {
             both.push(async move { take(&mut conn, "e", LEASE).await.len() });
         }
         assert_eq!(together(both).await.iter().sum::<usize>(), 1);
-        // One who has read it as due before.
+        // A console that has read the message as due before.
         let due = deliveries(&mut driver.conn).await[0].clone();
         let leased = delivery::lease(&mut driver.conn, vec![due.id], LEASE).await.unwrap();
         assert!(leased.is_empty(), "it is on its way");
@@ -223,7 +223,7 @@ on_every_database! {
         conn.take_statements();
         let taken = delivery::take(conn, &[("a", 9), ("none", 9), ("b", 4)], LEASE).await.unwrap().due;
         assert_eq!(taken.iter().map(Vec::len).collect::<Vec<_>>(), [6, 0, 4]);
-        // A lease is a transaction of two statements on MySQL: begun, read, written, committed.
+        // On MySQL a lease is a transaction with two statements: BEGIN, a read, a write, COMMIT.
         let of_lease = if conn.dialect() == ductwork::store::Dialect::Mysql { 4 } else { 1 };
         let sent = conn.take_statements();
         assert_eq!(sent, 3 + of_lease, "one for each endpoint, and one for all messages");
@@ -318,7 +318,7 @@ on_every_database! {
         let mut driver = Driver::new(&db).await;
         let first = one_waits(&mut driver).await;
         let conn = &mut driver.conn;
-        // Another has sent it meanwhile.
+        // Another console has sent it meanwhile.
         assert!(record(conn, &first, Follows::Again(Duration::ZERO)).await);
         for follows in [Follows::Again(LEASE), Follows::Failed, Follows::Delivered] {
             assert!(!record(conn, &first, follows).await, "{follows:?}");
@@ -326,7 +326,8 @@ on_every_database! {
         assert_eq!(state(conn, &first).await, ("waiting".to_owned(), 1));
         let second = take(conn, "e", LEASE).await[0].clone();
         assert_eq!(second.attempts, 1);
-        // A person has it sent anew, and it arrives with its first attempt.
+        // A person has the message sent again, and the first attempt turns out to have delivered
+        // it.
         assert!(send_again(conn, &first.id).await);
         assert!(record(conn, &first, Follows::Delivered).await);
         for follows in [Follows::Again(Duration::ZERO), Follows::Failed] {
@@ -431,7 +432,8 @@ on_every_database! {
         let due = Due { attempts: 1, ..due };
         assert!(record(&mut driver.conn, &due, Follows::Failed).await);
         assert_eq!(oldest(&mut driver.conn).await, None);
-        // One that a person wants sent again waits since then, or rather since it was last tried.
+        // A message that a person wants sent again waits since then, or rather since its last
+        // attempt.
         assert!(send_again(&mut driver.conn, &due.id).await);
         let unsent = oldest(&mut driver.conn).await.unwrap();
         let tried = deliveries(&mut driver.conn).await[0].tried_at;
@@ -451,7 +453,7 @@ on_every_database! {
     }
 }
 
-/// On PostgreSQL an id is one by its type.
+/// On PostgreSQL the column's type allows only valid ids.
 #[tokio::test]
 async fn a_message_whose_id_is_none_is_put_aside_and_the_others_are_sent() {
     static DAMAGE: Statement = Statement::new(
@@ -495,7 +497,7 @@ async fn a_message_whose_id_is_none_is_put_aside_and_the_others_are_sent() {
         (0, 1),
         "it is said once"
     );
-    // One that had arrived stays as it is.
+    // A message that was already delivered stays as it is.
     let rows = conn.fetch(&ASIDE, &[]).await.unwrap();
     let aside: Vec<(String, Option<i64>)> = rows
         .iter()
@@ -503,7 +505,7 @@ async fn a_message_whose_id_is_none_is_put_aside_and_the_others_are_sent() {
         .collect();
     let states = ["delivered", "failed", "failed"].map(|it| (it.to_owned(), None));
     assert_eq!(aside, states);
-    // They are in no list, and take the place of no other.
+    // They appear in no list, and take the place of no other message.
     let listed = delivery::latest(conn, &newest(1)).await.unwrap();
     assert_eq!(
         listed.iter().map(Listed::id).collect::<Vec<_>>(),

@@ -1,4 +1,4 @@
-//! Processes that are gone, and what is known of them.
+//! Processes that are gone, and the information that is kept about them.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ on_every_database! {
         let killed = register(&mut driver.conn).await;
         let living = register(&mut driver.conn).await;
         process::deregister(&mut driver.conn, orderly).await.unwrap();
-        // A second time changes nothing about it.
+        // A second deregistration changes nothing.
         process::deregister(&mut driver.conn, orderly).await.unwrap();
         for how in ["killed by SIGKILL", "seen a second time"] {
             let death = Death::Proven { how };

@@ -1,4 +1,4 @@
-//! A tiny engine: claims, runs a pure function, commits, advances, until nothing is left.
+//! A tiny engine: claims, runs a pure function, commits and advances, until no work is left.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -23,18 +23,18 @@ use crate::support::Db;
 /// Long enough that no test waits for it.
 pub const LEASE: Duration = Duration::from_secs(600);
 
-/// Where all processes of a test are.
+/// The host of all processes of a test.
 const HOST: &str = "here";
 
-/// A step's output for an input.
+/// The outcome of a step for an input.
 pub enum Did {
-    /// It returned this.
+    /// The step returned this.
     Returned(Value),
-    /// It said no.
+    /// The step failed.
     Erred,
-    /// It said no, and that trying again is useless.
+    /// The step failed, and said that another attempt is useless.
     Refused,
-    /// It took too long.
+    /// The step took too long.
     TimedOut,
     /// Its process died.
     Crashed,
@@ -42,14 +42,14 @@ pub enum Did {
     Released,
 }
 
-/// A process of a test, to whom no call may fail.
+/// A process of a test, for which every call must succeed.
 pub struct Driver {
     pub actor: Actor,
-    /// The invariants are asked after each transaction.
+    /// True if the invariants are checked after each transaction.
     pub audited: bool,
 }
 
-/// The deaths of advancers that halt a branch.
+/// The number of advancers' deaths that halts a branch.
 pub const ADVANCER_MAX_CRASH: u32 = 3;
 
 impl Deref for Driver {
@@ -85,7 +85,7 @@ impl Driver {
         run.expect("a trigger")
     }
 
-    /// Takes due executions.
+    /// Claims due executions.
     pub async fn claim(&mut self, pipeline: &str, n: usize) -> Vec<Claimed> {
         match self.actor.claim(pipeline, n).await {
             Ok(Claim::Taken(taken)) => taken,
@@ -95,7 +95,7 @@ impl Driver {
         }
     }
 
-    /// Takes ready branches.
+    /// Claims ready branches.
     pub async fn claim_branches(&mut self, n: usize) -> Vec<ClaimedBranch> {
         match self.actor.claim_branches(n).await {
             Ok(BranchClaim::Taken(taken)) => taken,
@@ -104,7 +104,7 @@ impl Driver {
         }
     }
 
-    /// Takes ready branches, as soon as there is one.
+    /// Claims ready branches, as soon as there is one.
     pub async fn wait_for_branches(&mut self) -> Vec<ClaimedBranch> {
         loop {
             let taken = self.claim_branches(9).await;
@@ -115,7 +115,7 @@ impl Driver {
         }
     }
 
-    /// The result to commit for an execution that did this.
+    /// The result to commit for an execution with this outcome.
     pub async fn finished(&mut self, claimed: Claimed, did: Did) -> Finished {
         let failed = |ending| Ended::without_value(ending, "Said", "no");
         let ended = match did {
@@ -159,7 +159,7 @@ impl Driver {
         recovered
     }
 
-    /// One round: everything that is due is run, everything that is ready is advanced. False
+    /// One round: runs everything that is due, and advances everything that is ready. False
     /// when there was nothing.
     pub async fn round(&mut self, pipeline: &str, step: &mut dyn FnMut(&Claimed) -> Did) -> bool {
         let mut claimed = self.claim(pipeline, 100).await;
@@ -184,7 +184,7 @@ impl Driver {
         worked
     }
 
-    /// Works until nothing is left to do; how often each step ran.
+    /// Works until nothing is left to do; returns the node of each step that ran.
     pub async fn work(
         &mut self,
         pipeline: &str,
@@ -199,13 +199,13 @@ impl Driver {
         ran
     }
 
-    /// Deletes all that is over, so that the next audit is quick.
+    /// Deletes all runs that are over, so that the next audit is quick.
     pub async fn forget(&mut self) {
         let pruned = prune::prune(&mut self.conn, Duration::ZERO, u64::MAX).await;
         assert!(pruned.expect("a prune") > 0);
     }
 
-    /// Every invariant, unless this is the test that asks for itself.
+    /// Checks every invariant, unless the test checks them itself.
     pub async fn audit(&mut self) {
         if self.audited {
             audit(&mut self.conn).await;
@@ -226,7 +226,7 @@ impl Driver {
         (row.word("status").unwrap(), output)
     }
 
-    /// Why branches of a run halted.
+    /// The reasons for which branches of a run halted.
     pub async fn halt_reasons(&mut self, run: RunId) -> Vec<String> {
         static REASONS: Statement = Statement::new(
             "test halt reasons",
@@ -272,13 +272,13 @@ pub fn input(claimed: &Claimed) -> Value {
     serde_json::from_str(claimed.input.get()).expect("JSON")
 }
 
-/// Panics, with all that is wrong, unless every invariant holds.
+/// Panics with all violations, unless every invariant holds.
 pub async fn audit(conn: &mut Conn) {
     let broken = audit::audit(conn, audit::GRACE).await;
     assert_eq!(broken.expect("the audit can be asked"), []);
 }
 
-/// Runs all of them at once, in a body of `on_every_database`; their values, in order.
+/// Runs all of them at once, in a body of `on_every_database`; returns their values, in order.
 pub async fn together<T: 'static, F: Future<Output = T> + 'static>(
     all: impl IntoIterator<Item = F>,
 ) -> Vec<T> {

@@ -37,7 +37,7 @@ async fn work(driver: &mut Driver) -> Vec<String> {
         .await
 }
 
-/// Every table but those that outlive runs, and how many rows it has.
+/// The number of rows in all tables, except those that outlive runs.
 async fn rows(driver: &mut Driver) -> i64 {
     static ROWS: Statement = Statement::new(
         "test rows",
@@ -58,11 +58,12 @@ on_every_database! {
         let mut flows: Vec<Definition> = flows().into_iter().map(|flow| flow.definition).collect();
         flows.push(many_dampened());
         for definition in flows {
-            // Each look is a point: claimed, committed, claimed for advancing, advanced, ….
+            // Each step of the walk is a point: claimed, committed, claimed for advancing,
+            // advanced, ….
             let mut point = 0;
             loop {
                 let run = driver.trigger(&definition, "\"x\"").await;
-                // The way to this point was audited when the point before was the last of it.
+                // The walk to this point was audited when the previous point was its last.
                 driver.audited = false;
                 let reached = walk(&mut driver, point).await;
                 driver.audited = true;
@@ -81,7 +82,7 @@ on_every_database! {
                     assert_eq!(cancelled, Cancel::Done { held }, "at point {point}");
                     assert_eq!(driver.run(run).await, (RunStatus::Cancelled, None));
                 }
-                // A process that was at work comes too late.
+                // A process that was at work then comes too late.
                 match reached {
                     Reached::Running(claimed) => {
                         let count = claimed.len();
@@ -125,7 +126,7 @@ on_every_database! {
                     worker.audited = false;
                     worker.room = slots;
                     worker.limits = limits(9, 1);
-                    // Until there is nothing to do, whoever wins.
+                    // Until there is nothing left to do, whichever side wins.
                     loop {
                         let mut claimed = worker.claim("P", 2).await;
                         let mut idle = claimed.is_empty();
@@ -234,7 +235,7 @@ on_every_database! {
         let mut driver = Driver::new(&db).await;
         let one = Pipeline::named("P").start("A").build().unwrap();
         let hooked = Pipeline::named("P").on_halt("Notify").start("A").build().unwrap();
-        // A run that has a lot, and is over.
+        // A large run that is over.
         let wide = Pipeline::named("P").start("Many").expand("B").collapse("C").build().unwrap();
         let over = driver.trigger(&wide, "\"x\"").await;
         context::set(&mut driver.conn, over, "k", "1").await.unwrap();
@@ -249,7 +250,7 @@ on_every_database! {
         let Revive::Done(third) = revive(&mut driver.conn, second).await.unwrap() else {
             panic!("it had halted");
         };
-        // A hook that has yet to run.
+        // A hook that has not run yet.
         let halted = driver.trigger(&hooked, "1").await;
         let process = driver.process;
         let mut claimed = match claim::claim(&mut driver.conn, Claimant::new(process), "P", 9, LEASE).await {
@@ -273,7 +274,7 @@ on_every_database! {
         for (run, status) in left {
             assert_eq!(driver.run(run).await.0, status);
         }
-        // When all is over, all goes, the lineage from its newest end.
+        // Once all is over, everything is deleted, the lineage from its newest end.
         assert!(matches!(cancel(&mut driver.conn, third).await.unwrap(), Cancel::Done { .. }));
         assert_eq!(driver.work("P", |_| Did::Returned(json!(1))).await, ["(on_halt)"]);
         assert_eq!(prune(&mut driver.conn, Duration::ZERO, 1).await.unwrap(), 1);
@@ -282,7 +283,7 @@ on_every_database! {
         assert_eq!(rows(&mut driver).await, 0);
     }
 
-    /// More of them than a batch has room for, and older than what may go.
+    /// More of them than fit into a batch, and older than the run that can be deleted.
     async fn hooks_that_nobody_runs_hold_back_no_other_run(db: Db) {
         let mut driver = Driver::new(&db).await;
         let one = Pipeline::named("P").start("A").build().unwrap();
@@ -350,7 +351,7 @@ enum Reached {
     Advancing(Vec<ductwork::store::advance::ClaimedBranch>),
 }
 
-/// Works for so many operations, or until nothing is left.
+/// Works for this many operations, or until nothing is left.
 async fn walk(driver: &mut Driver, operations: usize) -> Reached {
     let mut left = operations;
     loop {

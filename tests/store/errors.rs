@@ -1,5 +1,5 @@
-//! The errors that a PostgreSQL server can be made to raise, each raised by a real one: what each is
-//! taken for. The table itself is `store::blame`.
+//! The errors that a PostgreSQL server can be made to raise, each raised by a real server: the class
+//! that each is given. The table itself is `store::blame`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use sqlx::{Connection, Executor, PgConnection};
 use crate::cluster::Cluster;
 use crate::support::{self, Db};
 
-/// A connection beside the engine's, for whatever a foreign session may do.
+/// A connection next to the engine's, for the actions of a foreign session.
 async fn stranger(db: &Db) -> PgConnection {
     PgConnection::connect(&db.url).await.unwrap()
 }
@@ -21,7 +21,7 @@ async fn run(conn: &mut PgConnection, sql: &str) {
     conn.execute(sql).await.unwrap();
 }
 
-/// The class of this statement's error, by its variant and whether it blames the value.
+/// The class of this statement's error: its variant and whether it blames the value.
 async fn raised(conn: &mut Conn, sql: &'static str) -> (&'static str, bool, String) {
     let statement: &'static Statement = Box::leak(Box::new(Statement::new("RAISES", sql)));
     let Err(error) = conn.execute(statement, &[]).await else {
@@ -67,7 +67,7 @@ async fn what_one_statement_can_raise_is_blamed_on_the_value_or_on_the_program()
             ("SELECT 'x'::int", "refused", true),
             ("SELECT chr(0)", "refused", true),
             ("SELECT '\\ud800'::json ->> 0", "refused", true),
-            // More than a field can hold: told as an internal error of the server's memory.
+            // More than a field can hold: reported as an internal error of the server's memory.
             (
                 "SELECT length(quote_literal(repeat(repeat('x', 1000), 540000)))",
                 "refused",
@@ -103,7 +103,7 @@ async fn what_the_servers_environment_raises_blames_no_value_and_leaves_the_conn
             error
         };
 
-        // A statement that runs out of time, and one that somebody cancels.
+        // A statement that exceeds its time limit, and one that another session cancels.
         conn.script("SET", "SET statement_timeout = '50ms'")
             .await
             .unwrap();
@@ -111,7 +111,7 @@ async fn what_the_servers_environment_raises_blames_no_value_and_leaves_the_conn
         conn.script("SET", "SET statement_timeout = 0")
             .await
             .unwrap();
-        // A cancellation that comes between two messages is for nobody, so it comes again.
+        // A cancellation that arrives between two messages affects nothing, so it is repeated.
         let cancels = async {
             let sql = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
                         WHERE query LIKE 'SELECT pg_sleep(61)%' AND pid <> pg_backend_pid()";
@@ -125,7 +125,7 @@ async fn what_the_servers_environment_raises_blames_no_value_and_leaves_the_conn
             () = cancels => {}
         }
 
-        // Temporary files over the limit of the configuration.
+        // Temporary files larger than the configured limit.
         let limits = "SET temp_file_limit = '64kB'; SET work_mem = '64kB'";
         conn.script("SET", limits).await.unwrap();
         let sorted = "SELECT count(*) FROM (SELECT md5(n::text) AS hash
@@ -136,7 +136,7 @@ async fn what_the_servers_environment_raises_blames_no_value_and_leaves_the_conn
             .await
             .unwrap();
 
-        // A right that somebody has revoked.
+        // A revoked privilege.
         let role = format!("reader_{}", uuid::Uuid::now_v7().simple());
         run(
             &mut stranger,
@@ -146,7 +146,7 @@ async fn what_the_servers_environment_raises_blames_no_value_and_leaves_the_conn
         let become_it: &'static str = Box::leak(format!("SET ROLE {role}").into_boxed_str());
         conn.script("SET", become_it).await.unwrap();
         let (is, blames, error) = raised(&mut conn, "SELECT n FROM checked").await;
-        // Its schema is hidden from it; the table is not found, or is not to be read.
+        // The role cannot see the schema; either the table is not found, or it may not be read.
         assert!(matches!(is, "hindered" | "refused") && !blames, "{error}");
         conn.script("SET", "RESET ROLE").await.unwrap();
         run(&mut stranger, &format!("DROP ROLE {role}")).await;
@@ -155,7 +155,7 @@ async fn what_the_servers_environment_raises_blames_no_value_and_leaves_the_conn
     .await;
 }
 
-/// On a server of its own: while this lasts, no session of the server gets another lock.
+/// On a separate server: while this lasts, no session of the server gets another lock.
 #[tokio::test]
 async fn a_full_table_of_locks_blames_no_value_and_leaves_the_connection() {
     let cluster = Cluster::start();
@@ -211,7 +211,7 @@ async fn a_full_disk_blames_no_value() {
         let mut stranger = stranger(&db).await;
         let disk = SmallDisk::mount();
         let space = format!("small_{}", uuid::Uuid::now_v7().simple());
-        // The directory has to be the server's own.
+        // The directory has to belong to the server's user.
         let owner = "SELECT pg_read_file('postmaster.pid', 0, 0)";
         run(&mut stranger, owner).await;
         own_as_the_server(&mut stranger, disk.path()).await;
@@ -237,8 +237,8 @@ async fn a_full_disk_blames_no_value() {
     .await;
 }
 
-/// A reader has kept the log from being checkpointed until it filled the disk. When it is gone, who
-/// connects next makes room: no commit could.
+/// A reader has kept the log from being checkpointed until it filled the disk. Once the reader is
+/// gone, the next connection makes room: no commit could.
 #[tokio::test]
 async fn a_log_that_has_filled_the_disk_is_cut_by_the_next_connection() {
     let disk = SmallDisk::of("size=24m,mode=0777");
@@ -268,8 +268,8 @@ async fn a_log_that_has_filled_the_disk_is_cut_by_the_next_connection() {
         full.is_err(),
         "the reader is still there: the test is empty"
     );
-    // The reader goes; its connection stays, so that nobody is the last to close one, who would cut
-    // the log.
+    // The reader's transaction ends; its connection stays open, so that no connection is the last
+    // to close, which would truncate the log.
     reader.script("ROLLBACK", "ROLLBACK").await.unwrap();
     conn.close().await;
     let mut conn = location.connect(Purpose::Engine).await.unwrap();
@@ -278,7 +278,7 @@ async fn a_log_that_has_filled_the_disk_is_cut_by_the_next_connection() {
     reader.close().await;
 }
 
-/// Gives a directory to the user that the server runs as, who owns its data.
+/// Gives a directory to the user that the server runs as, which owns the server's data.
 async fn own_as_the_server(conn: &mut PgConnection, directory: &str) {
     let data: (String,) = sqlx::query_as("SHOW data_directory")
         .fetch_one(conn)
@@ -305,7 +305,7 @@ async fn what_another_transaction_raises_is_tried_again() {
         let (is, blames, error) = raised(&mut conn, "UPDATE checked SET text = 'c'").await;
         assert_eq!((is, blames), ("retryable", false), "{error}");
 
-        // A snapshot from before another's commit.
+        // A snapshot from before another session's commit.
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM checked";
         conn.script("BEGIN", begin).await.unwrap();
         run(&mut stranger, "COMMIT").await;
@@ -313,7 +313,7 @@ async fn what_another_transaction_raises_is_tried_again() {
         assert_eq!((is, blames), ("retryable", false), "{error}");
         conn.script("ROLLBACK", "ROLLBACK").await.unwrap();
 
-        // Two who wait for each other: one of them is told so.
+        // Two sessions wait for each other: one of them gets the error.
         run(
             &mut stranger,
             "INSERT INTO checked VALUES (2, 'a'); SET deadlock_timeout = '1h'",
@@ -363,7 +363,7 @@ async fn what_ends_a_session_or_keeps_it_from_writing_asks_for_another_connectio
             .unwrap();
         unavailable(conn, "UPDATE checked SET text = 'c'").await;
 
-        // A session that somebody ends, and one that the server ends for doing nothing.
+        // A session that another session ends, and one that the server ends for being idle.
         let conn = db.connect().await;
         unavailable(conn, "SELECT pg_terminate_backend(pg_backend_pid())").await;
         let mut conn = db.connect().await;
@@ -380,7 +380,7 @@ async fn what_ends_a_session_or_keeps_it_from_writing_asks_for_another_connectio
         }
         unavailable(conn, "SELECT 1").await;
 
-        // A statement that this session never prepared.
+        // A statement that this session has never prepared.
         let conn = db.connect().await;
         unavailable(conn, "EXECUTE nothing_of_the_kind").await;
     })

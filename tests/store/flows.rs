@@ -1,4 +1,4 @@
-//! Every transition, carried out: what comes out is what the definition says.
+//! Every transition, carried out: the output is the one that the definition demands.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub struct Flow {
     pub definition: Definition,
     pub input: Value,
     pub output: Value,
-    /// How many steps run on the way.
+    /// The number of steps that run on the way.
     pub steps: usize,
 }
 
@@ -48,7 +48,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A step writes its name after its input, so that an output shows its whole way.
+/// A step appends its name to its input, so that an output shows its whole path.
 pub fn ink(claimed: &Claimed) -> Value {
     let value = input(claimed);
     match claimed.step.as_str() {
@@ -88,7 +88,7 @@ async fn split(driver: &mut Driver) {
     driver.advance(&branches).await;
 }
 
-/// One of each, and what is hard about it.
+/// One flow of each kind, with its hard cases.
 pub fn flows() -> Vec<Flow> {
     let x = || json!("x");
     vec![
@@ -359,7 +359,7 @@ on_every_database! {
         assert_eq!(driver.run(run).await, (RunStatus::Halted, None));
     }
 
-    /// Its text is kept to the letter, and PostgreSQL parses no JSON with a NUL in it.
+    /// The definition's text is stored verbatim, and PostgreSQL parses no JSON that contains a NUL.
     async fn whatever_a_definition_holds_is_no_trouble_to_an_audit(db: Db) {
         let mut driver = Driver::new(&db).await;
         driver.limits = limits(0, 1);
@@ -371,7 +371,7 @@ on_every_database! {
             assert_eq!(ran, ["A", "(on_halt)"]);
             assert_eq!(driver.run(run).await, (RunStatus::Halted, None));
         }
-        // It is seen that a hook is missing.
+        // The audit notices that a hook is missing.
         static UNHOOK: Statement = Statement::new(
             "TEST_UNHOOK",
             "DELETE FROM ductwork_steps WHERE via = 'on_halt' AND run_id IN
@@ -390,7 +390,7 @@ on_every_database! {
         for round in 0..25 {
             let run = driver.trigger(&definition, "\"x\"").await;
             split(&mut driver).await;
-            // Both fail: whoever halts arrives through an advancer.
+            // Both fail: a halted branch arrives through an advancer.
             let claimed = driver.claim("P", 9).await;
             let mut finished = Vec::new();
             for claimed in claimed {
@@ -437,7 +437,7 @@ on_every_database! {
                 let did = Did::Returned(ink(&claimed));
                 results.push(worker.finished(claimed, did).await);
             }
-            // Both at once, each in a transaction of its own.
+            // Both at once, each in its own transaction.
             let committing = workers.drain(..).zip(results).map(|(mut worker, result)| async move {
                 let committed = worker.commit(&[result]).await;
                 (worker, committed.ready)
@@ -472,7 +472,8 @@ on_every_database! {
             driver.commit(&[failed]).await;
             let branches = driver.claim_branches(9).await;
             let succeeded = worker.finished(succeeds, Did::Returned(json!(1))).await;
-            // The failure is still to arrive, or has just arrived: only then was the success last.
+            // The failure has yet to arrive, or has just arrived: only in the latter case was the
+            // success last.
             let committing = async { worker.commit(&[succeeded]).await.ready };
             let advancing = async { driver.advance(&branches).await.crossed.ended.len() };
             let (ready, ended) = tokio::join!(committing, advancing);
@@ -494,7 +495,8 @@ on_every_database! {
             let did = Did::Returned(ink(&claimed));
             results.push(late.finished(claimed, did).await);
         }
-        // One of its two is taken away and done by another, who is the first to arrive.
+        // One of the two executions is taken away and finished by another process, which is the
+        // first to arrive.
         let process = late.process;
         let lost = results[0].claimed.execution_id;
         static TAKE: Statement = Statement::new(
@@ -553,7 +555,7 @@ on_every_database! {
             let finished = driver.finished(claimed, Did::Returned(json!([large]))).await;
             driver.commit(&[finished]).await;
         }
-        // Each is read in full, so that two of them would be too much at once.
+        // Each is read in full, so two of them at once would be too much.
         let mut branches = driver.claim_branches(9).await;
         for left in [2, 1, 0] {
             let advanced = driver.advance(&branches).await;
@@ -582,7 +584,8 @@ on_every_database! {
                 driver.audited = false;
                 driver.room = process;
                 let mut ran = 0;
-                // Nothing to do for one means little while others work: a few looks more.
+                // A process that finds no work may get some while others work: it looks a few more
+                // times.
                 let mut idle = 0;
                 while idle < 20 {
                     let mut step = |claimed: &Claimed| {

@@ -1,9 +1,10 @@
-//! Conditions of the store's statements that no schedule of the explorer misses, and tests that do.
+//! Conditions of the store's statements whose absence no schedule of the explorer notices, and the
+//! tests that notice it.
 //!
-//! Owns: the list, which the explorer counts on (`src/explorer/spare.rs` includes it).
+//! Owns: the list, which the explorer relies on (`src/explorer/spare.rs` includes it).
 
-/// The explorer's name of the condition; which of those that read like it in the statement's text;
-/// how it reads there; and the test that fails without it.
+/// The explorer's name of the condition; its position among equal conditions in the statement's
+/// text; its text there; and the test that fails without it.
 pub type Guarded = (&'static str, usize, &'static str, &'static str);
 
 const ACTIVE: &str = "coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
@@ -13,7 +14,7 @@ const ORPHANED: &str = "claims_without_a_process_are_found_when_their_leases_are
 
 /// All of them.
 pub const GUARDED: &[Guarded] = &[
-    // Races that only PostgreSQL knows.
+    // Races that occur on PostgreSQL only.
     (
         "CANCEL_RUN.1",
         1,
@@ -26,14 +27,15 @@ pub const GUARDED: &[Guarded] = &[
         "br.step_id = b.step_id",
         "a_branch_that_waits_elsewhere_by_now_is_not_resumed",
     ),
-    // A deadline that was left behind by a program that knows none, and is set anew at that moment.
+    // A deadline that a program without deadlines left behind, and that is set again at that
+    // moment.
     (
         "END_PASSED_DEADLINES.1",
         1,
         "answer_by <= {now}",
         "a_deadline_that_is_set_meanwhile_is_kept",
     ),
-    // With an answer or without one, the worlds' runs come to the same.
+    // With an answer or without one, the worlds' runs have the same result.
     (
         "PASSED_DEADLINES.2",
         1,
@@ -52,19 +54,19 @@ pub const GUARDED: &[Guarded] = &[
         "s.via <> 'dampen'",
         "a_run_that_halted_without_an_answer_is_revived_to_ask_again",
     ),
-    // To a run the memory of processes that are gone makes no difference.
+    // The record of processes that are gone makes no difference to a run.
     (
         "OLD_DEPARTED.1",
         1,
         "gone_at <= {now} - :age",
         "a_process_that_is_gone_is_remembered_with_how_it_went_until_history_is_pruned",
     ),
-    // Nor does the memory of interventions, nor do the console's visitors.
+    // Nor does the record of actions, nor do the console's visitors.
     (
         "OLD_ACTIONS.1",
         1,
         "x.at <= {now} - :age",
-        "interventions_are_forgotten_with_the_history",
+        "actions_are_forgotten_with_the_history",
     ),
     (
         "COUNT_IN_BULK.1",
@@ -230,7 +232,7 @@ pub const GUARDED: &[Guarded] = &[
         "expires_at < {now} - :kept",
         "sessions_and_links_that_are_over_are_forgotten_and_tokens_are_not",
     ),
-    // Two connections that are given up in a row, and what fenced the first of them arrives last.
+    // Two connections are given up one after the other, and the fence of the first arrives last.
     (
         "FENCE_EARLIER.1",
         1,
@@ -256,7 +258,7 @@ pub const GUARDED: &[Guarded] = &[
         "pruning_at IS NULL",
         "a_run_that_is_deleted_part_by_part_is_gone_at_once_and_sound_after_each",
     ),
-    // No schedule brings this about: a row that contradicts an invariant.
+    // Rows that contradict an invariant, which no schedule brings about.
     (
         "OPEN_ADVANCEMENTS.2",
         1,
@@ -309,8 +311,8 @@ pub const GUARDED: &[Guarded] = &[
         "arrived = width",
         "a_barrier_that_has_not_fired_is_not_reopened",
     ),
-    // An attempt is a row of its own, which only its holder's hand brings back to the queue: no
-    // actor comes with what another holds.
+    // An attempt is a row of its own, which only its holder brings back to the queue: no actor
+    // presents an execution that another holds.
     (
         "CLOSE_EXECUTIONS.1",
         1,
@@ -329,7 +331,7 @@ pub const GUARDED: &[Guarded] = &[
         "e.process_id = :process",
         "what_another_committed_has_not_landed",
     ),
-    // Of what no world has: a second pipeline, a claim without a process (I22).
+    // Cases that no world contains: a second pipeline, a claim without a process (I22).
     (
         "TAKE_AVAILABILITIES.1",
         1,

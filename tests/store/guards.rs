@@ -1,7 +1,7 @@
-//! Guards that no order of transactions on SQLite makes decide.
+//! Guards that no order of transactions on SQLite puts to the test.
 //!
-//! Either a row is not as it should be (it is made so by hand, and is to be left alone or refused),
-//! or it changes while a statement waits for it, which only PostgreSQL knows.
+//! Either a row is incorrect (the test makes it so by hand, and the statement must leave it alone
+//! or refuse it), or it changes while a statement waits for it, which happens on PostgreSQL only.
 
 use std::time::Duration;
 
@@ -104,13 +104,13 @@ async fn driver(db: &Db) -> Driver {
     driver
 }
 
-/// The server's name for its connection.
+/// The server's name for the driver's session.
 pub async fn session(driver: &mut Driver) -> i64 {
     let session = fault_injection::session(&mut driver.conn).await.unwrap();
     session.expect("PostgreSQL has sessions")
 }
 
-/// Waits until the statement of a session waits for somebody's lock.
+/// Waits until the statement of a session waits for another session's lock.
 pub async fn until_it_waits(watch: &mut Driver, session: i64) {
     let started = std::time::Instant::now();
     while !fault_injection::waits(&mut watch.conn, session)
@@ -149,7 +149,8 @@ on_every_database! {
                 driver.work("P", did).await;
                 driver.run(run).await
             });
-            // A commit is not refused: others in its batch have worked for as long. An advance is.
+            // A commit is not refused: others in its batch have worked just as long. An advance is
+            // refused.
             let counted = format!("{guard} was to write");
             let is_refused = |error: tokio::task::JoinError| {
                 let said = error.into_panic();
@@ -169,7 +170,7 @@ on_every_database! {
                 wrong.push(format!("{guard}: {ended:?}"));
             }
         }
-        // And of a run that knows nothing of it no branch is resumed.
+        // Nor is a branch resumed when its run does not know that it waits.
         let mut driver = driver(&db).await;
         let run = driver.trigger(&of(p().start("A").dampen("")), "1").await;
         driver.work("P", |_| Did::Returned(json!(1))).await;
@@ -281,7 +282,7 @@ on_every_database! {
         assert_eq!(orphans(&mut lives).await, [gone.process], "and who lives is none");
         assert_eq!(lives.recover(gone.process).await.again, 1);
         assert_eq!(orphans(&mut lives).await, [], "what is closed is nobody's");
-        // The same of branches.
+        // The same for branches.
         let again = lives.claim("P", 1).await.remove(0);
         assert_eq!(again.step_id, step);
         let finished = [lives.finished(again, Did::Refused).await];
@@ -303,8 +304,8 @@ on_every_database! {
     }
 }
 
-/// The last result is being committed while the run is cancelled: the cancellation waits for it,
-/// and finds nothing left to close but the run.
+/// The last result is committed while the run is cancelled: the cancellation waits for it, and
+/// finds nothing left to close but the run.
 #[tokio::test]
 async fn a_run_that_ends_while_it_is_cancelled_has_ended() {
     crate::support::with(Db::postgres().await, |db| async move {
@@ -339,7 +340,7 @@ async fn a_run_that_ends_while_it_is_cancelled_has_ended() {
 }
 
 /// A connection was given up with a claim under way, and its process ends in order: the server is
-/// still at it.
+/// still executing the claim.
 #[tokio::test]
 async fn a_process_that_ends_while_a_claim_of_it_is_under_way_keeps_its_row() {
     crate::support::with(Db::postgres().await, |db| async move {
@@ -357,7 +358,7 @@ async fn a_process_that_ends_while_a_claim_of_it_is_under_way_keeps_its_row() {
             }
             let mut hold = db.conn().await;
             hold.script("BEGIN", "BEGIN").await.unwrap();
-            // Behind its first write, that of its own row.
+            // After the claim's first write, which is to the process's own row.
             let lock = match branches {
                 true => "LOCK TABLE ductwork_advancements IN SHARE MODE",
                 false => "SELECT 1 FROM ductwork_executions FOR UPDATE",
@@ -387,8 +388,8 @@ async fn a_process_that_ends_while_a_claim_of_it_is_under_way_keeps_its_row() {
     .await;
 }
 
-/// A worker puts back what it has claimed ahead while its run is cancelled: it has let go of the
-/// execution, which the cancellation waits for, and has not queued it yet.
+/// A worker puts back an execution that it has claimed ahead while its run is cancelled: it has
+/// released the execution, which the cancellation waits for, but not queued it yet.
 #[tokio::test]
 async fn what_is_put_back_while_its_run_is_cancelled_is_not_in_the_queue() {
     static IN_THE_WAY: Statement = Statement::new(
@@ -402,7 +403,7 @@ async fn what_is_put_back_while_its_run_is_cancelled_is_not_in_the_queue() {
         let (puts_back, cancels) = (session(&mut worker).await, session(&mut person).await);
         let run = watch.trigger(&one(), "1").await;
         let held = [worker.claim("P", 1).await.remove(0).execution_id];
-        // A transaction that queues it has to wait for this one, which nobody sees.
+        // A transaction that queues it has to wait for this one, which is invisible to others.
         let mut hold = db.conn().await;
         hold.script("BEGIN", "BEGIN").await.unwrap();
         let id = [("id", held[0].0.into())];
@@ -419,15 +420,15 @@ async fn what_is_put_back_while_its_run_is_cancelled_is_not_in_the_queue() {
         assert_eq!(put_back.await.unwrap().unwrap(), 1);
         assert_eq!(cancelled.await.unwrap(), Cancel::Done { held: Vec::new() });
         crate::driver::audit(&mut watch.conn).await;
-        // Else no claim of the pipeline would come past it.
+        // Otherwise no claim of the pipeline would get past it.
         watch.trigger(&one(), "1").await;
         assert_eq!(watch.claim("P", 9).await.len(), 1);
     })
     .await;
 }
 
-/// Between our look and our write the branch was resumed by somebody else, and waits at another
-/// step by now: the value is not for that one.
+/// Between the look and the write the branch was resumed by another process, and now waits at
+/// another step: the value is not meant for that one.
 #[tokio::test]
 async fn a_branch_that_waits_elsewhere_by_now_is_not_resumed() {
     crate::support::with(Db::postgres().await, |db| async move {
@@ -456,8 +457,8 @@ async fn a_branch_that_waits_elsewhere_by_now_is_not_resumed() {
     .await;
 }
 
-/// A program that knows no deadlines had left one behind; between our look and our write the branch waits
-/// again, with a deadline that is yet to come.
+/// A program without deadlines has left one behind; between the look and the write the branch waits again, with a
+/// deadline in the future.
 #[tokio::test]
 async fn a_deadline_that_is_set_meanwhile_is_kept() {
     static LEFT: Statement = Statement::new(
@@ -497,9 +498,9 @@ async fn a_deadline_that_is_set_meanwhile_is_kept() {
     .await;
 }
 
-/// Conditions that MySQL's own forms of the statements have: the name of each in `GUARDED`, the statement there, and
-/// how it reads. `LEASE_LOCKED_DELIVERIES` asks once more what `LOCK_DUE_DELIVERIES` has asked under a lock, and has no
-/// trial.
+/// Conditions of MySQL's own forms of the statements: the name of each in `GUARDED`, the statement there, and its
+/// text. `LEASE_LOCKED_DELIVERIES` repeats a condition that `LOCK_DUE_DELIVERIES` has checked under a lock, and has
+/// no trial.
 #[cfg(feature = "failpoints")]
 const OWN_ON_MYSQL: &[(&str, &str, &str)] = &[
     ("FORGET_SERIES.1", "FORGET_OLDEST", "grain = :grain"),
@@ -571,7 +572,7 @@ const OWN_ON_MYSQL: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Conditions that no test misses on MySQL, and why.
+/// Conditions whose absence no test notices on MySQL, with the reason.
 #[cfg(feature = "failpoints")]
 const NOT_ON_MYSQL: &[(&str, &str)] = &[
     (
@@ -585,7 +586,7 @@ const NOT_ON_MYSQL: &[(&str, &str)] = &[
 #[cfg(feature = "failpoints")]
 const STANDS_IN: &str = "the column by which the rows are found stands in for it";
 
-/// The end of a test, or of the tests with this in their names, without a condition.
+/// The result line of a test, or of the tests with this in their names, without a condition.
 #[cfg(feature = "failpoints")]
 fn tried_without(without: &str, test: &str) -> Option<String> {
     let tried = std::process::Command::new(std::env::current_exe().unwrap())
@@ -599,8 +600,8 @@ fn tried_without(without: &str, test: &str) -> Option<String> {
     last.map(str::to_owned)
 }
 
-/// Every one of `GUARDED` is lacking in turn, in a process of its own that has to fail; on MySQL for itself, where a
-/// test is run there.
+/// Removes each condition of `GUARDED` in turn, in a separate process that has to fail; and once more for MySQL, if
+/// its test runs there.
 #[cfg(feature = "failpoints")]
 #[test]
 fn each_condition_of_the_list_is_missed_by_its_test() {

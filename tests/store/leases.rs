@@ -1,4 +1,4 @@
-//! Heartbeats, and what they extend.
+//! Heartbeats, and the leases that they extend.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn one() -> Definition {
     Pipeline::named("P").start("A").build().unwrap()
 }
 
-/// Until when each execution is leased, the sooner ones first; closed ones as well.
+/// The end of each execution's lease, the earlier ones first; closed executions are included.
 async fn leases(conn: &mut Conn) -> Vec<i64> {
     static LEASES: Statement = Statement::new(
         "TEST_LEASES",
@@ -37,7 +37,7 @@ on_every_database! {
         for _ in 0..3 {
             driver.trigger(&one(), "1").await;
         }
-        // One that is closed, one of another process, and one that is to be extended.
+        // One execution is closed, one belongs to another process, and one must be extended.
         let run = driver.claim("P", 1).await.remove(0).run_id;
         let cancelled = ductwork::store::cancel::cancel(&mut other.conn, run).await.unwrap();
         assert!(matches!(cancelled, ductwork::store::cancel::Cancel::Done { .. }));
@@ -54,7 +54,7 @@ on_every_database! {
     }
 }
 
-/// From now on the process holds two executions, and two branches of which it has closed the executions.
+/// Makes the process hold two executions, and two branches whose executions it has closed.
 async fn at_work(driver: &mut Driver) {
     let claimed = driver.claim("P", 4).await;
     assert_eq!(claimed.len(), 4);
@@ -66,7 +66,7 @@ async fn at_work(driver: &mut Driver) {
     assert_eq!(driver.claim_branches(9).await.len(), 2);
 }
 
-/// Locks the rows of all executions and advancements but those that this process holds.
+/// Locks the rows of all executions and advancements except those that this process holds.
 async fn lock_others(conn: &mut Conn, process: ProcessId) {
     static EXECUTIONS: Statement = Statement::new(
         "TEST_EXECUTIONS_OF_OTHERS",
@@ -111,8 +111,8 @@ async fn lock_others(conn: &mut Conn, process: ProcessId) {
 }
 
 on_servers! {
-    /// They find what a process holds, and do not look at what it does not: a look would wait for the lock, and cost
-    /// more with every run that has ever been.
+    /// They look only at the rows that a process holds: a look at other rows would wait for the lock, and would cost
+    /// more with every run that has ever existed.
     async fn neither_a_beat_nor_a_recovery_waits_for_a_lock_on_what_others_hold(db: Db) {
         let pipeline = Pipeline::named("P").start("A").divide(["B", "C"]).combine("D").build().unwrap();
         let mut dead = Driver::new(&db).await;
@@ -183,7 +183,7 @@ async fn a_beat_waits_for_no_lock(db: Db) {
     assert!(after.iter().all(|lease| !before.contains(lease)));
 }
 
-/// The row of what is held, and then the whole tables.
+/// First the held rows are locked, and then the whole tables.
 #[tokio::test]
 async fn a_beat_waits_for_no_lock_on_what_the_process_holds() {
     support::with(Db::postgres().await, a_beat_waits_for_no_lock).await;

@@ -1,4 +1,4 @@
-//! The lists of runs, and finding one by some digits of its id.
+//! The lists of runs, and finding a run by some digits of its id.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::driver::{Did, Driver};
 use crate::on_every_database;
 use crate::support::Db;
 
-/// Every combination of filters against the same filters over all runs.
+/// Checks every combination of filters against the same filters over all runs.
 struct Filters<'a> {
     all: &'a [query::Run],
 }
@@ -90,7 +90,8 @@ on_every_database! {
 }
 
 on_every_database! {
-    /// An id begins with the time and ends in random digits: those made together share the first.
+    /// An id begins with the time and ends in random digits: runs that were made together share the
+    /// first digits.
     async fn a_run_is_found_by_some_first_or_last_digits(db: Db) {
         let mut driver = Driver::new(&db).await;
         let pipeline = Pipeline::named("P").start("A").build().unwrap();
@@ -115,7 +116,7 @@ on_every_database! {
         for given in ["", "abc", "zzzz", "%%%%", &"a".repeat(33)] {
             assert_eq!(find_run(conn, given).await.unwrap(), Found::Malformed, "{given}");
         }
-        // The oldest is beyond what is looked through: its last digits do not lead to it, its first do.
+        // The oldest run is beyond the search range: its last digits do not find it, its first ones do.
         let [old, .., new] = runs[..] else { unreachable!() };
         let last = |run: RunId| model::short(run);
         assert_eq!(find_run_among(conn, &last(old), 2).await.unwrap(), Found::None);

@@ -1,4 +1,4 @@
-//! The rows of what processes count: their sum never falls, and nothing counts twice.
+//! The rows that contain the processes' counts: their sum never falls, and nothing counts twice.
 
 use ductwork::engine::actor::limits;
 use ductwork::metrics::{Counts, HEARTBEATS, METRICS, Reading, STEP_DURATION};
@@ -11,7 +11,7 @@ use crate::driver::{Driver, register};
 use crate::on_every_database;
 use crate::support::Db;
 
-/// The counts of a process that has beaten so often.
+/// The counts of a process that has beaten this often.
 fn beaten(times: u64) -> String {
     let mut counts = Counts::default();
     counts.add(&HEARTBEATS, &["worker", "written"], times);
@@ -19,13 +19,13 @@ fn beaten(times: u64) -> String {
     counts.to_body()
 }
 
-/// The heartbeats of all.
+/// The heartbeats of all processes.
 async fn sum(conn: &mut Conn) -> u64 {
     let counts = metrics::counts(conn).await.unwrap().0;
     counts.sum(&HEARTBEATS, &[])
 }
 
-/// A process that has written so many, and is dead.
+/// A dead process that has written this many.
 async fn dead(driver: &mut Driver, times: u64) -> ProcessId {
     let dead = register(&mut driver.conn).await;
     assert!(
@@ -61,12 +61,12 @@ on_every_database! {
         process::deregister(&mut driver.conn, orderly).await.unwrap();
         let before = metrics::counts(&mut driver.conn).await.unwrap().0;
         assert_eq!(before.sum(&HEARTBEATS, &[]), 1 + 240 + 5);
-        // So many at a time.
+        // The number of rows that each fold takes.
         for folded in [100, 21, 0] {
             assert_eq!(metrics::fold(&mut driver.conn).await.unwrap(), folded);
             assert_eq!(metrics::counts(&mut driver.conn).await.unwrap().0, before);
         }
-        // The living one has its row.
+        // The living process still has its row.
         assert!(metrics::write(&mut driver.conn, own, &beaten(4)).await.unwrap());
         assert_eq!(sum(&mut driver.conn).await, 4 + 240 + 5);
     }
@@ -74,7 +74,7 @@ on_every_database! {
     async fn a_process_that_was_folded_adds_nothing(db: Db) {
         let mut driver = Driver::new(&db).await;
         let dead = dead(&mut driver, 3).await;
-        // Between its death and the fold it may still write what is true.
+        // Between its death and the fold it may still write correct counts.
         assert!(metrics::write(&mut driver.conn, dead, &beaten(4)).await.unwrap());
         assert_eq!(metrics::fold(&mut driver.conn).await.unwrap(), 1);
         assert!(!metrics::write(&mut driver.conn, dead, &beaten(9)).await.unwrap());

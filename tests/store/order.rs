@@ -1,4 +1,4 @@
-//! The order of the queue: a branch that has begun goes before one that has not.
+//! The order of the queue: a branch that has begun precedes one that has not.
 
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::store::resume::{Resume, resume};
@@ -75,7 +75,7 @@ on_every_database! {
     assert_eq!(nodes, ["Split 1", "A 1"]);
 }
 
-    /// Each goes before the backlog of its own pipeline.
+    /// Each precedes the backlog of its own pipeline.
     async fn branches_of_two_pipelines_are_advanced_together(db: Db) {
         let mut driver = Driver::new(&db).await;
         let names = ["P", "Q"];

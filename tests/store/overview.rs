@@ -57,7 +57,7 @@ on_every_database! {
         assert!(queue.oldest.is_some());
         let queues = overview::queues(&mut driver.conn, 1).await.unwrap();
         assert_eq!(queues[0].due, 1);
-        // One that has erred waits to be tried again.
+        // One execution has failed and waits for its next attempt.
         driver.limits = limits(3, 3);
         (driver.limits.backoff.initial, driver.limits.backoff.max) = (hour, hour);
         let mut claimed = driver.claim("Two", 9).await;
@@ -106,7 +106,7 @@ on_every_database! {
         let found = halted::by_kind(&mut driver.conn, Some("P")).await.unwrap();
         let told: Vec<_> = found.kinds.iter().map(|kind| kind.runs).collect();
         assert_eq!(told, [3, 1]);
-        // The count of the state means the same, however many were revived.
+        // The count of the state is the same, however many runs were revived.
         for (most, runs, is_more) in [(9, 4, false), (5, 4, true)] {
             let counts = overview::counts(&mut driver.conn, None, most).await.unwrap();
             let halted = counts.iter().find(|it| it.status == RunStatus::Halted).unwrap();
@@ -225,17 +225,17 @@ on_every_database! {
             }
             let (Some(started), Some(ended)) = (changes.started.on, changes.ended.on) else { break };
             assert!(started > since.started.on && ended > since.ended.on, "each reading progresses");
-            // All of it is read again and again from the beginning: that holds up nothing.
+            // Every reading starts again from the beginning: that does not slow progress.
             since.started.on = started;
             since.ended.on = ended;
         }
         assert_eq!((started.len(), ended.len(), readings > 1), (11_000, 11_000, true));
-        // The past is told whole, or not at all.
+        // The past is returned in full, or not at all.
         let now = query::now(conn).await.unwrap() + 1_000_000;
         assert!(event::past(conn, from, now).await.unwrap().is_none(), "more than ten thousand of a kind");
         let (started, ended) = event::past(conn, 0, from).await.unwrap().unwrap();
         assert!(started.is_empty() && ended.is_empty());
-        // From too far back nothing is read.
+        // From too far back, nothing is read.
         since.at_most = 0;
         let changes = event::changes(conn, since).await.unwrap();
         assert!(changes.is_anew && changes.ended.changes.is_empty());

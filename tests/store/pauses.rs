@@ -1,4 +1,5 @@
-//! Pauses: after the answer to one nothing is claimed, whoever claims or registers at that moment.
+//! Pauses: once a pause is confirmed nothing is claimed, whatever process claims or registers at
+//! that moment.
 
 use std::time::Duration;
 
@@ -87,7 +88,7 @@ on_every_database! {
             let heard = process::beat(&mut worker.actor.conn, worker.actor.process, counters, false).await;
             assert_eq!(heard.unwrap().heard, Heard::Pause);
         }
-        // Around what it could not read as well.
+        // The same for a claim that leaves unreadable executions out.
         let definitions = ductwork::store::definition::Definitions::default();
         definitions.leave_out(ExecutionId::new().0);
         let left_out: LeftOut = definitions.left_out();
@@ -96,7 +97,7 @@ on_every_database! {
         assert!(matches!(claimed.await.unwrap(), (Claim::Paused, _)));
         assert!(matches!(claim_of(&mut q, "Q").await, Claim::Taken(taken) if taken.len() == 2));
 
-        // A step that runs ends; one that was leased with its result is not to begin, and can be put back.
+        // A running step may end; one that was leased with its result must not begin, and can be put back.
         let finished = [p.finished(held, Did::Returned(json!(1))).await];
         let committer = Committer { claimant: me, pipeline: "P", lease: LEASE, room: 1 };
         let committed = commit::commit(&mut p.conn, &finished, committer).await.unwrap();
@@ -135,7 +136,7 @@ on_every_database! {
         assert!(unpause(&mut driver.conn, "P", &ana()).await.unwrap().is_some());
         assert_eq!(unpause(&mut driver.conn, "P", &ana()).await.unwrap(), None);
         assert_eq!(pause::pauses(&mut driver.conn).await.unwrap(), []);
-        // Only what happened is recorded, newest first.
+        // Only effective actions are recorded, newest first.
         let actions = action::latest(&mut driver.conn, action::Of::All, None, 9).await.unwrap();
         let verbs: Vec<_> = actions.iter().map(|it| (it.verb.as_str(), it.pipeline.as_str(), it.run)).collect();
         assert_eq!(verbs, [("unpause", "P", None), ("pause", "P", None)]);
@@ -153,7 +154,7 @@ on_every_database! {
         unpause(&mut p.conn, "P", &ana()).await.unwrap();
         assert!(matches!(claim_of(&mut q, "Q").await, Claim::Paused));
         assert!(!is_paused(&mut p).await);
-        // A registration takes away no pause but the one that it has made.
+        // A registration removes no pause but the one that it has made itself.
         let mut another = worker(&db, "P").await;
         assert!(!is_paused(&mut another).await);
         assert_eq!(pause::pauses(&mut p.conn).await.unwrap().len(), 1);
@@ -183,7 +184,7 @@ on_every_database! {
     }
 }
 
-/// On PostgreSQL.
+/// Runs this on PostgreSQL.
 async fn with(body: impl AsyncFnOnce(&Db, &mut Driver) + 'static) {
     crate::support::with(Db::postgres().await, |db| async move {
         let mut watch = Driver::new(&db).await;
@@ -192,7 +193,7 @@ async fn with(body: impl AsyncFnOnce(&Db, &mut Driver) + 'static) {
     .await;
 }
 
-/// Keeps whoever writes the row of a process, or inserts its counts, waiting.
+/// Keeps every session waiting that writes the row of a process, or inserts its counts.
 async fn hold(db: &Db, statement: &'static Statement, process: ProcessId) -> ductwork::store::Conn {
     let mut hold = db.conn().await;
     hold.script("BEGIN", "BEGIN").await.unwrap();
@@ -235,7 +236,7 @@ async fn a_pause_waits_for_a_claim_that_is_under_way() {
 async fn a_claim_that_waits_for_a_pause_takes_nothing() {
     with(async |db, watch| {
         let mut p = worker(db, "P").await;
-        // The one that the pause comes to last.
+        // The worker whose row the pause reaches last.
         let last = worker(db, "P").await;
         let mut person = Driver::new(db).await;
         watch.trigger(&one("P"), "1").await;

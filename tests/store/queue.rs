@@ -1,4 +1,4 @@
-//! The queue on PostgreSQL, where a planner may be misled and what was deleted may stay.
+//! The queue on PostgreSQL, where the planner may be misled and deleted rows may stay.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ fn one() -> Definition {
     Pipeline::named("P").start("A").build().unwrap()
 }
 
-/// The planner believes the queue to have one row, and runs the choosing subquery once per row: then
-/// a plain one takes the whole queue. That of a claim is a part with a lock, which is never merged
-/// with what is around it (C7).
+/// The planner believes the queue to have one row, and runs the choosing subquery once per row: a
+/// plain subquery then takes the whole queue. A claim's subquery is a CTE with a lock, which is never
+/// merged into the surrounding statement (C7).
 async fn the_statistics_are_old(db: Db) {
     static PLAIN: Statement = Statement::new(
         "TEST_PLAIN",
@@ -64,8 +64,9 @@ async fn a_claim_takes_no_more_than_it_asks_for_where_a_plain_subquery_takes_all
     crate::support::with(Db::postgres().await, the_statistics_are_old).await;
 }
 
-/// Somebody reads for long: what was claimed meanwhile stays in PostgreSQL's index (D12). How many of
-/// its entries a backlog's claims are given, each beginning where the last one ended.
+/// While a session reads for long, rows that were claimed meanwhile stay in PostgreSQL's index (D12).
+/// Counts the index entries that the claims of a backlog read, each of which begins where the last
+/// one ended.
 async fn an_old_snapshot_is_held(db: Db) {
     static ANY: Statement = Statement::new("TEST_ANY", "SELECT count(*) AS n FROM ductwork_runs");
     static READ: Statement = Statement::new(

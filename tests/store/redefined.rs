@@ -1,4 +1,5 @@
-//! Reviving with another definition: where it could have brought the run to its halt by itself.
+//! Reviving with another definition, where that definition could itself have led the run to its
+//! halt.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,7 @@ use crate::flows::{Flow, flows, ink};
 use crate::on_every_database;
 use crate::support::Db;
 
-/// Works as every test does, but without an audit after each transaction.
+/// Works as in every test, but without an audit after each transaction.
 async fn work(driver: &mut Driver) -> Vec<String> {
     driver.audited = false;
     let ran = driver
@@ -24,7 +25,7 @@ async fn work(driver: &mut Driver) -> Vec<String> {
     ran
 }
 
-/// A run whose step refuses at this place of its order.
+/// A run in which the step at this position of its order refuses.
 async fn halted(driver: &mut Driver, flow: &Flow, at: usize) -> RunId {
     let run = driver
         .trigger(&flow.definition, &flow.input.to_string())
@@ -52,8 +53,9 @@ fn wanted(flow: &Flow) -> Wanted<'_> {
 }
 
 on_every_database! {
-    /// Every flow, halted at each of its nodes, is offered every flow as its new definition. Where that
-    /// is taken, the output is the new definition's: as if it had been the run's from the beginning.
+    /// Every flow, halted at each of its nodes, is offered every flow as its new definition. Where it
+    /// is accepted, the output is that of the new definition: as if the run had had it from the
+    /// beginning.
     async fn a_run_goes_on_with_a_definition_that_could_have_brought_it_there_and_with_no_other(db: Db) {
         let mut driver = Driver::new(&db).await;
         let flows = flows();
@@ -136,7 +138,7 @@ on_every_database! {
             let revived = revive_as(&mut driver.conn, run, wanted).await.unwrap();
             assert_eq!(revived, Revive::Disagrees(why));
         }
-        // One that agrees, and has more to do after the collapse.
+        // A definition that agrees, and has more steps after the collapse.
         let new = p().chain("E").build().unwrap();
         let wanted = Wanted { definition: Some(&new), ..Wanted::SAME };
         let Revive::Done(next) = revive_as(&mut driver.conn, run, wanted).await.unwrap() else {
@@ -165,7 +167,7 @@ on_every_database! {
         }
     }
 
-    /// To advance it again would halt the new run as it halted the old one.
+    /// Advancing with it again would halt the new run as it halted the old one.
     async fn an_output_that_fits_no_way_on_is_made_anew(db: Db) {
         let mut driver = Driver::new(&db).await;
         let flow = Pipeline::named("P").start("A").chain("Many").expand("B").collapse("C");
@@ -182,7 +184,7 @@ on_every_database! {
         let output = "[no list0B,no list1B,no list2B]C";
         assert_eq!(driver.run(next).await, (RunStatus::Completed, Some(json!(output))));
         driver.audit().await;
-        // A definition that can use it takes it as it is.
+        // A definition that can use the output keeps it.
         let run = driver.trigger(&definition, "\"x\"").await;
         driver.work("P", |_| Did::Returned(json!("no list"))).await;
         let chain = Pipeline::named("P").start("A").chain("Many").chain("C").build().unwrap();

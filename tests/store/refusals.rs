@@ -1,4 +1,4 @@
-//! Whose fault it is that the database refuses something.
+//! The party at fault when the database refuses something.
 
 use ductwork::store::{Dialect, Error};
 
@@ -6,7 +6,7 @@ use crate::on_every_database;
 use crate::support::Db;
 
 on_every_database! {
-    /// A value that is wrong is wrong for ever; a fault of the database is mended.
+    /// A wrong value stays wrong forever; a fault of the database is repaired.
     async fn a_refusal_blames_the_value_or_the_database(db: Db) {
         let mut conn = db.conn().await;
         let values: &[&str] = match conn.dialect() {

@@ -1,4 +1,5 @@
-//! Reports of audits and drills: the newest of each kind are kept, and a scrape has the last audit's figures.
+//! Reports of audits and drills: the newest of each kind are kept, and a scrape contains the last audit's
+//! figures.
 
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ async fn readings(conn: &mut Conn, name: &str) -> Vec<Reading> {
         .collect()
 }
 
-/// How many rows broke I4, newest first.
+/// The number of rows that broke I4 in each report, newest first.
 fn broken(reports: &[Report]) -> Vec<u64> {
     let of = |it: &Report| it.figures::<AuditFigures>().unwrap().invariants["I4"];
     reports.iter().map(of).collect()
@@ -85,7 +86,7 @@ on_every_database! {
         assert_eq!((of("I1"), of("I4")), (0.0, 2.0));
         let age = readings(&mut conn, "audit_age_seconds").await;
         assert!(age[0].value < 60.0, "{age:?}");
-        // A newer version may write others: then there is the age alone.
+        // A newer version may write other figures: then only the age is reported.
         report::record(&mut conn, Kind::Audit, true, &["other"]).await.unwrap();
         assert_eq!(readings(&mut conn, "audit_broken").await, []);
         assert_eq!(readings(&mut conn, "audit_age_seconds").await.len(), 1);

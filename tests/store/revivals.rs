@@ -1,4 +1,5 @@
-//! Reviving: what was completed is not done again, what halted is taken up where it halted.
+//! Reviving: completed steps are not executed again, and halted branches continue where they
+//! halted.
 
 use ductwork::definition::Pipeline;
 use ductwork::engine::actor::limits;
@@ -38,7 +39,8 @@ on_every_database! {
                 let run = driver.trigger(&flow.definition, &flow.input.to_string()).await;
                 let mut ran = Vec::new();
                 let mut refused = None;
-                // The way to the halt is that of every run (`every_flow_ends_with_its_output`).
+                // The path to the halt is the same as in every run
+                // (`every_flow_ends_with_its_output`).
                 driver.audited = false;
                 let mut step = |claimed: &Claimed| {
                     ran.push(claimed.node.clone());
@@ -71,7 +73,7 @@ on_every_database! {
             let mut done = std::collections::BTreeSet::new();
             let mut steps = 0;
             loop {
-                // Each piece of work is told by where it stands and what it is given.
+                // Each piece of work is identified by its node and its input.
                 let ran = driver
                     .work("P", |claimed| {
                         let piece = (claimed.node.clone(), claimed.input.get().to_owned());
@@ -88,13 +90,13 @@ on_every_database! {
                 run = revived(&mut driver, run).await;
             }
             assert_eq!(driver.run(run).await.1, Some(flow.output), "{}", flow.name);
-            // No step was done twice. (Equal elements of one expand share a piece.)
+            // No step was executed twice. (Equal elements of one expand share a piece.)
             assert!(steps <= 2 * flow.steps, "{}: {steps} > 2 × {}", flow.name, flow.steps);
             driver.forget().await;
         }
     }
 
-    /// A step that crashed too often has no output; to advance it would lose data (T3).
+    /// A step that crashed too often has no output; advancing it would lose data (T3).
     async fn a_step_is_run_again_whichever_budget_ran_out(db: Db) {
         let mut driver = Driver::new(&db).await;
         driver.limits = limits(1, 2);
@@ -123,7 +125,7 @@ on_every_database! {
         driver.advance_limits.max_fan_out = Some(2);
         assert_eq!(work(&mut driver).await, ["Many"]);
         assert_eq!(driver.halt_reasons(run).await, ["max_fanout_exceeded"]);
-        // Nothing has changed, so it halts again; then something has.
+        // Nothing has changed, so it halts again; then the limit is lifted.
         let run = revived(&mut driver, run).await;
         assert_eq!(work(&mut driver).await, [""; 0]);
         assert_eq!(driver.halt_reasons(run).await, ["max_fanout_exceeded"]);

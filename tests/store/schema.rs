@@ -1,4 +1,4 @@
-//! The schema, and what is kept beside the runs.
+//! The schema, and the tables beside the runs.
 
 use std::cell::RefCell;
 use std::process::Command;
@@ -32,7 +32,7 @@ async fn of_the_first_version(db: &Db) -> Conn {
     conn
 }
 
-/// Somebody who reads for as long as it takes, as a dump does.
+/// A session that reads for as long as it takes, like a dump.
 async fn reader(db: &Db) -> Conn {
     let mut conn = db.connect().await;
     let read = "SET idle_in_transaction_session_timeout = 0; SET application_name = 'a_dump';
@@ -67,7 +67,8 @@ async fn a_migration_that_waits(db: Db) {
         longest = longest.max(began.elapsed());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // It gives up its place after two seconds; before, they would have waited for ever.
+    // The migration gives up its place after two seconds; before that, the others would have waited
+    // forever.
     assert!(
         longest < Duration::from_secs(10),
         "others waited for {longest:?}"
@@ -96,7 +97,7 @@ async fn a_migration_that_waits(db: Db) {
     migrate::check(&mut writer).await.unwrap();
 }
 
-/// The columns that a trigger writes and that the first version had not.
+/// The columns that a trigger writes and that the first version lacked.
 const ADD_LATER: &str = "
     ALTER TABLE ductwork_runs ADD COLUMN trace_parent text;
     ALTER TABLE ductwork_runs ADD COLUMN trace_state text;
@@ -109,13 +110,13 @@ const DROP_LATER: &str = "
 
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
-/// (SQLite's readers keep nobody from writing.)
+/// (On SQLite, readers do not block writers.)
 #[tokio::test]
 async fn a_migration_that_waits_for_a_reader_lets_the_others_go_on() {
     crate::support::with(Db::postgres().await, a_migration_that_waits).await;
 }
 
-/// As the first version registered.
+/// The registration of the first version.
 static REGISTER_OF_OLD: Statement = Statement::new(
     "REGISTER_OF_OLD",
     "INSERT INTO ductwork_processes
@@ -148,7 +149,7 @@ on_every_database! {
         let mut conn = of_the_first_version(&db).await;
         let definition = Pipeline::named("P").start("A").chain("B").build().unwrap();
         let new = [NewRun { key: None, input: "1" }];
-        // The older version's statement is this one's, without these columns.
+        // The older version's statement is the present one without these columns.
         conn.script("older", ADD_LATER).await.unwrap();
         let runs = trigger::trigger(&mut conn, &definition, &new, Duration::ZERO).await.unwrap();
         conn.script("older", DROP_LATER).await.unwrap();

@@ -1,5 +1,5 @@
-//! Counts over time: what processes have counted is told once, whoever looks and whoever is killed; minutes and hours
-//! are kept for their time.
+//! Counts over time: the processes' counts are recorded once, however many consoles look and whichever are killed;
+//! minutes and hours are kept for their time.
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ use crate::support::Db;
 /// 2026-03-01 10:00:00.
 const TEN: i64 = 1_772_359_200_000_000;
 
-/// The time at which the minute before this one is told.
+/// The time at which the minute before this one is recorded.
 fn minute(n: i64) -> i64 {
     TEN + n * MINUTE + LAG
 }
 
-/// Sums of these runs of a pipeline, of which one halted.
+/// The sums of this many runs of a pipeline, one of which halted.
 fn counted(started: u64) -> Sums {
     let mut counts = Counts::default();
     counts.add(&RUNS_STARTED, &["P"], started);
@@ -36,13 +36,13 @@ fn counted(started: u64) -> Sums {
     sums(&counts)
 }
 
-/// Begins at ten, with so many runs.
+/// Begins at ten, with this many runs.
 async fn begun(conn: &mut Conn, started: u64) {
     let first = Looked::begin(minute(0), counted(started));
     series::begin(conn, &first).await.unwrap();
 }
 
-/// Looks as one who knows nothing but what is stored; the turn, the look and the points that it would write.
+/// Looks, with no knowledge but the stored state; returns the turn, the look and the points that it would write.
 async fn look(conn: &mut Conn, now: i64, sums: Sums) -> Option<(i64, Looked, Vec<Point>)> {
     let stored = series::last(conn).await.unwrap().unwrap();
     match stored.looked.unwrap().look(now, sums) {
@@ -65,7 +65,8 @@ async fn points(conn: &mut Conn, pipeline: &str, grain: Grain) -> Vec<Point> {
         .unwrap()
 }
 
-/// Newest first: the minutes since ten when it begins, since when it counts, and the runs.
+/// Newest first: the minute since ten at which a point begins, the minute since which it counts,
+/// and its runs.
 async fn told(conn: &mut Conn, grain: Grain) -> Vec<(i64, i64, u64)> {
     let minutes = |at: i64| (at - TEN) / MINUTE;
     let points = points(conn, "P", grain).await;
@@ -86,13 +87,13 @@ on_every_database! {
         let mut conn = db.conn().await;
         assert_eq!(series::last(&mut conn).await.unwrap(), None);
         begun(&mut conn, 40).await;
-        // Another who begins as well begins nothing.
+        // Beginning a second time has no effect.
         series::begin(&mut conn, &Looked::begin(minute(5), counted(99))).await.unwrap();
         for (at, started) in [(1, 42), (2, 42), (3, 45)] {
             let expected = started != 42 || at == 1;
             assert_eq!(written(&mut conn, minute(at), counted(started)).await, expected);
         }
-        // Nobody wrote that there was nothing in the second.
+        // The second minute was empty, so it has no point.
         assert_eq!(told(&mut conn, Grain::Minute).await, [(2, 1, 3), (0, 0, 2)]);
         assert_eq!(told(&mut conn, Grain::Hour).await, [(0, 0, 5)]);
         let hour = &points(&mut conn, "P", Grain::Hour).await[0];
@@ -124,7 +125,7 @@ on_every_database! {
         for n in 1..=20 {
             counts += 3;
             let (turn, looked, points) = look(&mut one, minute(n), counted(counts)).await.unwrap();
-            // The other one has seen a little more.
+            // The other process has seen one run more.
             let (_, later, more) = look(&mut two, minute(n), counted(counts + 1)).await.unwrap();
             let (first, second) = tokio::join!(
                 series::follow(&mut one, turn, &looked, &points),
@@ -148,7 +149,7 @@ on_every_database! {
         assert!(written(&mut conn, minute(63), counted(9)).await);
         assert!(written(&mut conn, minute(64), counted(10)).await);
         assert_eq!(told(&mut conn, Grain::Minute).await, [(63, 63, 1), (62, 58, 5), (57, 0, 4)]);
-        // Of those in between nobody knows the hour.
+        // The hour of the runs in between is unknown.
         assert_eq!(told(&mut conn, Grain::Hour).await, [(60, 58, 6), (0, 0, 4)]);
     }
 
@@ -160,14 +161,14 @@ on_every_database! {
         for n in 1..=150 {
             counts += 1 + dice.below(4);
             match dice.below(4) {
-                // It looks and is killed before it writes, or it is held up.
+                // A process looks and is killed before it writes, or is delayed.
                 0 => stale = look(&mut conn, minute(n), counted(counts)).await,
-                // One that was held up writes at last.
+                // A delayed process writes at last.
                 1 => if let Some((turn, looked, points)) = stale.take() {
                     let is_last = series::last(&mut conn).await.unwrap().unwrap().turn == turn;
                     assert_eq!(series::follow(&mut conn, turn, &looked, &points).await.unwrap(), is_last);
                 },
-                // It writes, and is killed before it knows: the next one goes on from what is there.
+                // A process writes, and is killed before it knows: the next one continues from the stored state.
                 _ => {
                     written(&mut conn, minute(n), counted(counts)).await;
                     assert!(!written(&mut conn, minute(n), counted(counts + 1)).await, "the minute is told");
@@ -182,7 +183,7 @@ on_every_database! {
         written(&mut conn, minute(151), counted(counts + 1)).await;
         let minutes = points(&mut conn, "P", Grain::Minute).await;
         assert_eq!(all(&minutes).started, counts + 1 - 1_000);
-        // No time is told by two points.
+        // No time is covered by two points.
         for two in minutes.windows(2) {
             assert!(two[0].since >= two[1].at + MINUTE, "{two:?}");
         }
@@ -214,7 +215,7 @@ on_every_database! {
         for grain in [Grain::Minute, Grain::Hour] {
             rows.extend(ages.map(|ago| point(grain, ago, "P")));
         }
-        // More than one statement forgets.
+        // More than one statement deletes.
         let many = age(MINUTES_FOR) + HOUR;
         rows.extend((0..1_500).map(|n| point(Grain::Minute, many + n * MINUTE, "Q")));
         series::begin(&mut conn, &Looked::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Expands that are wider than one transaction makes.
+//! Expands that are too wide for one transaction.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn claimed(driver: &mut Driver, width: usize) -> (RunId, Vec<ClaimedBranch
     (run, driver.claim_branches(9).await)
 }
 
-/// Advances until nothing spreads; how many transactions that took.
+/// Advances until nothing spreads; returns the number of transactions.
 async fn spread(driver: &mut Driver, branches: &[ClaimedBranch]) -> usize {
     let (mut spreading, mut transactions) = (branches.to_vec(), 0);
     while !spreading.is_empty() {
@@ -55,7 +55,7 @@ async fn spread(driver: &mut Driver, branches: &[ClaimedBranch]) -> usize {
 }
 
 on_every_database! {
-    /// Each transaction leaves every invariant whole: the driver asks after each.
+    /// Each transaction keeps every invariant: the driver checks them after each.
     async fn a_wide_expand_takes_several_transactions_and_its_branches_run_meanwhile(db: Db) {
         let mut driver = Driver::new(&db).await;
         let (run, branches) = claimed(&mut driver, WIDTH).await;
@@ -65,7 +65,7 @@ on_every_database! {
         let made = children(&mut driver).await;
         assert!(made > 0 && made < WIDTH, "{made}");
 
-        // The first of them run to their end, and none of them is the last at the barrier.
+        // The first branches run to their end, and none of them is the last at the barrier.
         let first = driver.claim("P", 3).await;
         let mut finished = Vec::new();
         for claimed in first {
@@ -89,7 +89,8 @@ on_every_database! {
         assert_eq!(driver.run(run).await, (RunStatus::Completed, Some(json!(length))));
     }
 
-    /// It was killed, or gave the branch back: the next one goes on where it was, and pays for nothing.
+    /// The advancer was killed, or gave the branch back: the next one continues where it stopped, and
+    /// spends no budget.
     async fn another_advancer_goes_on_with_an_expand_that_has_begun(db: Db) {
         let mut driver = Driver::new(&db).await;
         let (_, branches) = claimed(&mut driver, WIDTH).await;
@@ -141,7 +142,7 @@ on_every_database! {
         assert_eq!(children(&mut driver).await, made);
     }
 
-    /// The barrier of the first has fired, and is not the second's.
+    /// The barrier of the first expand has fired, and is not the second's.
     async fn an_expand_that_follows_another_begins_anew(db: Db) {
         let mut driver = Driver::new(&db).await;
         let flow = Pipeline::named("P").start("A").expand("B").collapse("C").expand("D").collapse("E");
@@ -177,7 +178,7 @@ on_every_database! {
         driver.audit().await;
     }
 
-    /// In one batch with others, which it does not hold up.
+    /// In one batch with other branches, which it does not hold up.
     async fn a_wide_expand_leaves_the_others_of_its_batch_alone(db: Db) {
         let mut driver = Driver::new(&db).await;
         for width in [WIDTH, 3, WIDTH, 0] {

@@ -103,7 +103,7 @@ on_every_database! {
             assert!(session.is_valid);
             let itself = kind == TokenKind::Token;
             if !itself {
-                // A link is used up by opening it.
+                // Opening a link uses it up.
                 assert!(token::end(&mut conn, &opener.id).await.unwrap());
                 assert!(found(&mut conn, &session.id).await.is_valid);
             }
@@ -162,10 +162,10 @@ on_every_database! {
         let token = make(&mut conn, TokenKind::Token, over, None).await;
         let session = make(&mut conn, TokenKind::Session, over, None).await;
         let link = make(&mut conn, TokenKind::Link, over, None).await;
-        // SQLite's clock counts milliseconds: all of this may happen in one.
+        // SQLite's clock counts milliseconds: all of this may happen within one.
         let by = i64::try_from((LET_IN_FOR + Duration::from_secs(1)).as_micros()).unwrap();
         conn.execute(&LONG_AGO, &[("by", by.into())]).await.unwrap();
-        // A session that it opened may still be there.
+        // A session that it opened may still exist.
         let used = make(&mut conn, TokenKind::Link, over, None).await;
         let open = make(&mut conn, TokenKind::Session, Some(DAY), Some(&used.id)).await;
         let latest = make(&mut conn, TokenKind::Token, None, None).await;

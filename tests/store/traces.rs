@@ -1,4 +1,4 @@
-//! Traces: the caller's span stays with its run, and each run that has ended is found until its trace was sent.
+//! Traces: the caller's span stays with its run, and each ended run is found until its trace was sent.
 
 use std::time::Duration;
 
@@ -47,12 +47,12 @@ async fn within(conn: &mut Conn, run: RunId) -> Caller {
     page::run(conn, run).await.unwrap().unwrap().caller
 }
 
-/// The same, as a worker knows it: whole.
+/// The same caller, complete, as a worker gets it.
 fn told(claimed: &Claimed) -> Caller {
     claimed.caller.as_deref().cloned().unwrap_or_default()
 }
 
-/// The runs that are found at once, with the number of their attempts; none of them is sent.
+/// The runs that one look finds, with the number of their attempts; none of them is sent.
 async fn found(conn: &mut Conn, tracer: &mut Tracer) -> Vec<(RunId, usize)> {
     loop {
         match tracer.look(conn, &Definitions::default()).await.unwrap() {
@@ -95,7 +95,7 @@ on_every_database! {
             assert_eq!(told(&claimed), expected(&claimed));
             finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
         }
-        // So does the step that is leased with the result of the one before.
+        // So does the step that is leased with the result of the previous one.
         let next = driver.commit(&finished).await.leased_next;
         assert_eq!(next.len(), 6);
         for claimed in next {
@@ -144,7 +144,7 @@ on_every_database! {
         assert_eq!(found(conn, &mut tracer).await, expected[1..]);
         tracer.sent(1);
         assert_eq!(found(conn, &mut tracer).await, []);
-        // The one before was killed, and nobody knows what it has sent.
+        // The previous console was killed, and nothing says how much it has sent.
         let mut tracer = Tracer::begin(conn).await.unwrap();
         assert_eq!(found(conn, &mut tracer).await, expected);
     }
@@ -175,7 +175,7 @@ on_every_database! {
             all.extend(some);
             looks += 1;
         }
-        // As many steps as a trace has spans.
+        // At most as many steps as a trace has spans.
         let told = runs.iter().map(|(run, width)| (*run, (width + 2).min(1_000)));
         assert_eq!(all, told.collect::<Vec<_>>());
         assert!((2..=3).contains(&looks), "{looks}");

@@ -1,4 +1,4 @@
-//! Each tripwire of the tests records what it is there for, and nothing that is in order.
+//! Each tripwire of the tests records its kind of violation, and nothing that is in order.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::support::Db;
 use crate::wires::{install, tripped, tripwires};
 
 on_every_database! {
-    /// A chain and a fan-out to their ends, a barrier that waits, a branch that is advanced,
-    /// and a run that was triggered and no more.
+    /// A chain and a fan-out that run to their ends, a barrier that waits, a branch that is
+    /// advanced, and a run that was only triggered.
     async fn each_tripwire_records_what_it_is_there_for(db: Db) {
         let mut driver = Driver::new(&db).await;
         install(&mut driver.conn).await;
@@ -48,7 +48,7 @@ on_every_database! {
             assert!(names.insert(wire.name), "{} twice", wire.name);
             conn.script("begin", "BEGIN").await.unwrap();
             let done = conn.script("example", wire.example).await;
-            // Where one index is for open attempts and successes, nothing gets as far as the wire.
+            // Where one index covers open attempts and successes, no row gets as far as the wire.
             if conn.dialect() == Dialect::Mysql && wire.name == "an attempt was made after a success" {
                 assert!(matches!(done, Err(Error::Constraint { .. })), "{done:?}");
                 conn.script("undo", "ROLLBACK").await.unwrap();

@@ -1,4 +1,4 @@
-//! Rows of a newer version, and work that does not move.
+//! Rows of a newer version, and work that does not progress.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::driver::{Did, Driver, LEASE};
 use crate::on_every_database;
 use crate::support::Db;
 
-/// All definitions are of a version that writes them otherwise.
+/// Turns all definitions into those of a version that writes them differently.
 async fn garble(conn: &mut Conn) {
     static GARBLE: Statement =
         Statement::new("GARBLE", "UPDATE ductwork_definitions SET body = :body");
@@ -29,7 +29,7 @@ async fn garble(conn: &mut Conn) {
     assert!(conn.execute(&GARBLE, &body).await.unwrap() > 0);
 }
 
-/// They can be read again, by whoever knows this one.
+/// Makes them readable again for a process that knows this definition.
 async fn ungarble(conn: &mut Conn, definition: &Definition) {
     static UNGARBLE: Statement = Statement::new(
         "UNGARBLE",
@@ -40,7 +40,7 @@ async fn ungarble(conn: &mut Conn, definition: &Definition) {
     assert_eq!(conn.execute(&UNGARBLE, &args).await.unwrap(), 1);
 }
 
-/// Claims as a process does: around what it could not read.
+/// Claims as a process does: leaving out the executions that it could not read.
 async fn claim_readable(driver: &mut Driver, n: usize) -> (Vec<Claimed>, Rest) {
     let (me, left_out) = (Claimant::new(driver.process), driver.definitions.left_out());
     let conn = &mut driver.conn;
@@ -56,7 +56,7 @@ fn one() -> Definition {
     Pipeline::named("P").start("A").build().unwrap()
 }
 
-/// Makes all times of a database so much older.
+/// Makes all times of a database this much older.
 async fn age(conn: &mut Conn, by: Duration) {
     static DUE: Statement = Statement::new(
         "AGE_DUE",
@@ -130,10 +130,11 @@ on_every_database! {
         assert_eq!(taken.iter().map(|it| it.run_id).collect::<Vec<_>>(), [good]);
         assert_eq!(unread.len(), 1);
         assert!(unread[0].reason.contains("`teleport`"), "{}", unread[0].reason);
-        // It is held, and read back as such.
+        // It is held, and is read back as unreadable.
         let held = claim::held(&mut driver.actor.conn, driver.actor.process).await.unwrap();
         assert_eq!((held.whole.len(), held.unread.len()), (1, 1));
-        // Others may have it at once; this process leaves it out, and nothing else of its definition.
+        // Others may claim it at once; this process leaves it out, but nothing else of its
+        // definition.
         let delay = driver.definitions.leave_out(unread[0].execution_id.0);
         let ids = [unread[0].execution_id];
         let back = claim::put_back(&mut driver.conn, me, "P", &ids, delay).await;
@@ -143,7 +144,7 @@ on_every_database! {
             let due = claim::next_due(&mut driver.conn, "P", left_out).await.unwrap();
             assert_eq!(due.is_some(), found);
         }
-        // As any claim, it takes what is due of its pipeline, and no more than it was asked for.
+        // Like any claim, it takes due executions of its pipeline, and no more than requested.
         let later = [NewRun { key: None, input: "1" }];
         trigger(&mut driver.conn, &one(), &later, LEASE).await.unwrap();
         driver.trigger(&Pipeline::named("Q").start("A").build().unwrap(), "1").await;
@@ -158,7 +159,7 @@ on_every_database! {
         assert_eq!(rest.unread, []);
     }
 
-    /// The one has the chance to claim first each time, as an idle process beside a busy one has.
+    /// The older process can claim first each time, like an idle process next to a busy one.
     async fn what_one_process_cannot_read_another_gets_at_once_and_the_first_claims_no_more(db: Db) {
         let newer = Pipeline::named("P").start("A").divide(["B", "C"]).combine("D").build().unwrap();
         let (mut old, mut new) = (Driver::new(&db).await, Driver::new(&db).await);
@@ -167,7 +168,7 @@ on_every_database! {
             unread.push(old.trigger(&newer, "1").await);
         }
 
-        // It claims first, and gives back all that it got.
+        // It claims first, and gives all of them back.
         garble(&mut old.conn).await;
         let me = Claimant::new(old.process);
         let (taken, _) = claim_readable(&mut old, 16).await;
@@ -181,7 +182,7 @@ on_every_database! {
         assert_eq!(claim::put_back(&mut old.conn, me, "P", &ids, delay).await.unwrap(), 16);
         ungarble(&mut old.conn, &newer).await;
 
-        // It goes on with the work that it can read; of the rest it claims none, nor looks for it.
+        // It continues with the work that it can read; it neither claims the rest nor looks for it.
         let known = old.trigger(&one(), "2").await;
         let (taken, _) = claim_readable(&mut old, 9).await;
         assert_eq!(taken.iter().map(|it| it.run_id).collect::<Vec<_>>(), [known]);
@@ -191,7 +192,7 @@ on_every_database! {
         let ended = old.finished(taken.into_iter().next().unwrap(), Did::Returned(json!(1))).await;
         old.commit(&[ended]).await;
 
-        // The other has them all, in their order, and without a wait.
+        // The other process gets them all, in their order, and without a wait.
         let (taken, _) = claim_readable(&mut new, 99).await;
         assert_eq!(taken.iter().map(|it| it.run_id).collect::<Vec<_>>(), unread);
         let mut finished = Vec::new();
@@ -200,7 +201,7 @@ on_every_database! {
         }
         new.commit(&finished).await;
 
-        // The same with branches: here the one meets the definition in an advance.
+        // The same with branches: here the older process meets the definition in an advance.
         old.definitions = Definitions::default();
         garble(&mut old.conn).await;
         let branches = old.claim_branches(9).await;
@@ -263,7 +264,7 @@ on_every_database! {
             assert!(crash == 2 || recovered.pipelines.contains("P"), "{recovered:?}");
             driver.process = crate::driver::register(&mut driver.conn).await;
         }
-        // The branch waits for somebody who can read where it is to go, and is left out meanwhile.
+        // The branch waits for a process that can read its next step, and is left out meanwhile.
         assert_eq!(driver.claim_branches(9).await, []);
         driver.definitions = Default::default();
         let branches = driver.claim_branches(9).await;
@@ -307,7 +308,7 @@ on_every_database! {
         driver.audit().await;
         let next = advance::next_ready(&mut driver.conn).await.unwrap().unwrap();
         assert!(next > 90_000_000, "{next}");
-        // It is told once it has lasted.
+        // It is reported only once it has lasted.
         assert!(told(&mut driver.conn).await.is_empty());
         age(&mut driver.conn, Duration::from_secs(61)).await;
         let told = told(&mut driver.conn).await;
@@ -337,7 +338,7 @@ on_every_database! {
             causes
         };
         assert_eq!(sorted(causes(conn).await), nobody(&["P", "Q", "R"]));
-        // One that has just started gets to it yet.
+        // A worker that has just started may still take it.
         let (p, q) = (worker(conn, Role::Worker, "P").await, worker(conn, Role::Worker, "Q").await);
         assert_eq!(causes(conn).await, nobody(&["R"]));
         // One works, the other does nothing.
@@ -347,14 +348,14 @@ on_every_database! {
         process::beat(conn, q, Counters::default(), false).await.unwrap();
         let idle = ("not_taken", Some("Q".to_owned()));
         assert_eq!(sorted(causes(conn).await), [nobody(&["R"]).remove(0), idle.clone()]);
-        // A beat that tells of nothing new is no work; what runs for long is.
+        // A beat without new counts is no sign of work; a long execution is.
         age(conn, Duration::from_secs(61)).await;
         process::beat(conn, p, one, false).await.unwrap();
         let told = sorted(causes(conn).await);
         assert_eq!(told, [nobody(&["R"]).remove(0), ("not_taken", Some("P".to_owned())), idle.clone()]);
         claim::claim(conn, Claimant::new(p), "P", 1, LEASE).await.unwrap();
         assert_eq!(sorted(causes(conn).await), [nobody(&["R"]).remove(0), idle]);
-        // It says so itself, and is over it.
+        // It reports the trouble itself, and later its end.
         let why = Some(("it is new", Duration::from_secs(65)));
         process::report_trouble(conn, q, why).await.unwrap();
         let told = self::told(conn).await;
@@ -363,7 +364,7 @@ on_every_database! {
         assert_eq!(told.len(), 2, "{told:#?}");
         process::report_trouble(conn, q, None).await.unwrap();
         assert!(self::told(conn).await.iter().all(|it| it.cause != "trouble"));
-        // Nobody recovers what it held.
+        // No process recovers its executions.
         age(conn, LEASE + Duration::from_secs(61)).await;
         let told = causes(conn).await;
         assert!(told.contains(&("not_recovered", Some("P".to_owned()))), "{told:?}");

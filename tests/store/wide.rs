@@ -1,4 +1,4 @@
-//! Wide runs, which are cancelled and deleted part by part: what holds between two parts.
+//! Wide runs, which are cancelled and deleted part by part: the guarantees between two parts.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ static ROWS: Statement = Statement::new(
           + (SELECT count(*) FROM ductwork_tuples) AS n",
 );
 
-/// Deletes what is left of runs whose deletion somebody has begun; how many.
+/// Deletes the rest of the runs whose deletion has begun; returns their number.
 async fn finish(conn: &mut Conn) -> u64 {
     let mut pruning = Pruning::of(None, u64::MAX);
     while pruning.step(conn).await.unwrap() {}
@@ -43,7 +43,7 @@ async fn rows(conn: &mut Conn) -> i64 {
     row.get("n").unwrap()
 }
 
-/// Fan-outs in one another, whose inner branches come and go while the outer wait.
+/// Nested fan-outs, whose inner branches come and go while the outer ones wait.
 fn nested() -> Definition {
     let flow = Pipeline::named("P")
         .start("Many")
@@ -52,7 +52,7 @@ fn nested() -> Definition {
     flow.collapse("C").collapse("D").build().unwrap()
 }
 
-/// Branches that wait for a person, in a run that is halted where one says no.
+/// Branches that wait for a person, in a run that halts if one is refused.
 fn asked() -> Definition {
     let flow = Pipeline::named("P").start("Many").expand("A").dampen("");
     flow.chain("B").collapse("C").build().unwrap()
@@ -115,7 +115,7 @@ on_every_database! {
                     worker.room = slots;
                     worker.limits = limits(9, 1);
                     loop {
-                        // With either winner.
+                        // Whichever side wins.
                         let mut finished = Vec::new();
                         for claimed in worker.claim("P", 2).await {
                             let did = match claimed.attempt {
@@ -152,7 +152,7 @@ on_every_database! {
                 });
                 task
             };
-            // Two at once are one.
+            // Two cancellations at once have the effect of one.
             let done = together([worker(0), worker(3), canceller(), canceller()]).await;
             assert!(!(done[2] && done[3]), "cancelled twice");
             cancelled += usize::from(done[2] || done[3]);
@@ -231,7 +231,7 @@ on_every_database! {
                 while pruning.step(&mut driver.conn).await.unwrap() {
                     driver.audit().await;
                     parts += 1;
-                    // It is half gone: as good as gone.
+                    // A run that is half gone counts as gone.
                     if parts == 2 {
                         assert_eq!(pruning.runs, 0);
                         assert!(rows(&mut driver.conn).await > 9);
@@ -247,7 +247,7 @@ on_every_database! {
                     }
                 }
                 parted += parts;
-                // Where it was left half done, whoever prunes next finishes it, whatever the age.
+                // Where it was left half done, the next prune finishes it, whatever its age.
                 let hour = Duration::from_secs(3_600);
                 let left = u64::from(refuse == "B");
                 let finished = match batch {
@@ -287,7 +287,8 @@ on_every_database! {
     }
 }
 
-/// The tuple is written after prune has deleted those of its run, and before the run itself.
+/// The tuple is written after prune has deleted the run's tuples, and before it deletes the run
+/// itself.
 #[tokio::test]
 async fn a_tuple_that_is_set_while_its_run_is_pruned_goes_with_it() {
     crate::support::with(Db::postgres().await, |db| async move {
@@ -296,7 +297,7 @@ async fn a_tuple_that_is_set_while_its_run_is_pruned_goes_with_it() {
         let run = watch.trigger(&one, "1").await;
         watch.work("P", |_| Did::Returned(json!(1))).await;
         let mut prunes = db.conn().await;
-        // Where prune has deleted the tuples, and is about to delete the run.
+        // At the point where prune has deleted the tuples, and is about to delete the run.
         let mut hold = db.conn().await;
         hold.script("BEGIN", "BEGIN").await.unwrap();
         let lock = "SELECT 1 FROM ductwork_branches FOR UPDATE";
@@ -337,7 +338,8 @@ async fn a_tuple_that_is_set_while_its_run_is_pruned_goes_with_it() {
     .await;
 }
 
-/// Somebody holds a row of a wide run for long: its cancellation holds nobody up meanwhile.
+/// A session holds a row of a wide run for long: the run's cancellation holds up nothing else
+/// meanwhile.
 #[tokio::test]
 async fn a_cancellation_waits_for_nobody_while_others_wait_for_it() {
     crate::support::with(Db::postgres().await, |db| async move {
@@ -371,7 +373,7 @@ async fn a_cancellation_waits_for_nobody_while_others_wait_for_it() {
         while !fault_injection::waits(&mut watch.conn, cancelling).await.unwrap() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        // A beat of a worker, which extends the leases of what it holds.
+        // Like a worker's beat, which extends the leases of its executions.
         let mut worker = db.conn().await;
         let began = std::time::Instant::now();
         let lock = "BEGIN; SELECT 1 FROM ductwork_executions WHERE result IS NULL FOR UPDATE; COMMIT";
@@ -386,7 +388,7 @@ async fn a_cancellation_waits_for_nobody_while_others_wait_for_it() {
     .await;
 }
 
-/// The driver triggers one at a time; prune is asked about many.
+/// The driver triggers one at a time; prune needs many.
 #[tokio::test]
 async fn many_small_runs_go_in_few_transactions() {
     let db = Db::sqlite();
@@ -414,8 +416,9 @@ async fn many_small_runs_go_in_few_transactions() {
 }
 
 on_every_database! {
-    /// Nothing is read branch by branch of a run that is wider than a person looks at, and what matters
-    /// is told all the same: what runs, what has failed before, what is due, and how many have arrived.
+    /// Nothing is read branch by branch for a run that is wider than a person looks at, and the
+    /// important facts are reported all the same: the running executions, earlier failures, the
+    /// backlog, and the number of arrivals.
     async fn why_tells_of_a_wide_run_what_moves(db: Db) {
         let width = 2_200;
         let mut driver = Driver::new(&db).await;
@@ -439,7 +442,8 @@ on_every_database! {
         let arrived: Vec<_> = facts.barriers.iter().map(|it| (it.width, it.arrived)).collect();
         assert_eq!(arrived, [(width as i64, 0)]);
 
-        // One has erred and runs again, one is about to be advanced by a process, one has yet to be.
+        // One has failed and runs again, one is about to be advanced by a process, and one has yet to
+        // be advanced.
         driver.limits = limits(3, 3);
         let mut claimed = driver.claim("P", 3).await;
         let erred = claimed.pop().unwrap();
@@ -458,7 +462,7 @@ on_every_database! {
         assert!(facts.leaves.len() <= 100);
         assert_eq!(facts.backlog, Some(0));
 
-        // All that are left wait for a person, so each branch is looked at.
+        // All remaining branches wait for a person, so each branch is looked at.
         let mut ends = Vec::new();
         for claimed in again {
             ends.push(driver.finished(claimed, Did::Returned(1.into())).await);

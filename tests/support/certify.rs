@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// An authority, and a certificate of it for `localhost` alone; in this directory.
+/// An authority, and its certificate for `localhost` alone; in this directory.
 pub fn certify(directory: &Path, authority: &str) {
     let script = format!(
         "set -e

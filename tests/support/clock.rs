@@ -1,22 +1,23 @@
 //! A host's clock that a test, or a step, moves while everything on that host runs.
 //!
-//! Every process that is started under it, and whatever descends from it, is told the same time
-//! of day, off by what was set last. Spans are not affected, as with a real clock that is set.
+//! Every process that is started under it, and all its descendants, get the same time of day,
+//! shifted by the offset that was set last. Spans are not affected, as with a real clock that
+//! is set.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// For a shell script: sets the clock that it runs under to be off by `$1` seconds.
+/// For a shell script: shifts the clock that it runs under by `$1` seconds.
 pub const SET: &str = r#"set_clock() { printf '%+08d' "$1" 1<> "$TEST_CLOCK"; }"#;
 
-/// Makes what can be preloaded of a file of this project.
+/// Compiles a file of this project into a library that can be preloaded.
 pub fn compile(source: &str, library: &Path) {
     cc(source, library, &["-shared", "-fPIC"]);
 }
 
-/// Makes a program, or something else, of a file of this project.
+/// Compiles a file of this project into a program, or into something else.
 pub fn cc(source: &str, made: &Path, options: &[&str]) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let mut cc = Command::new("cc");
@@ -31,7 +32,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that is right.
+    /// A clock without an offset.
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let clock = Self { dir };
@@ -41,7 +42,7 @@ impl Clock {
         clock
     }
 
-    /// The prefix of a program that is to live by it.
+    /// The command prefix for a program that is to use this clock.
     pub fn under(&self) -> [String; 3] {
         let [preload, clock] = self
             .variables()
@@ -57,7 +58,7 @@ impl Clock {
         ]
     }
 
-    /// From now on it is off by so many seconds.
+    /// From now on it is off by this many seconds.
     pub fn set(&self, seconds: i64) {
         let file = OpenOptions::new().write(true).open(self.file());
         let text = format!("{seconds:+08}");
@@ -66,7 +67,7 @@ impl Clock {
         written.expect("the clock is set");
     }
 
-    /// True when this process lives by it.
+    /// True when this process uses this clock.
     pub fn governs(&self, pid: i32) -> bool {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         maps.contains(self.library().to_str().expect("a path that is text"))

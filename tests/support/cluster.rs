@@ -1,4 +1,4 @@
-//! A PostgreSQL server that a test has for itself alone.
+//! A PostgreSQL server that belongs to one test alone.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// The system takes so long, at most, to wait for orphans that were killed.
+/// The longest time that the system takes to reap killed orphans.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
 
-/// A server of its own, with its data and its port, that can be stopped and started.
+/// A separate server, with its own data and port, which can be stopped and started.
 pub struct Cluster {
     dir: tempfile::TempDir,
-    /// The superuser's way to it.
+    /// The superuser's URL.
     pub url: String,
 }
 
 impl Cluster {
-    /// Makes and starts it.
+    /// Creates and starts it.
     pub fn start() -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let url = url(&postgres(&["start", path(dir.path())]));
         Self { dir, url }
     }
 
-    /// A standby of this one, which follows it as long as both run.
+    /// A standby of this server, which follows it as long as both run.
     pub fn standby(&self) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let url = url(&postgres(&[
@@ -36,7 +36,7 @@ impl Cluster {
         Self { dir, url }
     }
 
-    /// Starts it where `other` was, which is down.
+    /// Starts it at the address of `other`, which is down.
     pub fn up_instead_of(&mut self, other: &Self) {
         self.url.clone_from(&other.url);
         std::fs::copy(other.dir.path().join("port"), self.dir.path().join("port")).expect("a port");
@@ -59,12 +59,12 @@ impl Cluster {
         rest.split_once('/').expect("a database").0
     }
 
-    /// Stops it in order: it ends its sessions, and leaves nothing that a standby has not got.
+    /// Stops it in order: it ends its sessions, and leaves nothing that a standby lacks.
     pub fn stop(&self) {
         postgres(&["stop", path(self.dir.path()), "fast"]);
     }
 
-    /// Kills all of its processes at once, as the loss of its host would.
+    /// Kills all of its processes at once, like the loss of its host.
     pub fn kill(&self) {
         let pid = std::fs::read_to_string(self.data("postmaster.pid")).expect("a server");
         let pid: i32 = pid
@@ -73,17 +73,17 @@ impl Cluster {
             .and_then(|pid| pid.parse().ok())
             .expect("a pid");
         let signal = |pid: i32, signal| {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = kill(Pid::from_raw(pid), signal);
         };
-        // It starts nobody meanwhile, and tells nobody.
+        // Stopped first, so that it forks no process meanwhile, and tells none.
         signal(pid, Signal::SIGSTOP);
         let mut all = children(pid);
         all.push(pid);
         for pid in &all {
             signal(*pid, Signal::SIGKILL);
         }
-        // As long as nobody has waited for it, it passes for a server that runs.
+        // Until it is reaped, it counts as a running server.
         let began = Instant::now();
         while all.iter().any(|pid| parent(*pid).is_some()) {
             assert!(began.elapsed() < GONE_WITHIN, "nobody waits for orphans");
@@ -91,7 +91,7 @@ impl Cluster {
         }
     }
 
-    /// Stops it as a crash would.
+    /// Stops it like a crash.
     pub fn down(&self) {
         postgres(&["stop", path(self.dir.path()), "immediate"]);
     }
@@ -120,7 +120,7 @@ fn url(said: &str) -> String {
     url.unwrap_or_else(|| panic!("no URL: {said}"))
 }
 
-/// The parent of a process; `None`: there is none.
+/// The parent of a process; `None` if the process does not exist.
 fn parent(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();

@@ -1,11 +1,11 @@
-//! Chance that a test has, and has again with the same seed.
+//! Random choices in a test, which are the same again with the same seed.
 
-/// Small, and the same again for the same seed.
+/// A small generator, which repeats its numbers for the same seed.
 #[derive(Clone)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// With the seed that this variable holds, or any; printed, so that it can be set.
+    /// With the seed in this variable, or a random one; prints it, so that it can be set.
     pub fn new(variable: &str) -> Self {
         let seed = std::env::var(variable);
         let seed = seed.map_or_else(
@@ -24,7 +24,7 @@ impl Dice {
         Self(seed | 1)
     }
 
-    /// Others, which are thrown independently of these.
+    /// Another generator, independent of this one.
     pub fn others(&mut self) -> Self {
         Self::of(self.below(u64::MAX))
     }

@@ -1,13 +1,13 @@
-//! Somebody who is no process of ours, and has locked what they want.
+//! A foreign session that holds locks.
 
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect, Location, Purpose};
 
-/// A session on a server, which may be in a transaction for as long as it likes.
+/// A session on a server, which may stay in a transaction for as long as it likes.
 pub struct Foreign(pub Conn);
 
 impl Foreign {
-    /// One on the database of this URL.
+    /// A session on the database of this URL.
     pub async fn on(url: &str) -> Self {
         let location = Location::parse(url).expect("the server's URL");
         let conn = location.connect(Purpose::Query).await.expect("the server");
@@ -28,7 +28,7 @@ impl Foreign {
             .await;
     }
 
-    /// Locks the row of the supervisor, whoever has locked those of the others.
+    /// Locks the supervisor's row, even if another session has locked the others' rows.
     pub async fn lock_supervisor(&mut self) {
         static SUPERVISOR: Statement = Statement::new(
             "TEST_SUPERVISOR",
@@ -49,7 +49,8 @@ impl Foreign {
         assert_eq!(locked.expect("a lock").len(), 1);
     }
 
-    /// Locks whole tables, so that they are read and not written: as an index is made.
+    /// Locks whole tables, so that they can be read but not written: as during the creation of an
+    /// index.
     pub async fn lock_tables(&mut self, tables: &[&str]) {
         let lock = match self.0.dialect() {
             Dialect::Mysql => format!("LOCK TABLES {} READ", tables.join(" READ, ")),
@@ -58,7 +59,7 @@ impl Foreign {
         self.run(lock.leak()).await;
     }
 
-    /// Gives back what it has locked.
+    /// Releases its locks.
     pub async fn release(&mut self) {
         self.run("COMMIT").await;
         if self.0.dialect() == Dialect::Mysql {

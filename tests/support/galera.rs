@@ -1,9 +1,9 @@
-//! A Galera cluster of three nodes, as scripts/galera has it.
+//! A Galera cluster of three nodes, as scripts/galera starts it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How many nodes there are.
+/// The number of nodes.
 pub const NODES: usize = 3;
 
 /// Names the nodes that tests may use, as scripts/galera prints them.
@@ -16,12 +16,12 @@ pub struct Galera {
     directory: PathBuf,
     /// One for each node, with the same user and database.
     urls: Vec<String>,
-    /// It goes with the value that has made it.
+    /// A cluster of the test's own is removed with this value.
     own: Option<tempfile::TempDir>,
 }
 
 impl Galera {
-    /// Makes and starts one that nobody else has.
+    /// Creates and starts one that no other test has.
     pub fn start() -> Self {
         let own = tempfile::tempdir().expect("a temporary directory");
         let directory = own.path().to_owned();
@@ -51,7 +51,7 @@ impl Galera {
         }
     }
 
-    /// The way to a node alone, of a user who may do everything.
+    /// The URL of a single node, for a user who may do everything.
     pub fn node(&self, node: usize) -> &str {
         &self.urls[node]
     }
@@ -62,7 +62,7 @@ impl Galera {
         place.split_once('/').expect("a database").0
     }
 
-    /// The way to a database by all nodes, from one on.
+    /// The URL of a database through all nodes, starting with the given one.
     pub fn url(&self, first: usize, database: &str) -> String {
         let (login, _) = self.urls[0].rsplit_once('@').expect("a user");
         let places = (0..NODES).map(|at| self.place((first + at) % NODES));
@@ -70,7 +70,7 @@ impl Galera {
         format!("{login}@{}/{database}", places.join(","))
     }
 
-    /// A file of all nodes.
+    /// A file that all nodes share.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
@@ -80,25 +80,26 @@ impl Galera {
         self.directory.join(format!("node{}", node + 1)).join(name)
     }
 
-    /// The process of a node.
+    /// The pid of a node.
     pub fn pid(&self, node: usize) -> i32 {
         let pid = std::fs::read_to_string(self.file_of(node, "pid")).expect("a node");
         pid.trim().parse().expect("a pid")
     }
 
-    /// Does something to a node; true when it was done.
+    /// Does something to a node; true if that succeeded.
     pub fn script(&self, verb: &str, node: usize, more: &[&str]) -> bool {
         let node = (node + 1).to_string();
         let args = [&[verb, path(&self.directory), &node], more].concat();
         script(&args).status().expect("scripts/galera").success()
     }
 
-    /// Ends the processes of all nodes, as a crash of all hosts would.
+    /// Ends the processes of all nodes, like a crash of all hosts.
     pub fn down(&self) {
         galera(&["stop", path(&self.directory), "all", "immediate"]);
     }
 
-    /// Starts all nodes that do not run; where none does, the one that has the most is the first. True when all are members.
+    /// Starts all nodes that do not run; if none does, the one with the most data starts first.
+    /// True when all are members.
     pub fn up(&self) -> bool {
         let start = ["start", &NODES.to_string(), path(&self.directory)];
         script(&start)
@@ -108,7 +109,8 @@ impl Galera {
             .success()
     }
 
-    /// Runs SQL at a node as its own user, whatever state it is in; the answer, or its error.
+    /// Runs SQL at a node as its own user, whatever state it is in; returns the answer, or its
+    /// error.
     pub fn sql(&self, node: usize, sql: &str) -> Result<String, String> {
         let configuration = self.file_of(node, "my.cnf");
         let text = std::fs::read_to_string(&configuration).expect("the node's configuration");
@@ -116,7 +118,7 @@ impl Galera {
             .lines()
             .find_map(|line| line.strip_prefix("basedir = "));
         let client = Path::new(base.expect("the programs")).join("bin/mariadb");
-        // One that stands still says nothing.
+        // A node that stands still does not answer.
         let done = Command::new("timeout")
             .arg("3")
             .arg(client)

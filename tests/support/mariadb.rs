@@ -1,4 +1,4 @@
-//! A MariaDB server that a test has for itself alone.
+//! A MariaDB server that belongs to one test alone.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use ductwork::store::statement::Statement;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A stop and a start of the kernel's take so long at most.
+/// The longest time that the kernel takes to stop or continue it.
 const STOPPED_WITHIN: Duration = Duration::from_secs(60);
 
-/// A server of its own, with its data and its port, that can be stopped and started.
+/// A separate server, with its own data and port, which can be stopped and started.
 pub struct Mariadb {
     dir: tempfile::TempDir,
-    /// The way to it of a user who may do everything.
+    /// The URL of a user who may do everything.
     pub url: String,
 }
 
 impl Mariadb {
-    /// Makes and starts it.
+    /// Creates and starts it.
     pub fn start() -> Self {
         Self::start_in(&std::env::temp_dir())
     }
@@ -50,7 +50,7 @@ impl Mariadb {
         port.parse().expect("a port")
     }
 
-    /// The way to it of a user who may do everything with our database, and nothing with the server.
+    /// The URL of a user who may do everything with the test's database, and nothing with the server.
     pub fn ordinary(&self) -> String {
         self.sql(
             "CREATE USER IF NOT EXISTS duct IDENTIFIED BY 'duct'; GRANT ALL ON ductwork.* TO duct",
@@ -58,7 +58,8 @@ impl Mariadb {
         format!("mysql://duct:duct@{}/ductwork", self.place())
     }
 
-    /// Runs SQL as the server's own user, whom no `read_only` concerns and whose client expects nothing of it.
+    /// Runs SQL as the server's own user, whom `read_only` does not affect and whose client makes no demands
+    /// on it.
     pub fn sql(&self, sql: &str) -> String {
         let client = Path::new(&bin()).join("mariadb");
         let file = format!("--defaults-file={}", self.file("my.cnf").display());
@@ -71,7 +72,7 @@ impl Mariadb {
         String::from_utf8(done.stdout).expect("text")
     }
 
-    /// Whether it takes writes, of those who may not all the same.
+    /// Sets whether it takes writes from ordinary users.
     pub fn take_writes(&self, takes: bool) {
         self.sql(&format!("SET GLOBAL read_only = {}", u8::from(!takes)));
     }
@@ -81,7 +82,7 @@ impl Mariadb {
         mariadb(&["stop", path(self.dir.path())]);
     }
 
-    /// Stops it as a crash would: by KILL.
+    /// Stops it like a crash: by KILL.
     pub fn down(&self) {
         mariadb(&["stop", path(self.dir.path()), "immediate"]);
     }
@@ -91,7 +92,7 @@ impl Mariadb {
         mariadb(&["start", path(self.dir.path())]);
     }
 
-    /// Makes it stand still: it holds its connections, and answers nobody.
+    /// Makes it stand still: it keeps its connections, and answers nothing.
     pub fn freeze(&self) {
         let pid = self.pid();
         kill(pid, Signal::SIGSTOP).expect("a server");
@@ -107,7 +108,8 @@ impl Mariadb {
         kill(self.pid(), Signal::SIGCONT).expect("a server");
     }
 
-    /// Ends the sessions of clients at these ports, from a session of its own; how many there were.
+    /// Ends the sessions of clients at these ports, from a separate session; returns how many there
+    /// were.
     pub async fn cut(&self, killer: &mut Conn, ports: &BTreeSet<u16>) -> usize {
         static CLIENTS: Statement = Statement::new(
             "TEST_CLIENTS",
@@ -124,7 +126,7 @@ impl Mariadb {
             if port.is_some_and(|port| ports.contains(&port)) {
                 let id: i64 = row.get("id").expect("a number");
                 let kill = format!("KILL {id}").leak();
-                // It may have gone by itself.
+                // The session may have ended by itself.
                 cut += usize::from(killer.script("KILL", kill).await.is_ok());
             }
         }
@@ -147,7 +149,7 @@ impl Drop for Mariadb {
     }
 }
 
-/// The kernel's word for what a process does; `None`: there is none.
+/// The kernel's state of a process; `None` if the process does not exist.
 fn state(pid: Pid) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.trim_start().chars().next()
@@ -161,7 +163,7 @@ fn url(said: &str) -> String {
     url.to_owned()
 }
 
-/// Where the client is.
+/// The directory of the client.
 fn bin() -> String {
     mariadb(&["bin"]).trim().to_owned()
 }

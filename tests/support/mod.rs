@@ -1,4 +1,4 @@
-//! A database of its own for each test, and each body on every database.
+//! A separate database for each test, and each body on every database.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ const POSTGRES: &str = "DUCTWORK_TEST_POSTGRES_URL";
 /// Names the MySQL or MariaDB server that tests may use.
 const MYSQL: &str = "DUCTWORK_TEST_MYSQL_URL";
 
-/// A database that nobody else uses.
+/// A database that no other test uses.
 #[derive(Clone)]
 pub struct Db {
     /// How to connect to it.
@@ -51,7 +51,7 @@ impl Db {
         let schema = format!("test_{}", uuid::Uuid::now_v7().simple());
         run(&server, format!("CREATE SCHEMA {schema}")).await;
         let mark = if server.contains('?') { '&' } else { '?' };
-        // No test pulls the plug of this server, so nobody has to wait for its disk.
+        // No test cuts the power of this server, so no commit has to wait for its disk.
         let url = format!(
             "{server}{mark}options=-c%20search_path%3D{schema}%20-c%20synchronous_commit%3Doff"
         );
@@ -79,7 +79,7 @@ impl Db {
         }
     }
 
-    /// A connection to the database as it is.
+    /// A connection to the database in its present state.
     pub async fn connect(&self) -> Conn {
         let conn = self.location.connect(Purpose::Engine).await;
         conn.expect("the test's database")
@@ -115,13 +115,13 @@ async fn run(server: &str, sql: String) {
     conn.close().await.expect("a connection can be closed");
 }
 
-/// Runs a test's body, and removes its database whatever comes of it.
+/// Runs a test's body, and removes its database whatever the outcome.
 pub async fn with<F: Future<Output = ()> + 'static>(db: Db, body: impl FnOnce(Db) -> F) {
     let body = body(db.clone());
     let local = tokio::task::LocalSet::new();
     let done = local.run_until(async { tokio::task::spawn_local(body).await });
     let done = done.await;
-    // Processes that the body left behind hold connections: away with them first.
+    // Processes that the body left behind hold connections, so they are dropped first.
     drop(local);
     db.remove().await;
     if let Err(error) = done {
@@ -129,7 +129,7 @@ pub async fn with<F: Future<Output = ()> + 'static>(db: Db, body: impl FnOnce(Db
     }
 }
 
-/// One test per database that is a server's: `name::postgres`, and `name::mysql` where that is wanted.
+/// One test for each database with a server: `name::postgres`, and `name::mysql` where that is wanted.
 #[macro_export]
 macro_rules! on_servers {
     ($($(#[$doc:meta])* async fn $name:ident($db:ident: Db) $body:block)*) => {$(
@@ -152,7 +152,8 @@ macro_rules! on_servers {
     )*};
 }
 
-/// One test per database: `name::sqlite` and `name::postgres`, and `name::mysql` where those are wanted.
+/// One test for each database: `name::sqlite` and `name::postgres`, and `name::mysql` where those are
+/// wanted.
 #[macro_export]
 macro_rules! on_every_database {
     ($($(#[$doc:meta])* async fn $name:ident($db:ident: Db) $body:block)*) => {$(

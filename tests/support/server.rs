@@ -1,4 +1,4 @@
-//! A database server that a test has for itself alone, of either kind.
+//! A database server of either kind that belongs to one test alone.
 
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Location, Purpose, migrate};
@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use crate::cluster::Cluster;
 use crate::mariadb::Mariadb;
 
-/// A server of its own, with its data and its port, that can be stopped and started.
+/// A separate server, with its own data and port, which can be stopped and started.
 pub enum Server {
     /// PostgreSQL.
     Postgres(Cluster),
@@ -17,7 +17,7 @@ pub enum Server {
 }
 
 impl Server {
-    /// The way to it of a user who may do everything.
+    /// The URL of a user who may do everything.
     pub fn url(&self) -> &str {
         match self {
             Self::Postgres(cluster) => &cluster.url,
@@ -43,7 +43,7 @@ impl Server {
         conn
     }
 
-    /// The way to it of a user to whom it applies that the server takes no writes.
+    /// The URL of a user to whom it applies that the server takes no writes.
     pub fn ordinary(&self) -> String {
         match self {
             Self::Postgres(cluster) => cluster.url.clone(),
@@ -51,7 +51,7 @@ impl Server {
         }
     }
 
-    /// Whether it takes writes, from now on.
+    /// Sets whether it takes writes, from now on.
     pub async fn take_writes(&self, takes: bool) {
         let order = match (self, takes) {
             (Self::Postgres(_), false) => "ALTER SYSTEM SET default_transaction_read_only = on",
@@ -64,7 +64,7 @@ impl Server {
         }
     }
 
-    /// Stops it as a crash would.
+    /// Stops it like a crash.
     pub fn down(&self) {
         match self {
             Self::Postgres(cluster) => cluster.down(),
@@ -72,8 +72,8 @@ impl Server {
         }
     }
 
-    /// Makes what serves everybody but this connection stand still; on MariaDB, where one process serves all, this
-    /// connection too. The answer tells those who were served.
+    /// Stops the processes that serve all other connections; on MariaDB, where one process serves all, this
+    /// connection stops too. Returns the ids of those who were served.
     pub async fn freeze(&self, conn: &mut Conn) -> Vec<i32> {
         match self {
             Self::Postgres(_) => {
@@ -108,13 +108,13 @@ impl Server {
     }
 }
 
-/// The processes that serve others than whoever asks.
+/// The processes that serve other sessions than the one that asks.
 static SERVERS: Statement = Statement::new(
     "TEST_SERVERS",
     "SELECT CAST(pid AS bigint) AS n FROM pg_stat_activity
       WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
 );
-/// The sessions of others than whoever asks.
+/// The sessions other than the one that asks.
 static SESSIONS: Statement = Statement::new(
     "TEST_SESSIONS",
     "SELECT CAST(ID AS SIGNED) AS n FROM information_schema.PROCESSLIST
@@ -131,7 +131,7 @@ fn signal(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
 }
 
-/// One test per kind of server: `name::postgres`, and `name::mysql` where that is wanted.
+/// One test for each kind of server: `name::postgres`, and `name::mysql` where that is wanted.
 #[macro_export]
 macro_rules! on_every_server {
     ($($(#[$doc:meta])* async fn $name:ident($server:ident: Server) $body:block)*) => {$(

@@ -1,9 +1,9 @@
-//! Triggers in a test's database that record what must never be done to a row, so that a
-//! violation is seen even if it is gone before anybody looks.
+//! Triggers in a test's database that record forbidden changes to a row, so that a violation is
+//! noticed even if it is gone before anyone looks.
 //!
-//! The invariants are asked of a state; these are asked of each change. The state machine's own
-//! table (`machine::transition`) has the changes of status. A record of a transaction that rolled back is
-//! gone with it, as it should be.
+//! The invariants are checked on a state; these are checked on each change. The state machine's own table
+//! (`machine::transition`) contains the changes of status. The record of a transaction that rolled back is gone
+//! with it, as it should be.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +12,15 @@ use ductwork::model::{BranchStatus, RunStatus, StepStatus};
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect};
 
-/// A change that must not be.
+/// A forbidden change.
 pub struct Tripwire {
     /// Its description.
     pub name: &'static str,
     table: &'static str,
     event: Event,
-    /// Of OLD and NEW; SQL of both databases.
+    /// A condition on OLD and NEW, in SQL for both databases.
     when: String,
-    /// Something that trips it, on the database of the test that says so.
+    /// A statement that trips it, on the database of the test for that.
     pub example: &'static str,
 }
 
@@ -33,8 +33,8 @@ enum Event {
 
 use Event::{Delete, Insert, Update};
 
-/// True where a status changes as none does. A revival writes the copies of a run's rows, and
-/// then changes them, in one transaction.
+/// True where a status changes in a way that no transition allows. A revival writes the copies of a
+/// run's rows, and then changes them, in one transaction.
 fn moves_wrongly<S: Lifecycle>(status: impl Fn(&str) -> String) -> String {
     let (old, new) = (status("OLD"), status("NEW"));
     let mut known = BTreeSet::new();
@@ -54,7 +54,7 @@ fn moves_wrongly<S: Lifecycle>(status: impl Fn(&str) -> String) -> String {
     format!("{old} <> {new} AND NOT ({})", known.join(" OR "))
 }
 
-/// True where something is made with a status that nothing begins with.
+/// True where a row is inserted with a status in which nothing begins.
 fn born_wrongly<S: Lifecycle>() -> String {
     let known: Vec<String> = S::BORN
         .iter()
@@ -63,12 +63,12 @@ fn born_wrongly<S: Lifecycle>() -> String {
     format!("NEW.status NOT IN ({})", known.join(", "))
 }
 
-/// A column of the row before or after.
+/// The status column of the row before or after the change.
 fn status(row: &str) -> String {
     format!("{row}.status")
 }
 
-/// Where an execution stands.
+/// The state of an execution.
 fn stands(row: &str) -> String {
     format!(
         "CASE WHEN {row}.result IS NOT NULL THEN {row}.result
@@ -504,8 +504,8 @@ fn trigger(dialect: Dialect, number: usize, wire: &Tripwire) -> String {
              CREATE OR REPLACE TRIGGER tripwire_{number} AFTER {event} ON {table}
                 FOR EACH ROW EXECUTE FUNCTION tripwire_{number}();\n"
         ),
-        // Such a server sends a text apart at its semicolons, so each is one statement. A session may have them do
-        // nothing, as on PostgreSQL.
+        // Such a server splits a text at its semicolons, so each tripwire is one statement. A session can switch
+        // them off, as on PostgreSQL.
         Dialect::Mysql => format!(
             "CREATE TRIGGER IF NOT EXISTS tripwire_{number} AFTER {event} ON {table} FOR EACH ROW
                 INSERT INTO tripped SELECT '{name}', hex({row}.{key}) FROM DUAL
@@ -515,7 +515,7 @@ fn trigger(dialect: Dialect, number: usize, wire: &Tripwire) -> String {
     }
 }
 
-/// A condition in which two values that are the same are so where both are null.
+/// A condition whose comparisons treat two nulls as equal, in MySQL's syntax.
 fn without_distinct(when: &str) -> String {
     const WORDS: &str = " IS DISTINCT FROM ";
     let (mut said, mut rest) = (String::new(), when);

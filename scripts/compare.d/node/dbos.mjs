@@ -1,7 +1,7 @@
 // DBOS Transact. A run is a workflow; each of its steps is recorded before the next one begins.
 //
-// Workflows are called, not taken from a queue: that is faster, because there is no dispatcher that
-// polls. So the time that it takes to record a new run is part of the throughput.
+// Workflows are called, not taken from a queue: that is faster, because no dispatcher polls. So the
+// time that it takes to record a new run is part of the throughput.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DBOS } from '@dbos-inc/dbos-sdk';

@@ -1,12 +1,13 @@
-// graphile-worker. It has no chains: a job enqueues the next one before it is completed, as people do.
+// graphile-worker. It has no chains: a job enqueues the next one before it is completed, as its users
+// do.
 
 import { Logger, makeWorkerUtils, run } from 'graphile-worker';
 import { concurrency, connect, latencies, percentiles, rate, report, runs, setting, steps, until, url, warmUp, workload } from './measure.mjs';
 
 const settings = {
   default: {},
-  // What its documentation and its own benchmark recommend for throughput. Nothing is lost by it: a
-  // crash makes jobs run again that were done already.
+  // The settings that its documentation and its own benchmark recommend for throughput. Nothing is
+  // lost by them: a crash makes jobs run again that were already done.
   batched: { localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0 },
 };
 

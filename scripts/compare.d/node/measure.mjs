@@ -1,4 +1,5 @@
-// What every peer on Node.js needs to be measured: its arguments, a client, percentiles.
+// The parts that every peer on Node.js needs for its measurement: its arguments, a client,
+// percentiles.
 //
 // A peer is called with SETTING WORKLOAD RUNS CONCURRENCY and COMPARE_DATABASE_URL, and prints one
 // line of JSON: {"steps_per_second"} or {"p50_ms", "p99_ms"}.
@@ -73,7 +74,8 @@ if (!isMainThread && workerData?.trigger) {
     await client.query(named('trigger', trigger));
     while ((await client.query(named('open', open))).rowCount > 0) {
       if (performance.now() - began > patience) throw new Error('a run was not completed within a minute');
-      // Timers are too coarse: a tenth of a millisecond, as the client of `ductworkd bench` waits.
+      // Timers are too coarse: this waits a tenth of a millisecond, like the client of `ductworkd
+      // bench`.
       Atomics.wait(short, 0, 0, 0.1);
     }
     if (run >= 0) times.push(performance.now() - began);

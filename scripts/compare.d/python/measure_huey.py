@@ -18,9 +18,9 @@ workload, runs, workers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 steps = 1 if workload == "flat" else 5
 file = os.environ["COMPARE_DATABASE_URL"].removeprefix("sqlite://")
 
-# As it comes it does not wait for the disk.
+# By default it does not wait for the disk.
 huey = SqliteHuey(filename=file, fsync=True)
-# A line per task otherwise.
+# It would log a line per task otherwise.
 logging.getLogger("huey").setLevel(logging.ERROR)
 
 began = None

@@ -15,16 +15,16 @@ use crate::store::{Conn, Purpose, audit};
 
 use super::{definition, per_second};
 
-/// How often it is done; the median counts. The first time warms the caches.
+/// The number of repetitions; the median counts. The first one warms the caches.
 const ROUNDS: usize = 5;
 
-/// Runs that wait in the queue meanwhile, if the history is not even shorter.
+/// Runs that wait in the queue meanwhile, unless the history is even shorter.
 const WAITING: u64 = 1_000;
 
-/// The longest time for which a deletion is measured; a short history is gone before.
+/// The longest time for which a deletion is measured; a short history is deleted sooner.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// How many of the invariants are shown.
+/// The number of invariants that are shown.
 const SLOWEST: usize = 5;
 
 impl Bench {
@@ -79,7 +79,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Expired runs of the chain are deleted as a daemon does it, alone and beside new ones.
+    /// Expired runs of the chain are deleted as a daemon deletes them, alone and beside new ones.
     pub(super) async fn retention(
         &mut self,
         runs: usize,
@@ -99,7 +99,7 @@ impl Bench {
         let made = Instant::now();
 
         self.start(conn, self.set(CHAIN)).await?;
-        // The first time is to warm up.
+        // The first time is a warm-up.
         let mut alone = 0.0;
         for _ in 0..2 {
             alone = self.all_at_once(workload, CHAIN, runs, conn).await?;
@@ -158,7 +158,7 @@ impl Bench {
     }
 }
 
-/// One transaction, and the rest that a daemon takes behind it; false when nothing is left.
+/// Runs one transaction, and the pause that a daemon makes after it; false if nothing is left.
 async fn delete(pruning: &mut Pruning, made: Instant, conn: &mut Conn) -> Result<bool, Error> {
     let asked = Instant::now();
     pruning.older_than(made.elapsed());

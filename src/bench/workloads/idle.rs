@@ -1,7 +1,7 @@
-//! Nothing at all, and what it costs.
+//! The cost of doing nothing.
 //!
-//! Owns: the idle workload: with the configured daemon, and with one that has more pipelines
-//! and more slots.
+//! Owns: the idle workload: with the configured daemon, and with one that has more pipelines and
+//! more slots.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::store::{Conn, query};
 
 use super::{EMPTY, JobWaker, LOOK, PATIENCE, WARM_UP, definition, mebibytes, per_second};
 
-/// How many heartbeats nothing is done for.
+/// The number of heartbeats during which nothing is done.
 const BEATS: u32 = 2;
 
 /// `count` of the wide daemon.
@@ -26,11 +26,11 @@ const WIDE_COUNT: u32 = 50;
 struct Cost<'a> {
     row: &'a ProcessRow,
     connections: Option<u64>,
-    /// Of one core.
+    /// Percent of one core.
     cpu: f64,
     /// Per second.
     wakes: f64,
-    /// Per second; none when it gave no sign of life in between.
+    /// Per second; none if the process gave no sign of life in between.
     statements: Option<f64>,
     usage: proc::Usage,
 }
@@ -38,7 +38,7 @@ struct Cost<'a> {
 /// The cost of idling.
 struct Nothing<'a> {
     costs: Vec<Cost<'a>>,
-    /// Of tables and indexes, per second; none where the database does not count.
+    /// Scans of tables and indexes, per second; none if the database does not count them.
     scans: Option<f64>,
 }
 
@@ -74,7 +74,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Does a little, so that every process is as large as those that people have; then nothing.
+    /// Does a little work, so that every process is as large as in real use; then nothing.
     async fn nothing<'a>(
         &self,
         processes: &'a Processes,
@@ -91,7 +91,7 @@ impl Bench {
         // A process's own counters are as old as its last heartbeat.
         let before = self.beaten(processes, conn).await?;
         let usage = |row: &ProcessRow| proc::usage(row.pid);
-        // Our own look is a scan as well, but of the server's tables.
+        // This query is a scan as well, but of the server's own tables.
         let scans = measure::scans(conn).await?;
         let used: Vec<proc::Usage> = processes.all.iter().map(usage).collect();
         let since = Instant::now();
@@ -127,7 +127,7 @@ impl Bench {
         })
     }
 
-    /// All rows, as soon as each of these processes has given a sign of life from now on.
+    /// All rows, as soon as each of these processes has given a new sign of life.
     async fn beaten(
         &self,
         processes: &Processes,

@@ -1,8 +1,8 @@
 //! Workers that are killed.
 //!
-//! Owns: how fast what they held is taken up again, and how fast the throughput is back. A
-//! fresh daemon for each kill: one whose worker dies again and again waits, as it should, longer
-//! and longer before it starts the next.
+//! Owns: how fast their work is taken up again, and how fast the throughput recovers. Each kill
+//! gets a fresh daemon: a daemon whose worker dies again and again waits, as it should, longer and
+//! longer before it starts the next.
 
 use std::time::{Duration, Instant};
 
@@ -21,28 +21,28 @@ use crate::store::{Conn, query};
 
 use super::{EMPTY, PATIENCE, definition};
 
-/// How many workers are killed while they hold their work.
+/// The number of workers that are killed while they hold their work.
 const KILLS: u32 = 20;
 
-/// How many are killed in a storm: each takes seconds.
+/// The number of workers that are killed in a storm: each takes seconds.
 const STORM_KILLS: u32 = 5;
 
 /// Executions at once in a storm.
 const STORM_SLOTS: u32 = 50;
 
-/// How long a daemon works before its throughput counts.
+/// The time for which a daemon works before its throughput counts.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// How long its throughput is measured, before the kill and at least after it.
+/// The time for which its throughput is measured, before the kill and at least after it.
 const SPAN: Duration = Duration::from_secs(2);
 
-/// Throughput is that of so long a time, ...
+/// Throughput is measured over a window of this length, ...
 const WINDOW: Duration = Duration::from_millis(250);
 
-/// ... which is moved by this.
+/// ... which moves by this step.
 const SLICE: Duration = Duration::from_millis(10);
 
-/// The share of the throughput before the kill that is as good as all of it.
+/// The share of the earlier throughput that counts as full recovery.
 const BACK: f64 = 0.95;
 
 impl Bench {
@@ -159,8 +159,9 @@ async fn slices(conn: &mut Conn, from: i64, until: i64) -> Result<Vec<u64>, Erro
     Ok(measure::slices(conn, NAP, from, until, width).await?)
 }
 
-/// The first slice from which on a window makes as good as all of `rate`. Not before the longest
-/// silence is over: a catch-up must not hide that nothing was done at first.
+/// The first slice from which a window reaches the share of `rate` that counts as recovery. It does
+/// not lie before the end of the longest silence: a catch-up must not hide that nothing was done at
+/// first.
 fn recovered(slices: &[u64], rate: f64) -> Option<usize> {
     let wide = (WINDOW.as_micros() / SLICE.as_micros()) as usize;
     let due = rate * WINDOW.as_secs_f64() * BACK;
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn throughput_is_back_where_a_whole_window_has_it() {
-        // A hundred a second are one per slice.
+        // One per slice makes a hundred a second.
         let mut slices = vec![0; 7];
         slices.extend([1; 40]);
         assert_eq!(recovered(&slices, 100.0), Some(7));

@@ -1,6 +1,6 @@
-//! The limit of the database, beside our share of it.
+//! The limit of the database, beside Ductwork's share of it.
 //!
-//! Owns: in which shapes it is measured, and how our share is told.
+//! Owns: the shapes in which it is measured, and how that share is reported.
 
 use crate::bench::pipelines::FLAT;
 use crate::bench::report::BenchReport;
@@ -19,7 +19,7 @@ const STEPS: u64 = 10_000;
 const COMMITS: usize = 200;
 
 impl Bench {
-    /// The same row writes as plain SQL; `ours` is what we have reached.
+    /// The same row writes as plain SQL; `ours` is the rate that Ductwork reached.
     pub(super) async fn limit(
         &mut self,
         workload: Workload,
@@ -27,7 +27,7 @@ impl Bench {
         ours: f64,
         report: &mut BenchReport,
     ) -> Result<(), Error> {
-        // Its commits and ours would share the disk.
+        // The daemon's commits and these would share the disk.
         self.stop().await?;
         let steps = STEPS.min(u64::from(self.options.runs) * 10);
         let definition = definition(FLAT)?;
@@ -49,7 +49,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The time of a commit, however little is in it.
+    /// The time of a commit, however small it is.
     pub(super) async fn commits(&mut self, report: &mut BenchReport) -> Result<(), Error> {
         self.stop().await?;
         self.progress.say("latency: commits");

@@ -1,8 +1,8 @@
-//! The workloads: what is done, and what is read off.
+//! The workloads: their work, and their measurements.
 //!
-//! Owns: each workload's procedure. Throughput is told by the database's clock, from the first
-//! claim until the last run was completed, so that looking on does not change it. Latency is
-//! told by this process's clock, because it begins and ends here.
+//! Owns: each workload's procedure. Throughput is measured by the database's clock, from the first
+//! claim until the last run was completed, so that watching does not change it. Latency is measured
+//! by this process's clock, because it begins and ends here.
 
 mod history;
 mod idle;
@@ -33,7 +33,7 @@ use super::{Bench, Error, Workload, proc};
 /// Runs per call of the library, as an application would batch them.
 const BATCH: usize = 1_000;
 
-/// How often the end of a throughput workload is looked for.
+/// The interval at which the end of a throughput workload is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A throughput workload without any progress for this long is stuck.
@@ -42,14 +42,14 @@ const NO_PROGRESS: Duration = Duration::from_secs(60);
 /// Runs before the measured ones, so that every process has prepared its statements.
 const WARM_UP: usize = 10;
 
-/// Between two runs of the latency workload, so that each finds an idle daemon.
+/// The pause between two runs of the latency workload, so that each finds an idle daemon.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Between two looks at something that takes less than a millisecond, which is the grain of
-/// the runtime's own timer.
+/// The pause between two looks at something that takes less than a millisecond, which is the grain
+/// of the runtime's own timer.
 const SHORT_LOOK: Duration = Duration::from_micros(100);
 
-/// How long one small thing may take before something is wrong.
+/// The time that one small thing may take before something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Bench {
@@ -85,7 +85,7 @@ impl Bench {
             Workload::Prompt => self.prompt(conn, report).await,
             Workload::Pages => self.pages(conn, report).await,
             Workload::Watched => self.watched(conn, report).await,
-            // More than the others: with many processes a short one measures how they start.
+            // More than the others: with many processes, a short workload measures their start.
             Workload::Contention => self.contention(runs * 5 / 2, conn, report).await,
             Workload::Recovery => self.recovery(conn, report).await,
             Workload::Storm => self.storm(conn, report).await,
@@ -103,7 +103,7 @@ impl Bench {
         }
     }
 
-    /// Queues `runs`, then lets a daemon work them off; steps per second.
+    /// Queues `runs`, then lets a daemon work through them; returns steps per second.
     async fn throughput(
         &mut self,
         workload: Workload,
@@ -123,7 +123,7 @@ impl Bench {
 
         let processes = self.start(conn, self.set(pipeline)).await?;
         self.drained(workload, conn).await?;
-        // Read before it stops; what it does in between is next to nothing.
+        // Read before the daemon stops; it does next to nothing in between.
         let used: Vec<proc::Usage> = processes
             .all
             .iter()
@@ -168,7 +168,7 @@ impl Bench {
         Ok(worked)
     }
 
-    /// Triggers `runs` through the library; how long that took.
+    /// Triggers `runs` through the library; returns the time that it took.
     async fn queue(
         &self,
         workload: Workload,
@@ -210,7 +210,7 @@ impl Bench {
         }
     }
 
-    /// Runs that nobody works on.
+    /// Runs on which nobody works.
     async fn trigger(
         &mut self,
         runs: usize,
@@ -302,7 +302,7 @@ impl Bench {
                 }
                 other => return Err(Error::Nonsense(format!("run {run} is {other:?}"))),
             }
-            // Nothing else wants this thread.
+            // Nothing else needs this thread.
             std::thread::sleep(SHORT_LOOK);
         }
     }
@@ -327,14 +327,14 @@ const EMPTY: NewRun<'static> = NewRun {
     input: "null",
 };
 
-/// Tells a worker of new runs, as `ductworkd trigger` does.
+/// Tells a worker about new runs, as `ductworkd trigger` does.
 struct JobWaker {
     waker: std::sync::Arc<dyn crate::engine::Waker>,
 }
 
 impl JobWaker {
     fn of(bench: &Bench) -> Self {
-        // There is nobody on another host to be notified.
+        // There is no other host to notify.
         let (requests, _) = mpsc::unbounded_channel();
         let wakeup = Wakeup::new(bench.sandbox.location(), requests);
         Self {

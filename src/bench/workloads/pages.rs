@@ -1,7 +1,7 @@
 //! Pages and answers of the console, on a long history, a long queue and a wide run.
 //!
-//! Owns: this workload. The console is the very program that runs now, alone, as in a pod; it is asked
-//! over HTTP, one question after the other.
+//! Owns: this workload. The console is the same program that runs now, alone, as in a pod; the
+//! benchmark sends it requests over HTTP, one after the other.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -20,10 +20,10 @@ use crate::store::{Conn, fan_out};
 
 use super::{PATIENCE, definition};
 
-/// How often each page is asked for; the first time is to warm up.
+/// The number of requests for each page; the first is a warm-up.
 const TIMES: usize = 40;
 
-/// A pipeline with so few runs, older than all others.
+/// A pipeline with only this many runs, older than all others.
 const RARE: (&str, u64) = ("Rare", 3);
 
 impl Bench {
@@ -78,7 +78,7 @@ impl Bench {
         self.stop().await
     }
 
-    /// The questions, by name and path.
+    /// The requests, by name and path.
     async fn questions(
         &self,
         conn: &mut Conn,
@@ -121,13 +121,13 @@ impl Bench {
         Ok(questions)
     }
 
-    /// Starts a console beside the daemons that there are, and waits until it has met the database.
+    /// Starts a console beside the running daemons, and waits until it has reached the database.
     pub(super) async fn start_console(&mut self, conn: &mut Conn) -> Result<SocketAddr, Error> {
         let system = |source| Error::System {
             what: "there is no port for a console",
             source,
         };
-        // It is free again at once, and nobody else is likely to want it.
+        // The port is free again at once, and nobody else is likely to want it.
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let free = free.and_then(|free| free.local_addr()).map_err(system)?;
         let set = Set {
@@ -155,7 +155,7 @@ pub(super) struct Answer {
     bytes: usize,
 }
 
-/// Asks for a page, on a connection of its own.
+/// Requests a page, on a connection of its own.
 pub(super) async fn get(console: SocketAddr, path: &str) -> Result<Answer, Error> {
     let asked = async {
         let mut stream = TcpStream::connect(console).await?;

@@ -1,6 +1,6 @@
 //! Commands that a person types at a prompt, on a long history, a long queue and a wide run.
 //!
-//! Owns: this workload. The commands are those of the very program that runs now, each a process of
+//! Owns: this workload. The commands are those of the same program that runs now, each a process of
 //! its own.
 
 use std::process::{Command, Stdio};
@@ -17,10 +17,10 @@ use crate::store::{Conn, query};
 
 use super::{JobWaker, LOOK, NO_PROGRESS, definition, mebibytes};
 
-/// How long a command may take before something is wrong.
+/// The time that a command may take before something is wrong.
 const COMMAND_MAX: Duration = Duration::from_secs(3_600);
 
-/// Between two looks at a command: how much memory it has, and whether it has ended.
+/// The interval between two looks at a command: its memory, and whether it has ended.
 const GLANCE: Duration = Duration::from_millis(2);
 
 impl Bench {
@@ -58,7 +58,7 @@ impl Bench {
         };
         let waits = trigger(conn, &flat, &[run], Duration::ZERO).await?[0].run_id;
 
-        // A daemon without anything to do, which says nothing of the work that nobody does.
+        // An idle daemon, which says nothing about the work that nobody does.
         let idle = Set {
             target: true,
             ..self.set(CHAIN)
@@ -106,7 +106,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Triggers a run of as many branches as asked for, and waits until it has them, or until it is
+    /// Triggers a run of as many branches as requested, and waits until it has them, or until it is
     /// completed.
     pub(super) async fn spread(
         &mut self,
@@ -142,7 +142,7 @@ impl Bench {
         }
     }
 
-    /// Runs one command, as if it was typed.
+    /// Runs one command, as if it had been typed.
     async fn typed(&self, arguments: &[&str]) -> Result<Typed, Error> {
         let system = |source| Error::System {
             what: "a command cannot be run",
@@ -153,7 +153,7 @@ impl Bench {
             unreachable!("a command has a name")
         };
         let mut command = Command::new(program);
-        // All but the subcommand, which is that of a daemon.
+        // All arguments except the subcommand, which is a daemon's.
         command.args(&argv[..argv.len() - 1]).args(arguments);
         for (name, value) in daemon::environment(&self.sandbox, self.set(FLAT)) {
             match value {
@@ -170,7 +170,7 @@ impl Bench {
             .map_err(system)?;
         let mut peak = 0;
         let status = loop {
-            // It has none of its own any more when it has ended.
+            // After its end, a process has no memory to measure.
             peak = peak.max(proc::usage(child.id()).rss_peak);
             match child.try_wait().map_err(system)? {
                 Some(status) => break status,
@@ -183,7 +183,7 @@ impl Bench {
         };
         let took = began.elapsed();
         match status.code() {
-            // 1: it has answered, and the answer is no.
+            // 1: the command has answered, and the answer is no.
             Some(status @ (0 | 1)) => Ok(Typed { took, peak, status }),
             _ => Err(Error::Nonsense(format!(
                 "`{}` ended with {status}",
@@ -201,7 +201,7 @@ struct Typed {
     status: i32,
 }
 
-/// How many branches of the widest node of `run` there are, and how many of them have been worked.
+/// The number of branches of the widest node of `run`, and how many of them have been worked on.
 async fn worked(conn: &mut Conn, run: RunId) -> Result<(u64, u64), Error> {
     let nodes = query::progress(conn, run).await?;
     let nodes = nodes.iter().map(|node| (node.total, node.completed));

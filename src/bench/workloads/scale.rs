@@ -1,4 +1,4 @@
-//! The throughput when things grow.
+//! Throughput at a larger scale.
 //!
 //! Owns: wider fan-outs, real commands, longer queues and histories, more processes.
 
@@ -17,28 +17,29 @@ use crate::store::{Conn, claim, query};
 
 use super::{BATCH, EMPTY, JobWaker, LOOK, definition, mebibytes, per_second};
 
-/// The narrowest fan-out: what wider ones are compared with.
+/// The narrowest fan-out, with which wider ones are compared.
 const NARROW: u32 = 1_000;
 
-/// The short queue, and how often it is filled; the first time is to warm up.
+/// The short queue, and how often it is filled; the first time is a warm-up.
 const SHORT: u32 = 1_000;
 const ROUNDS: usize = 4;
 
-/// How long a daemon with a long queue works before its throughput counts, and how long then.
+/// The time for which a daemon with a long queue works before its throughput counts, and the time
+/// for which it counts then.
 const SETTLE: Duration = Duration::from_millis(500);
 const WINDOW: Duration = Duration::from_secs(4);
 
-/// Steps of a run of the history.
+/// The number of steps of a run in the history.
 const HISTORY_STEPS: u32 = 5;
 
-/// How many worker processes.
+/// The numbers of worker processes.
 const WORKERS: [usize; 4] = [1, 2, 4, 8];
 
 /// `pipeline_advancer.count`.
 const ADVANCERS: [u32; 5] = [1, 2, 4, 8, 16];
 
 impl Bench {
-    /// One run that expands, and collapses again; wider and wider.
+    /// One run that expands and collapses again; wider and wider.
     pub(super) async fn fanout(
         &mut self,
         conn: &mut Conn,
@@ -76,7 +77,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Commands that do nothing, through us and through xargs.
+    /// Commands that do nothing, through Ductwork and through xargs.
     pub(super) async fn commands(
         &mut self,
         runs: usize,
@@ -177,12 +178,13 @@ impl Bench {
         Ok(data::settle(conn).await?)
     }
 
-    /// Steps per second of a fresh daemon on what waits, within a while; then it is stopped.
+    /// Steps per second of a fresh daemon on the waiting work, for a while; then the daemon is
+    /// stopped.
     async fn window(&mut self, conn: &mut Conn) -> Result<f64, Error> {
         self.progress.say("backlog: working");
         let began = query::now(conn).await?;
         self.start(conn, self.set(FLAT)).await?;
-        // Less than a second's work is measured whole.
+        // With less than a second's work, all of it is measured.
         let enough = self.options.backlog > SHORT * 10;
         if enough {
             tokio::time::sleep(SETTLE).await;
@@ -209,13 +211,13 @@ impl Bench {
         }
         let until = query::now(conn).await?;
         self.stop().await?;
-        // The rest of the queue stays, so there is no end to be found in the runs.
+        // The rest of the queue stays, so the runs have no end to read.
         let slices = measure::slices(conn, FLAT, from, until, until - from).await?;
         let micros = Duration::from_micros((until - from) as u64);
         Ok(per_second(slices.iter().sum(), micros))
     }
 
-    /// One queue, and more and more who take from it.
+    /// One queue, and more and more workers or advancers on it.
     pub(super) async fn contention(
         &mut self,
         runs: usize,
@@ -264,7 +266,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Gives running daemons `runs` to work off; steps per second.
+    /// Gives `runs` to running daemons; returns steps per second.
     pub(super) async fn all_at_once(
         &self,
         workload: Workload,
@@ -307,7 +309,7 @@ fn peak(processes: &Processes) -> u64 {
     peaks.max().unwrap_or_default()
 }
 
-/// Runs that many commands, so many at a time.
+/// Runs `count` commands, `at_once` at a time.
 fn xargs(count: usize, at_once: usize) -> std::io::Result<Duration> {
     let began = Instant::now();
     let mut child = Command::new("xargs")
@@ -315,7 +317,7 @@ fn xargs(count: usize, at_once: usize) -> std::io::Result<Duration> {
         .stdin(Stdio::piped())
         .spawn()?;
     if let Some(mut to) = child.stdin.take() {
-        // One argument each, which it ignores.
+        // One argument each, which the command ignores.
         to.write_all("x\n".repeat(count).as_bytes())?;
     }
     match child.wait()? {

@@ -1,7 +1,7 @@
-//! The same work with nobody who looks on, and with very many.
+//! The same work without viewers of the console, and with very many.
 //!
 //! Owns: this workload. The console runs beside the daemon, as in a pod. Its viewers are streams of this process,
-//! each from an address of its own, so that none has another's share; on a host with few cores they cost some of
+//! each from an address of its own, so that none has another's share; on a host with few cores they take part of
 //! what the daemon could use.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +21,7 @@ use super::pages::get;
 /// The streams that a console has room for.
 const VIEWERS: u8 = 200;
 
-/// The pages that they look at, by turns.
+/// The pages that they look at, in turn.
 const PAGES: [&str; 5] = [
     "/",
     "/runs",
@@ -30,10 +30,10 @@ const PAGES: [&str; 5] = [
     "/processes",
 ];
 
-/// Between two scrapes of the metrics.
+/// The interval between two scrapes of the metrics.
 const SCRAPE: Duration = Duration::from_secs(1);
 
-/// How often the work is done in each of the two ways, by turns.
+/// The number of repetitions in each of the two ways, in turn.
 const PAIRS: usize = 8;
 
 impl Bench {
@@ -75,7 +75,7 @@ fn median(all: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
-/// All who look on, until they go.
+/// All viewers, until they leave.
 struct Viewers(JoinSet<Result<(), Error>>);
 
 impl Viewers {
@@ -99,7 +99,7 @@ impl Viewers {
         Ok(Self(all))
     }
 
-    /// Fails where one of them was sent away: it has measured too little.
+    /// Fails if one of them was refused: then too little was measured.
     fn go(mut self) -> Result<(), Error> {
         match self.0.try_join_next() {
             None => Ok(()),
@@ -116,7 +116,7 @@ fn lost(source: std::io::Error) -> Error {
     }
 }
 
-/// Opens a page's stream, from an address that is this viewer's.
+/// Opens a page's stream, from this viewer's own address.
 async fn look(console: SocketAddr, viewer: u8, page: &str) -> Result<TcpStream, Error> {
     let asked = async {
         let socket = TcpSocket::new_v4()?;
@@ -140,7 +140,7 @@ async fn look(console: SocketAddr, viewer: u8, page: &str) -> Result<TcpStream, 
     }
 }
 
-/// Reads all that comes, until it ends.
+/// Reads everything that comes, until the stream ends.
 async fn read(mut stream: TcpStream) -> Result<(), Error> {
     let mut part = [0; 16 << 10];
     while stream.read(&mut part).await.map_err(lost)? > 0 {}

@@ -1,18 +1,20 @@
-//! Numbers of any size, to the last digit.
+//! Numbers of any size, exact to the last digit.
 //!
 //! Owns: reading a number of JSON or of YAML, its one spelling, comparing and dividing. Never: rounds; a
-//! binary fraction would take 9007199254740993 for 9007199254740992, and 0.3 for no multiple of 0.1.
+//! binary fraction would take 9007199254740993 for 9007199254740992, and would deny that 0.3 is a
+//! multiple of 0.1.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Digits of a divisor: as many as arithmetic of 64 bits holds.
+/// The most digits of a divisor: as many as 64-bit arithmetic holds.
 const DIVISOR_DIGITS: usize = 18;
 
-/// The largest exponent that is told from a larger one: no number that anybody writes is near it.
+/// The largest exponent that is distinguished from larger ones: no number that anybody writes comes near
+/// it.
 const EXPONENT_MAX: i64 = 1 << 60;
 
-/// Zeros that are written out before or behind the digits; more become an exponent.
+/// The most zeros that are written out before or after the digits; more become an exponent.
 const ZEROS: i64 = 20;
 
 /// A number: its digits, times ten to the power of its exponent.
@@ -25,8 +27,8 @@ pub struct Decimal {
 }
 
 impl Decimal {
-    /// Reads a number as JSON writes it, or YAML: with a `+`, a point at either end, `0x` or `0o`. `None`
-    /// for what is no number that JSON has.
+    /// Reads a number as JSON or YAML writes it; YAML allows a `+`, a point at either end, `0x` and `0o`.
+    /// `None` for a text that is no number of JSON.
     pub fn read(text: &str) -> Option<Self> {
         for (prefix, radix) in [("0x", 16), ("0o", 8)] {
             if let Some(start) = text.get(..2)
@@ -68,12 +70,12 @@ impl Decimal {
         }
     }
 
-    /// No fraction: 1.0 and 1e3 are whole as well.
+    /// True if it has no fraction: 1.0 and 1e3 are whole as well.
     pub fn is_whole(&self) -> bool {
         self.exponent >= 0
     }
 
-    /// More than zero.
+    /// True if it is more than zero.
     pub fn is_positive(&self) -> bool {
         !self.is_negative && !self.digits.is_empty()
     }
@@ -84,12 +86,12 @@ impl Decimal {
         text.parse().ok()
     }
 
-    /// It can divide, as the divisor of [`Self::is_multiple_of`].
+    /// True if it can be the divisor of [`Self::is_multiple_of`].
     pub fn is_divisor(&self) -> bool {
         self.is_positive() && self.digits.len() <= DIVISOR_DIGITS
     }
 
-    /// A whole number of times the divisor, which [`Self::is_divisor`].
+    /// True if it is a whole multiple of the divisor, for which [`Self::is_divisor`] is true.
     pub fn is_multiple_of(&self, divisor: &Self) -> bool {
         let Ok(by) = divisor.digits.parse::<u64>() else {
             return false;
@@ -99,7 +101,7 @@ impl Decimal {
             return true;
         }
         let Ok(power) = u64::try_from(self.exponent - divisor.exponent) else {
-            // The digits end with no zero, so that no power of ten divides them.
+            // The digits do not end with a zero, so no power of ten divides them.
             return false;
         };
         let digit = |rest: u128, digit: u8| (rest * 10 + u128::from(digit - b'0')) % by;
@@ -107,7 +109,7 @@ impl Decimal {
         (rest * power_of_ten(power, by)).is_multiple_of(by)
     }
 
-    /// Compares two that are not negative.
+    /// Compares two numbers that are not negative.
     fn magnitude(&self, other: &Self) -> Ordering {
         match (self.digits.is_empty(), other.digits.is_empty()) {
             (true, true) => return Ordering::Equal,
@@ -116,7 +118,7 @@ impl Decimal {
             (false, false) => {}
         }
         let places = |it: &Self| it.digits.len() as i64 + it.exponent;
-        // Of as many places before the point, the digits decide as text does.
+        // With the same number of places before the point, the digits compare as text does.
         places(self)
             .cmp(&places(other))
             .then_with(|| self.digits.cmp(&other.digits))
@@ -136,7 +138,7 @@ fn power_of_ten(mut power: u64, by: u128) -> u128 {
     result
 }
 
-/// An exponent's digits; one that is larger than all is the largest.
+/// The value of an exponent's digits; one beyond the largest counts as the largest.
 fn saturated(text: &str) -> Option<i64> {
     let is_negative = text.starts_with('-');
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);

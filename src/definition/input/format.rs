@@ -1,7 +1,8 @@
-//! The formats that a text may be asked to have.
+//! The formats that a schema may ask of a text.
 //!
-//! Owns: their names, and which texts have them. Never: is more lenient than the RFC that names a format, but
-//! for addresses of mail, of which only the outline is looked at: whether one is there only a letter can tell.
+//! Owns: their names, and which texts have them. Never: is more lenient than the RFC that names a format,
+//! except for mail addresses, of which it checks only the outline: whether an address exists only a letter can
+//! tell.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ pub enum Format {
     Date,
     /// A point in time, with its offset from UTC (RFC 3339).
     DateTime,
-    /// An address of mail.
+    /// A mail address.
     Email,
     /// An absolute URI (RFC 3986).
     Uri,
@@ -53,7 +54,7 @@ impl Format {
         }
     }
 
-    /// Whether a text has it.
+    /// Whether a text has this format.
     pub fn admits(self, text: &str) -> bool {
         match self {
             Self::Date => is_date(text),
@@ -65,7 +66,7 @@ impl Format {
     }
 }
 
-/// The number that exactly `digits` of these are.
+/// The number in a text of exactly `digits` digits.
 fn number(text: &str, digits: usize) -> Option<u32> {
     let is_plain = text.len() == digits && text.bytes().all(|it| it.is_ascii_digit());
     is_plain.then(|| text.parse().ok()).flatten()
@@ -107,7 +108,7 @@ fn is_date_time(text: &str) -> bool {
     };
     let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
     let is_fraction = !fraction.is_empty() && fraction.bytes().all(|it| it.is_ascii_digit());
-    // A leap second is the last of an hour, in every zone.
+    // A leap second is the last second of an hour, in every zone.
     let leaps = time.ends_with(":60") && !time.ends_with(":59:60");
     is_zoned && is_fraction && !leaps && is_date(date) && clock(time, 3)
 }
@@ -148,7 +149,7 @@ fn is_uri(text: &str) -> bool {
         hex(bytes.next()) && hex(bytes.next())
     };
     let once = |what: char| rest.matches(what).count() <= 1;
-    // Brackets hold an address of IPv6, and stand nowhere else.
+    // Brackets contain an IPv6 address, and occur nowhere else.
     let authority = rest
         .strip_prefix("//")
         .map(|it| it.split(['/', '?', '#']).next());

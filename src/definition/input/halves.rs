@@ -1,7 +1,8 @@
 //! Halves of surrogate pairs.
 //!
-//! Owns: finding the strings of a value that have a half of a pair, `\ud83d` alone, which no text has: programs
-//! that read the run would refuse all that they are sent with it. Never: looks at a value twice that has none.
+//! Owns: finding the strings of a value that contain half of a surrogate pair, `\ud83d` alone, which no text
+//! has: programs that read the run would refuse everything that they are sent with it. Never: looks twice at a
+//! value that has none.
 
 use super::judge::{VIOLATIONS_MAX, Violation, pointer_token};
 use super::text::Json;
@@ -30,7 +31,7 @@ fn look(value: Json<'_>, pointer: &str, found: &mut Vec<Violation>) {
     if value.text().starts_with('"') {
         violation("has", half);
     }
-    // No pointer leads to such a key.
+    // No pointer can name such a key.
     for half in value.members().filter_map(|(key, _)| first(key.text())) {
         violation("has a key with", half);
     }
@@ -45,7 +46,8 @@ fn look(value: Json<'_>, pointer: &str, found: &mut Vec<Violation>) {
     found.truncate(VIOLATIONS_MAX);
 }
 
-/// The first half of a pair that stands alone. Escapes are in strings only, so nobody has to know where these are.
+/// The first half of a pair that stands alone. Escapes occur only in strings, so the search need not know where
+/// these are.
 fn first(json: &str) -> Option<&str> {
     let unit = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;

@@ -1,8 +1,8 @@
-//! Whether a value is as a schema asks.
+//! Whether a value satisfies a schema.
 //!
-//! Owns: every rule, and the sentence that says what is against it. Never: reads more than it must: an array of a
-//! million elements without a rule is counted and no more. A value is walked through once for each level that the schema has,
-//! and once more where equality is asked for.
+//! Owns: every rule, and the sentence that names a violation. Never: reads more than it must: an array of a million
+//! elements without a rule is only counted. The check walks through a value once for each level of the schema, and
+//! once more where a rule asks for equality.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -15,16 +15,16 @@ use super::text::Json;
 use crate::definition::check::shown;
 use crate::problem::nearest;
 
-/// Violations that are told: whoever has more begins with these.
+/// The most violations that are reported: a value with more reports the first ones.
 pub const VIOLATIONS_MAX: usize = 20;
 
-/// Characters of a key in a pointer, and of a value in a sentence.
+/// The most characters of a key in a pointer, and of a value in a sentence.
 const KEY: usize = 100;
 
-/// Values that a sentence lists.
+/// The most values that a sentence lists.
 const LISTED: usize = 10;
 
-/// Something in a value that is not as it was asked for.
+/// A part of a value that violates the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The JSON pointer (RFC 6901) of the part; empty for the whole value.
@@ -43,7 +43,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A pointer without what would move a cursor or turn a line around.
+/// A pointer without characters that would move a cursor or reverse the direction of a line.
 fn visible(pointer: &str) -> String {
     let of = |token: &str| {
         let shown = shown(token);
@@ -52,12 +52,12 @@ fn visible(pointer: &str) -> String {
     pointer.split('/').map(of).collect::<Vec<_>>().join("/")
 }
 
-/// A key or a place as a part of a JSON pointer.
+/// A key or an index as a part of a JSON pointer.
 pub fn pointer_token(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// All that is against the schema in a value, in the value's order, up to [`VIOLATIONS_MAX`].
+/// Everything in a value that violates the schema, in the value's order, up to [`VIOLATIONS_MAX`].
 /// `input` is one JSON value.
 pub fn judge(schema: &Schema, input: &str) -> Vec<Violation> {
     let mut judge = Judge {
@@ -68,12 +68,12 @@ pub fn judge(schema: &Schema, input: &str) -> Vec<Violation> {
     judge.found
 }
 
-/// A schema, made ready for many values.
+/// A schema, prepared for many values.
 struct Rules<'s> {
     schema: &'s Schema,
     members: HashMap<&'s str, Rules<'s>>,
     items: Option<Box<Rules<'s>>>,
-    /// Made when the first string is judged by it.
+    /// Made when the first string is checked against it.
     pattern: OnceCell<Result<Pattern, String>>,
 }
 
@@ -95,7 +95,7 @@ struct Judge {
     found: Vec<Violation>,
 }
 
-/// A step of a pointer. Most elements have nothing against them, and their places are never written out.
+/// One token of a pointer. Most elements violate nothing, and their indexes are never written out.
 enum Place {
     Key(String),
     At(u64),
@@ -275,7 +275,7 @@ impl Judge {
             match rules.pattern.get_or_init(|| Pattern::of(written)) {
                 Ok(pattern) if pattern.is_in(&text) => {}
                 Ok(_) => self.say(format!("does not match the pattern {}", shown(written))),
-                // One that is of a newer version, or that somebody has edited in the database.
+                // A newer version wrote this pattern, or somebody has edited it in the database.
                 Err(reason) => self.say(format!("cannot be checked by its pattern: {reason}")),
             }
         }
@@ -311,7 +311,7 @@ impl Judge {
     }
 }
 
-/// A key as a part of a pointer; a long one is cut.
+/// A key as a part of a pointer; a long key is cut.
 fn part(key: &str) -> String {
     let mut short: String = key.chars().take(KEY).collect();
     if short.len() < key.len() {

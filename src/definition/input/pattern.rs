@@ -1,27 +1,27 @@
 //! Patterns of texts.
 //!
-//! Owns: which regular expressions a schema may have, and matching. Never: tries one way after the other: a
-//! pattern becomes an automaton of bounded size, which reads a text once, whatever the pattern is.
+//! Owns: which regular expressions a schema may have, and the matching. Never: backtracks: a pattern
+//! becomes an automaton of bounded size, which reads a text once, whatever the pattern is.
 //!
-//! JSON Schema means the expressions of ECMAScript. Syntax that both have is written the same; `\d`, `\w` and `\s` are the
-//! sets that ECMAScript has, and lookaround and backreferences, which no automaton can have, are refused.
+//! JSON Schema means the expressions of ECMAScript. Syntax that both have is written the same; `\d`, `\w` and `\s` are
+//! the sets of ECMAScript, and lookaround and backreferences, which no automaton can have, are refused.
 
 use regex_automata::dfa::{Automaton, StartKind, dense};
 use regex_automata::nfa::thompson;
 use regex_automata::util::start;
 use regex_automata::{Anchored, util::syntax};
 
-/// Bytes of an automaton, and of what it takes to make it.
+/// The most bytes of an automaton, and of the memory that it takes to build it.
 const SIZE_MAX: usize = 256 << 10;
 
-/// Characters of a pattern.
+/// The most characters of a pattern.
 pub const LENGTH_MAX: usize = 1_000;
 
-/// A pattern that can be tried.
+/// A pattern that is ready for matching.
 pub struct Pattern(dense::DFA<Vec<u32>>);
 
 impl Pattern {
-    /// Makes the automaton; the error says what is in the way.
+    /// Builds the automaton; the error says why that is impossible.
     pub fn of(text: &str) -> Result<Self, String> {
         if text.chars().count() > LENGTH_MAX {
             return Err(format!("it is longer than {LENGTH_MAX} characters"));
@@ -40,7 +40,7 @@ impl Pattern {
         built.map(Self).map_err(|error| reason(&error))
     }
 
-    /// Whether a part of the text is as the pattern says.
+    /// Whether a part of the text matches the pattern.
     pub fn is_in(&self, text: &str) -> bool {
         let dfa = &self.0;
         let Ok(mut state) = dfa.start_state(&start::Config::new().anchored(Anchored::No)) else {
@@ -87,7 +87,7 @@ fn translated(text: &str) -> Result<String, String> {
     Ok(to)
 }
 
-/// The reason in one line: the parser draws the place of a mistake on several.
+/// The reason in one line: the parser's own message draws the place of a mistake on several lines.
 fn reason(error: &dense::BuildError) -> String {
     let mut said = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_text_is_read_once_whatever_the_pattern_is() {
-        // Many ways to fail: a matcher that tries them all would not come back.
+        // Many ways to fail: a matcher that tried them all would never return.
         let pattern = Pattern::of("^(a+)+$").expect("it is a pattern");
         let text = format!("{}b", "a".repeat(1 << 20));
         assert!(!pattern.is_in(&text));

@@ -1,7 +1,7 @@
-//! `input:` as somebody has written it, and all that is wrong with it.
+//! `input:` as its author has written it, and everything that is wrong with it.
 //!
-//! Owns: the keywords' own types, what contradicts itself, and the bounds. Never: reads a file: the tree may
-//! come from YAML, with places, or from Rust. Tested in `tests.rs`, and in `yaml` with the place of every mistake.
+//! Owns: the keywords' own types, contradictions, and the bounds. Never: reads a file: the tree may come from
+//! YAML, with places, or from Rust. Tested in `tests.rs`, and in `yaml` with the place of every mistake.
 
 use std::collections::HashMap;
 
@@ -16,13 +16,13 @@ use crate::definition::tree::{Tree, Value};
 use crate::problem::{meant, nearest};
 use crate::yaml::Mark;
 
-/// Schemas in schemas.
+/// The deepest nesting of schemas.
 const DEPTH_MAX: usize = 16;
 
-/// Schemas of one input.
+/// The most schemas in one input.
 const SCHEMAS_MAX: usize = 500;
 
-/// Bytes of a schema as JSON: a process keeps it, and a page shows it.
+/// The most bytes of a schema as JSON: a process keeps it, and a page shows it.
 const BYTES_MAX: usize = 64 << 10;
 
 /// Words of other languages for kinds of values.
@@ -62,7 +62,7 @@ struct Reading {
     schemas: usize,
 }
 
-/// The keyword of a schema that is read.
+/// A keyword of the schema that is being read.
 struct Field<'t> {
     key: &'t str,
     value: &'t Tree,
@@ -85,7 +85,7 @@ impl Reading {
         });
     }
 
-    /// A keyword whose value is not what it takes.
+    /// Reports a keyword whose value has the wrong type.
     fn mistyped(&mut self, field: &Field<'_>, takes: &str, help: impl Into<String>) {
         let is = match &field.value.value {
             Value::Text(text) | Value::Number(text) | Value::Bool(text) => shown(text),
@@ -95,7 +95,7 @@ impl Reading {
         self.report(field.value.place, message, help);
     }
 
-    /// `path` is where it stands, from `input` on; `depth` counts it and those around it.
+    /// `path` is the place of this schema, from `input` on; `depth` counts it and the schemas around it.
     fn schema(&mut self, tree: &Tree, path: &str, depth: usize) -> Option<Schema> {
         self.schemas += 1;
         if depth > DEPTH_MAX || self.schemas > SCHEMAS_MAX {
@@ -182,7 +182,7 @@ impl Reading {
         let names = Kind::ALL.map(Kind::name);
         let mut kinds = Vec::new();
         for tree in named {
-            // YAML takes the word `null` for nothing.
+            // YAML reads the word `null` as nothing.
             let name = match &tree.value {
                 Value::Null => "null",
                 Value::Text(name) => name,
@@ -376,7 +376,7 @@ impl Reading {
         }
     }
 
-    /// Keywords that leave no value, or that never say anything.
+    /// Keywords that admit no value, or that never have an effect.
     fn contradictions(&mut self, schema: &Schema, path: &str, places: &HashMap<&str, Mark>) {
         let at = |key: &str| places.get(key).copied();
         let Kinds(kinds) = &schema.kinds;
@@ -441,7 +441,7 @@ impl Reading {
         }
     }
 
-    /// Values in a schema that it refuses itself.
+    /// Values in a schema that the schema itself refuses.
     fn literals(&mut self, schema: &Schema, path: &str, entries: &[(Tree, Tree)]) {
         let bare = Schema {
             values: Vec::new(),
@@ -486,7 +486,7 @@ impl Reading {
     }
 }
 
-/// The kinds of values that a keyword says anything about; `None` for all.
+/// The kinds of values that a keyword applies to; `None` for all.
 fn judged(keyword: &str) -> Option<&'static [Kind]> {
     match keyword {
         "properties" | "required" | "additionalProperties" => Some(&[Kind::Object]),
@@ -499,7 +499,7 @@ fn judged(keyword: &str) -> Option<&'static [Kind]> {
     }
 }
 
-/// A tree as JSON; the error is the place of a part that JSON cannot have, and what it is.
+/// A tree as JSON; the error is the place of a part that JSON cannot express, and a description of the part.
 fn write(tree: &Tree, to: &mut String) -> Result<(), (Mark, String)> {
     match &tree.value {
         Value::Null => to.push_str("null"),

@@ -1,4 +1,4 @@
-//! A schema, as it is frozen into a definition.
+//! A schema, in the form that is frozen into a definition.
 //!
 //! Owns: its data types and their JSON form, which says nothing that the author has not said. Never: judges a
 //! schema (`read`) or a value (`judge`).
@@ -100,12 +100,12 @@ impl Kind {
     }
 }
 
-/// A value in a schema, in the text that all equal values share.
+/// A value in a schema, as the text that all equal values share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Literal(String);
 
 impl Literal {
-    /// Of a value.
+    /// The literal of a value.
     pub fn of(value: Json<'_>) -> Self {
         Self(value.canonical())
     }
@@ -121,7 +121,7 @@ impl Literal {
     }
 }
 
-/// The parts of an object, in the author's order, which is that of a form.
+/// The properties of an object, in the author's order, which a form follows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Properties(pub Vec<(String, Schema)>);
 
@@ -132,11 +132,11 @@ impl Properties {
     }
 }
 
-/// The rules for a value. Without any, it may be anything.
+/// The rules for a value. Without any rule, it may be anything.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Schema {
-    /// The kinds that it may be of; empty for any.
+    /// The kinds of value that are allowed; empty for any.
     #[serde(rename = "type", skip_serializing_if = "Kinds::is_empty")]
     pub kinds: Kinds,
     /// Its name for people.
@@ -148,28 +148,28 @@ pub struct Schema {
     /// The members of an object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub properties: Option<Properties>,
-    /// Those that must be there.
+    /// The members that must be present.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required: Vec<String>,
-    /// Whether there may be others.
+    /// Whether other members are allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub additional_properties: Option<bool>,
     /// The elements of an array.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items: Option<Box<Schema>>,
-    /// The fewest of them.
+    /// The fewest elements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_items: Option<u64>,
-    /// The most of them.
+    /// The most elements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_items: Option<u64>,
-    /// Whether no two of them may be equal.
+    /// Whether all elements must be different.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unique_items: Option<bool>,
-    /// The values that it may be.
+    /// The allowed values.
     #[serde(rename = "enum", skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<Literal>,
-    /// The one value that it may be.
+    /// The only allowed value.
     #[serde(
         rename = "const",
         deserialize_with = "there",
@@ -182,13 +182,13 @@ pub struct Schema {
     /// The greatest number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum: Option<Decimal>,
-    /// The number is greater.
+    /// The number must be greater than this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclusive_minimum: Option<Decimal>,
-    /// The number is less.
+    /// The number must be less than this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclusive_maximum: Option<Decimal>,
-    /// The number is this, a whole number of times.
+    /// The number must be a whole multiple of this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multiple_of: Option<Decimal>,
     /// The fewest characters of a string.
@@ -197,31 +197,31 @@ pub struct Schema {
     /// The most characters of a string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_length: Option<u64>,
-    /// A regular expression that is found in the string.
+    /// A regular expression that must match a part of the string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
     /// The format of a string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
-    /// A form begins with it.
+    /// The value that a form begins with.
     #[serde(
         rename = "default",
         deserialize_with = "there",
         skip_serializing_if = "Option::is_none"
     )]
     pub initial: Option<Literal>,
-    /// Values that it may have, for people.
+    /// Possible values, as examples for people.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Literal>,
 }
 
 impl Schema {
-    /// As people read it.
+    /// The schema as people read it.
     pub fn pretty(&self) -> String {
         serde_json::to_string_pretty(self).expect("a schema has only text keys and numbers")
     }
 
-    /// Whether a value of this kind may be there.
+    /// Whether a value of this kind is allowed.
     pub fn admits(&self, kind: Kind) -> bool {
         let Kinds(kinds) = &self.kinds;
         let is_number = kind == Kind::Integer && kinds.contains(&Kind::Number);
@@ -229,12 +229,12 @@ impl Schema {
     }
 }
 
-/// Kinds: one is written as a word, several as a list.
+/// Kinds: a single one is written as a word, several are written as a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kinds(pub Vec<Kind>);
 
 impl Kinds {
-    /// Nothing is said about them.
+    /// True if there is no rule about them.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -315,7 +315,7 @@ impl<'de> Deserialize<'de> for Properties {
     }
 }
 
-/// As the text of a number, whatever its size.
+/// Written as the text of a number, whatever its size.
 impl Serialize for Decimal {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         raw(self.to_string(), to)
@@ -343,7 +343,7 @@ impl<'de> Deserialize<'de> for Literal {
     }
 }
 
-/// A value that is written is there, and be it null.
+/// A value that is written counts as present, even if it is null.
 fn there<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Literal>, D::Error> {
     Literal::deserialize(from).map(Some)
 }

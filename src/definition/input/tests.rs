@@ -1,4 +1,4 @@
-//! Values and schemas, each with what is said about it.
+//! Values and schemas, and the sentences about them.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::definition::{Definition, Pipeline, yaml};
 
-/// The schema of a pipeline that is written in YAML, with this as its `input`.
+/// The schema of a pipeline that is written in YAML with this `input`.
 fn schema(input: &str) -> Schema {
     let text = format!(
         "pipeline: P\nsteps: {{ A: {{ command: [a] }} }}\nflow: [{{ start: A }}]\ninput: {input}\n"
@@ -351,7 +351,7 @@ fn rust_and_yaml_say_the_same() {
     );
 }
 
-/// The same rules by another hand, for values whose numbers fit.
+/// The same rules, written independently, for values whose numbers fit.
 fn plainly(schema: &Value, value: &Value) -> bool {
     let kind = match value {
         Value::Null => "null",
@@ -425,7 +425,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Rules that may have no effect, which a person is told of and the judge does not mind.
+/// Rules that may have no effect: these are reported to a person, and the judge accepts them.
 fn any_schema() -> impl Strategy<Value = Value> {
     let kinds = prop::sample::subsequence(Kind::ALL.map(Kind::name).to_vec(), 1..7);
     let leaf = (

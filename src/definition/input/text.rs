@@ -1,7 +1,7 @@
-//! A JSON value in its own text, read only as far as somebody asks.
+//! A JSON value in its own text, of which only the requested parts are read.
 //!
-//! Owns: walking through a text that is known to be JSON, and the one text of equal values. Never: decides
-//! whether it is JSON (`step::output` does, and the reader of stored definitions), or copies what nobody looks at: a
+//! Owns: walking through a text that is known to be JSON, and the one text of equal values. Never: decides whether
+//! it is JSON (`step::output` does, and the reader of stored definitions), or copies parts that nobody looks at: a
 //! value may have many megabytes.
 
 use std::borrow::Cow;
@@ -37,7 +37,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// A string's characters; `None` where it has half of a surrogate pair, which no text has.
+    /// The characters of a string; `None` if it contains half of a surrogate pair, which no text has.
     pub fn string(self) -> Option<Cow<'a, str>> {
         let inner = self.0.strip_prefix('"')?.strip_suffix('"')?;
         match inner.contains('\\') {
@@ -46,13 +46,13 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The elements of an array, in order; none of another value.
+    /// The elements of an array, in order; none for another kind of value.
     pub fn elements(self) -> impl Iterator<Item = Json<'a>> {
         let mut parts = Parts::of(self.0, '[');
         std::iter::from_fn(move || parts.next())
     }
 
-    /// The members of an object, in order, each key as a string; none of another value.
+    /// The members of an object, in order, each key as a string; none for another kind of value.
     pub fn members(self) -> impl Iterator<Item = (Json<'a>, Json<'a>)> {
         let mut parts = Parts::of(self.0, '{');
         std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
@@ -66,14 +66,14 @@ impl<'a> Json<'a> {
         text
     }
 
-    /// The same, and each number as it was written.
+    /// The same, but with each number as it was written.
     pub fn spelled(self) -> String {
         let mut text = String::new();
         self.write(&mut text, false);
         text
     }
 
-    /// The same, and no copy where the value is written so already.
+    /// The same, but without a copy if the value is already written this way.
     pub fn same(self) -> Cow<'a, str> {
         match self.kind() {
             Kind::Null | Kind::Boolean => Cow::Borrowed(self.0),
@@ -128,7 +128,7 @@ impl<'a> Json<'a> {
     }
 }
 
-/// True for a whole number that is short and written as all who are equal to it are.
+/// True for a short whole number that is written as all equal numbers are.
 fn is_plain(number: &str) -> bool {
     let digits = number.strip_prefix('-').unwrap_or(number).as_bytes();
     let is_zero = digits.first() == Some(&b'0');
@@ -137,7 +137,7 @@ fn is_plain(number: &str) -> bool {
         && (!is_zero || number == "0")
 }
 
-/// A string with as few escapes as there can be; one that is no text keeps its own.
+/// A string with as few escapes as possible; a string that is no text keeps its own.
 fn quoted(string: Json<'_>) -> Cow<'_, str> {
     match string.string() {
         Some(Cow::Owned(text)) => Cow::Owned(quote(&text)),
@@ -167,7 +167,7 @@ impl<'a> Parts<'a> {
         Self { rest }
     }
 
-    /// Bytes to the end of the value that `text` begins with: its own end, or that of its brackets.
+    /// The bytes to the end of the value that `text` begins with: its own end, or the end of its brackets.
     fn length(text: &str) -> usize {
         let (mut depth, mut in_string) = (0_usize, false);
         let mut bytes = text.bytes().enumerate();

@@ -1,7 +1,7 @@
 //! Pipeline files and directories of them.
 //!
-//! Owns: which files are pipelines, and what keeps one from being read. Never: understands
-//! what is in it. Tested in `tests/files.rs`.
+//! Owns: which files are pipelines, and the reasons why one cannot be read. Never:
+//! understands a file's content. Tested in `tests/files.rs`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -21,7 +21,7 @@ pub fn load_file(file: &FilePath) -> Result<Definition, Problems> {
 }
 
 /// The definitions in all `*.yml` and `*.yaml` files of `dir`, sorted by the files' names, or
-/// everything that is wrong with all of them. Hidden files are left alone: editors make them.
+/// everything that is wrong with all of them. Hidden files are ignored: editors create them.
 #[cfg(test)]
 pub fn load_dir(dir: &FilePath) -> Result<Vec<(PathBuf, Definition)>, Problems> {
     let (loaded, problems) = look_into(dir)?;
@@ -36,7 +36,7 @@ pub fn load_dir(dir: &FilePath) -> Result<Vec<(PathBuf, Definition)>, Problems> 
     }
 }
 
-/// The same, with what is right even where something is wrong.
+/// The same, but with the correct files even if others have mistakes.
 #[expect(
     clippy::type_complexity,
     reason = "two lists, and an error for neither"
@@ -123,7 +123,7 @@ fn load(file: &FilePath) -> Result<Loaded, Problems> {
         Err(error) => {
             let valid = error.utf8_error().valid_up_to();
             let text = String::from_utf8_lossy(error.as_bytes());
-            // Valid text comes out unchanged, so its length still is that of the text.
+            // Valid text is decoded unchanged, so its length is still that of the text.
             let before = &text[..valid];
             let line = lines(before).count();
             let column = lines(before).last().map_or(0, |last| last.chars().count()) + 1;

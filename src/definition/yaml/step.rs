@@ -1,6 +1,6 @@
-//! How a step runs, as a pipeline file says it.
+//! The settings of a step in a pipeline file.
 //!
-//! Owns: the settings of a step. Never: judges values that can be read (`check`).
+//! Owns: reading these settings. Never: judges values that can be read (`check`).
 
 use super::{Field, Reader};
 use crate::definition::builder::{Declared, Name};
@@ -10,7 +10,7 @@ use crate::definition::schema::{BACKOFF_KEYS, PLANNED_RUNNERS, SECRET_KEYS, STEP
 use crate::definition::tree::{Tree, Value};
 use crate::problem::meant;
 
-/// The way to do without a kind of step that is not there yet.
+/// How to do without a kind of step that does not exist yet.
 fn planned_runner(key: &str) -> Option<&'static str> {
     let mut planned = PLANNED_RUNNERS.iter();
     planned
@@ -76,7 +76,7 @@ impl Reader {
                 _ => spec.cwd = self.text(&field),
             }
         }
-        // One mistake is enough: what a wrong kind of step would be is not known.
+        // One mistake is enough: it is unknown what the wrong kind of step would be.
         let misspelt = |key: &Tree| {
             let meant = key.scalar().and_then(|key| meant(key, STEP_KEYS));
             meant.is_some_and(|meant| ["command", "native"].contains(&meant))
@@ -87,7 +87,8 @@ impl Reader {
             self.report(at, message, help);
         }
         if runner != Some("native") && declared.spec.run == StepRunner::Native {
-            // Not native, only unreadable; its `env` and `cwd` are not to be blamed for it.
+            // The step is not native, only unreadable; its `env` and `cwd` must not be blamed for
+            // that.
             declared.spec.env.clear();
             declared.spec.secrets.clear();
             declared.spec.cwd = None;
@@ -100,7 +101,8 @@ impl Reader {
         match &tree.value {
             Value::Text(program) if program.contains(char::is_whitespace) => {
                 let message = "a command is not a line for a shell";
-                // Words in quotes, and all else that a shell reads, are its own to take apart.
+                // Words in quotes, and everything else that a shell interprets, are left for a
+                // shell to split.
                 let is_plain =
                     |char: char| char.is_alphanumeric() || char == ' ' || "-_./=:+@".contains(char);
                 let help = match program.chars().all(is_plain) {
@@ -214,7 +216,7 @@ impl Reader {
                 _ => backoff.jitter = self.fraction(&field).unwrap_or_default(),
             }
         }
-        // A long first wait without a bound of its own is meant as it stands.
+        // A long first wait without a bound of its own is meant literally.
         backoff.max = longest.unwrap_or(backoff.max.max(backoff.initial));
         if self.findings.len() == before {
             declared.spec.backoff = Some(backoff);

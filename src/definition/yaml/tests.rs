@@ -1,4 +1,4 @@
-//! The front end, given files: those that are right, and those that are not.
+//! The front end, tested with correct files and with faulty ones.
 
 use super::*;
 

@@ -24,7 +24,8 @@ impl Advancer {
 
     pub(super) async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
         match verb {
-            // Its claims stay in its memory: it tries, and its tokens are no longer theirs.
+            // Its claims stay in its memory: it tries to use them, but its tokens are no longer
+            // valid.
             b'r' => return self.life.register(Role::Advancer, cx).await,
             b'b' => {
                 let holds = self.branches.may_hold();
@@ -44,7 +45,7 @@ impl Advancer {
         };
         let done = async |conn: &mut Conn| operation.perform(conn, me, &terms).await;
         let mut answer = cx.outcome(done).await?;
-        // A refusal while it advances is for the value, so that budgets are spent.
+        // A refusal during an advancement is one for its value, so that budgets are spent.
         if let (Operation::Advance(_), Err(Error::Refused { statement, .. })) =
             (&operation, &answer)
         {

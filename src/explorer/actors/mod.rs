@@ -1,19 +1,19 @@
 //! The actors: workers, advancers, reapers and people, one transaction at a time.
 //!
-//! Owns: when each may make its next operation, and what becomes of the answer on its way. The
-//! memory of a worker and an advancer between two transactions, their next one, and their conclusions
-//! from its answer are the daemon's own (`engine::worker_state`, `engine::advancer_state`), and so is the
-//! reaper's witness.
+//! Owns: when each may make its next operation, and what happens to the answer on its way. The memory of a
+//! worker and an advancer between two transactions, their next one, and their conclusions from its answer are
+//! the daemon's own (`engine::worker_state`, `engine::advancer_state`), and so is the reaper's witness.
 //!
-//! Where they differ from the daemon's loops, because what is left out is about time, about how many at
-//! once, or about what is told to whom:
-//! - A worker commits what it holds, or the first of it. Nothing here is refused for its value.
-//! - A worker claims whenever it has a free slot; the daemon asks first whether anything is due, and
-//!   puts back what it claimed for slots that are not free. Here it puts back at any time.
+//! They differ from the daemon's loops in the following ways. The omitted parts concern only time, the number of
+//! things at once, or notifications:
+//! - A worker commits all finished executions that it holds, or the first one. Nothing here is refused for its
+//!   value.
+//! - A worker claims whenever it has a free slot; the daemon first checks whether anything is due, and puts back
+//!   claims for slots that are not free. Here a worker puts back at any time.
 //! - Definitions are loaded once, without a move: they never change.
 //!
-//! Never: writes a row of its own; nor waits, wakes or runs anything: a step's outcome follows from
-//! its name and input, and is there as soon as it is claimed.
+//! Never: writes a row of its own; nor waits, wakes or runs anything: a step's outcome follows from its name and
+//! input, and exists as soon as the step is claimed.
 
 mod advancer;
 mod worker;
@@ -42,11 +42,11 @@ use crate::store::{Conn, Error, action, cancel, pause, prune, resume, revive};
 /// A fault of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
     /// It was committed, and the answer is lost.
     Lost,
-    /// It was rolled back, and tried again in vain: deadlocks.
+    /// It was rolled back, and every retry failed: deadlocks.
     Refused,
     /// It was rolled back, because the connection is gone.
     Cut,
@@ -58,16 +58,16 @@ pub enum Fault {
 pub struct Cx<'a> {
     pub conn: &'a mut Conn,
     pub definitions: &'a Definitions,
-    /// Processes that are known to have died, by whoever started them.
+    /// Processes that are known to be dead, from the one that started them.
     pub crashed: &'a [ProcessId],
     pub clock: i64,
     pub fault: Fault,
-    /// An error of the store is a refusal, like any other.
+    /// An error of the store counts as an ordinary refusal.
     pub may_refuse: bool,
 }
 
 impl Cx<'_> {
-    /// How a transaction comes back to whoever made it; the outer error is what must not be.
+    /// The answer of a transaction as its sender gets it; the outer error is a defect.
     async fn outcome<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut Conn) -> Result<T, Error>,
@@ -85,8 +85,8 @@ impl Cx<'_> {
             },
             Fault::Late => Ok(gone(true)),
             Fault::Refused | Fault::Cut => {
-                // The product's own way out of a transaction that fails at its end; a statement
-                // that was alone is undone by the mark.
+                // This uses the product's own exit from a transaction that fails at its end; a statement that
+                // ran alone is undone by the mark.
                 self.conn.as_local().mark();
                 self.conn.as_local().refuses = true;
                 let _ = work(self.conn).await;
@@ -101,35 +101,35 @@ impl Cx<'_> {
     }
 }
 
-/// One who acts.
+/// An actor.
 #[derive(Clone)]
 pub enum Actor {
     Worker(Worker),
     Advancer(Advancer),
     Reaper(Reaper),
     Person(Person),
-    /// Messages that somebody has sent, and that have not arrived yet: the sender's identity then, and the move.
+    /// Messages that were sent and have not arrived yet: the sender as it was then, and its move.
     Network(Option<Box<(Actor, u8)>>),
 }
 
-/// A process's row, and what it knows of it.
+/// A process's row, and the process's knowledge of it.
 #[derive(Clone)]
 pub struct Life {
-    /// None: not registered (any more).
+    /// None: not registered, or no longer.
     pub process: Option<ProcessId>,
     pub crashed: bool,
-    /// It may end in order, whatever it holds by then.
+    /// It may end in order, whatever it holds at that time.
     pub leaves: bool,
-    /// It has.
+    /// It has ended in order.
     pub left: bool,
-    /// It was told that it is dead: a new row, then the old claims are let go.
+    /// It was told that it is dead: it makes a new row, and then lets the old claims go.
     reborn: bool,
-    /// It has to look at once whether it is dead.
+    /// It must check at once whether it is dead.
     check: bool,
     beat: i64,
-    /// Its last beat was told that its pipeline is paused.
+    /// Its last beat reported that its pipeline is paused.
     paused: bool,
-    /// How many connections it has given up.
+    /// The number of connections that it has given up.
     epoch: u32,
 }
 
@@ -137,14 +137,14 @@ pub struct Life {
 #[derive(Clone)]
 pub struct Worker {
     pub life: Life,
-    /// So many executions are held at once.
+    /// The number of executions that it may hold at once.
     pub slots: usize,
-    /// Steps that follow may be leased at birth.
+    /// Following steps may be leased when they are created.
     pub leases: bool,
     /// An execution may be put back before it was started.
     pub puts_back: bool,
     running: Vec<Held>,
-    /// Executions that it was given while its pipeline is paused: put back before anything else.
+    /// Executions that it received while its pipeline was paused: put back before anything else.
     back: Vec<ExecutionId>,
     executions: WorkerState,
 }
@@ -159,24 +159,24 @@ struct Held {
 #[derive(Clone)]
 pub struct Advancer {
     pub life: Life,
-    /// So many branches are claimed at once.
+    /// The number of branches that it may claim at once.
     pub slots: usize,
     branches: AdvancerState,
 }
 
-/// A supervisor, as far as it reaps.
+/// A supervisor in its function as a reaper.
 #[derive(Clone, Default)]
 pub struct Reaper {
     witness: Witness,
     todo: Vec<(ProcessId, Option<i64>)>,
 }
 
-/// Somebody at a command line.
+/// A person at a command line.
 #[derive(Clone)]
 pub struct Person {
     pub verb: Verb,
     done: bool,
-    /// How often it happened, whatever the person knows of it.
+    /// How often the act happened, whether or not the person knows.
     happened: usize,
 }
 
@@ -192,15 +192,15 @@ pub enum Verb {
     CancelParts(RunId),
     Revive(RunId),
     Resume(RunId),
-    /// Questions whose time is over.
+    /// Decides questions whose deadline has passed.
     Deadlines,
     Pause,
     Unpause,
-    /// Runs that ended so long ago.
+    /// Deletes runs that ended this long ago.
     Prune(Duration),
 }
 
-/// Budgets without waits; crashes are only the end of a step that comes to no good anyway.
+/// Budgets without waits; crashes only end a step that cannot succeed anyway.
 fn step_limits(_: &Definition, step: &str) -> StepLimits {
     StepLimits {
         max_retry: 1,
@@ -224,7 +224,7 @@ fn advance_limits(_: &str) -> AdvanceLimits {
 }
 
 impl Actor {
-    /// A worker with so many slots.
+    /// A worker with this many slots.
     pub fn worker(slots: usize) -> Self {
         Self::Worker(Worker {
             life: Life::new(),
@@ -237,7 +237,7 @@ impl Actor {
         })
     }
 
-    /// An advancer of so many branches at once.
+    /// An advancer that claims this many branches at once.
     pub fn advancer(slots: usize) -> Self {
         Self::Advancer(Advancer {
             life: Life::new(),
@@ -260,7 +260,7 @@ impl Actor {
         })
     }
 
-    /// Takes what is sent, to deliver it later.
+    /// Takes a message, to deliver it later.
     pub fn send(&mut self, from: Actor, verb: u8) {
         match self {
             Self::Network(letter) => *letter = Some(Box::new((from, verb))),
@@ -268,7 +268,7 @@ impl Actor {
         }
     }
 
-    /// Its process, for those that have one.
+    /// Its process, for actors that have one.
     pub fn life(&self) -> Option<&Life> {
         match self {
             Self::Worker(worker) => Some(&worker.life),
@@ -288,7 +288,7 @@ impl Actor {
         }
     }
 
-    /// Its memory is gone; the process that died.
+    /// Loses its memory; returns the process that died.
     pub fn crash(&mut self) -> Option<ProcessId> {
         let crashed = |life: &mut Life| {
             let process = life.process.take();
@@ -349,11 +349,11 @@ impl Actor {
         matches!(verb, b'b' | b'l' | b'o' | b'q' | b'r' | b'u' | b'v' | b'z')
     }
 
-    /// Does it.
+    /// Performs the move.
     pub async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
         if let Self::Network(letter) = self {
             let (mut from, verb) = *letter.take().expect("what was sent");
-            // Nobody hears what becomes of it.
+            // Nobody learns of the outcome.
             return match Box::pin(from.act(verb, cx)).await {
                 Err(error) if is_tripped(&error) => Err(error),
                 _ => Ok(()),
@@ -434,7 +434,7 @@ impl Life {
         }
     }
 
-    /// False when there is nothing else to do.
+    /// False if there is nothing else to do.
     fn verbs(&self, clock: i64, verbs: &mut Vec<u8>) -> bool {
         if self.crashed || self.left {
             return false;
@@ -478,7 +478,7 @@ impl Life {
             .expect("whoever is not registered registers first")
     }
 
-    /// True when a new process begins: what the old one held is nobody's.
+    /// Begins a new process: the old one's claims belong to nobody then.
     async fn register(&mut self, role: Role, cx: &mut Cx<'_>) -> Result<(), Error> {
         let id = register(cx.conn, role).await?;
         let beat = cx.clock;
@@ -508,7 +508,7 @@ impl Life {
         }
     }
 
-    /// The executions that are still held; `None` when this process is dead.
+    /// The executions that the process still holds; `None` if it is dead.
     async fn beat(
         &mut self,
         holds: bool,
@@ -542,7 +542,7 @@ static WAITS: Statement = Statement::new(
     "EXPLORER_WAITS",
     "SELECT execution_id AS id FROM ductwork_availabilities WHERE due_at > {now}",
 );
-/// A run that prune leaves although nothing stands against it; not asked while a hook is to run.
+/// A run that prune leaves although nothing prevents its deletion; runs with a pending hook are excluded.
 static KEPT: Statement = Statement::new(
     "EXPLORER_KEPT",
     "SELECT r.id FROM ductwork_runs r
@@ -557,7 +557,7 @@ static ENDED_LATELY: Statement = Statement::new(
       WHERE coalesce(r.completed_at, r.halted_at, r.cancelled_at, {now}) > {now} - :age",
 );
 
-/// Ids, by a statement of ours about a process.
+/// Ids, from one of our own statements about a process.
 async fn asked(
     conn: &mut Conn,
     statement: &'static Statement,
@@ -569,7 +569,7 @@ async fn asked(
     rows.iter().map(|row| row.get("id")).collect()
 }
 
-/// A process holds each execution that it takes up again.
+/// Checks that a process holds each execution that it takes up again.
 async fn holds(
     conn: &mut Conn,
     process: ProcessId,
@@ -608,7 +608,7 @@ pub fn somebody() -> action::Actor {
     action::Actor::new("who", Channel::Cli)
 }
 
-/// The reaper's own clock stands and goes with the database's.
+/// The reaper's own clock stands still and moves with the database's.
 fn instant(clock: i64) -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
     *START.get_or_init(Instant::now) + Duration::from_micros((clock - EPOCH) as u64)
@@ -648,7 +648,7 @@ impl Reaper {
                     process::recover(conn, id, death, &step_limits, definitions).await
                 };
                 match cx.outcome(recover).await? {
-                    // H1: whoever has shown a sign of life since the look is spared.
+                    // H1: a process that has shown a sign of life since the look is spared.
                     Ok(recovered)
                         if recovered.removed && seen.is_some_and(|seen| Some(seen) != beat) =>
                     {
@@ -690,7 +690,7 @@ impl Person {
                     .await
                     .map(|_| 1)
             }
-            // Nobody else acts meanwhile, so one transaction is enough for a run as small as these.
+            // Nobody else acts meanwhile, so one transaction is enough for runs as small as these.
             Verb::Cancel(run) => {
                 let mut cancelling = cancel::Cancelling::of(*run, cancel::BATCH);
                 match cancelling.step(conn).await {
@@ -715,7 +715,7 @@ impl Person {
             Verb::Unpause => pause::unpause(conn, flows::PIPELINE, &somebody())
                 .await
                 .map(|_| 1),
-            // One run per transaction, until there is none.
+            // One run per transaction, until none is left.
             Verb::Prune(age) => prune::prune(conn, *age, 1).await,
         });
         let unkeyed = matches!(verb, Verb::Trigger { key: None, .. });
@@ -737,13 +737,13 @@ impl Person {
                 ..
             })
         );
-        // Pruning again and again is no difference, nor is the next part of a cancellation.
+        // Repeated pruning makes no difference, nor does the next part of a cancellation.
         if !prunes && (told.is_ok() || lost) {
             self.happened = 1;
         }
         self.done = match told {
             Ok(pruned) => !prunes || pruned == 0,
-            // An actor that does not know asks again, except for an act that would happen twice.
+            // An actor that does not know the outcome asks again, except for an act that would happen twice.
             Err(_) => lost && unkeyed,
         };
         Ok(())

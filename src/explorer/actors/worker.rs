@@ -1,4 +1,4 @@
-//! A worker: the daemon's own operations, and steps that end as soon as they are asked.
+//! A worker: the daemon's own operations, and steps that end on request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::store::cursor::Cursor;
 use crate::store::{Conn, Error, pause};
 
 impl Worker {
-    /// The letters of what it may do next.
+    /// The letters of its possible next moves.
     pub(super) fn verbs(&self, verbs: &mut Vec<u8>) {
         match self.executions.first() {
             Some(Operation::ReadLanded) => return verbs.push(b'u'),
@@ -48,7 +48,7 @@ impl Worker {
 
     pub(super) async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
         let operation = match verb {
-            // Executions that it still holds go on: it commits them, under the identity that it has by then.
+            // Executions that it still holds go on: it commits them, under its new identity.
             b'r' => return self.life.register(Role::Worker, cx).await,
             b'b' => return self.beat(cx).await,
             b'c' => Operation::Claim {
@@ -146,7 +146,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Begins what does not run yet.
+    /// Begins the executions that do not run yet.
     fn begin(&mut self, claimed: Vec<Claimed>) {
         for claimed in claimed {
             let id = claimed.execution_id;
@@ -165,7 +165,7 @@ impl Worker {
         }
     }
 
-    /// The first `n` of what runs have ended.
+    /// Ends the first `n` of the running executions.
     async fn end(&mut self, n: usize, cx: &mut Cx<'_>) -> Result<(), Error> {
         for held in self.running.drain(..n) {
             self.executions.finish(ended(held, cx).await?);
@@ -181,7 +181,7 @@ impl Worker {
 
     pub(super) fn write(&self, to: &mut Canon) {
         let [batch, lost, doubt, paused] = self.executions.memory();
-        // A batch of all that it can hold, and one of more, are the same.
+        // A batch of everything that it can hold and a larger batch are the same.
         to.number(batch.min(self.slots as i64));
         to.number(lost);
         to.number(doubt);

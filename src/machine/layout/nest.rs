@@ -1,10 +1,10 @@
-//! How a graph nests: rows of blocks, of which a fork holds paths and a frame holds a row; and how large
-//! each of them is.
+//! How a graph nests: rows of blocks, where a fork contains paths and a frame contains a row; and the
+//! size of each of them.
 //!
-//! Owns: reading that out of a definition, and the sizes. Never: places anything.
+//! Owns: reading the nesting from a definition, and the sizes. Never: places anything.
 //!
 //! Nodes are numbered depth first in writing order, so reading them in the order in which the graph is
-//! gone through gives the numbers 0, 1, 2, … without a gap. A stored definition that somebody has edited
+//! traversed gives the numbers 0, 1, 2, … without a gap. A stored definition that somebody has edited
 //! may be another graph; it gives `None`.
 
 use crate::definition::check::{MAX_DEPTH, MAX_NODES};
@@ -14,44 +14,48 @@ use crate::definition::{Definition, Edge, NodeIndex, Target, Then};
 use super::text::{cut, title, width};
 use super::{Finish, Label};
 
-/// The columns of a name and of a condition; what is longer is cut.
+/// The columns of a name and of a condition; longer texts are cut.
 const NAME: usize = 28;
 const CONDITION: usize = 24;
-/// The columns that the counts of a node have below its name.
+/// The columns for the counts of a node, below its name.
 pub const COUNTS: usize = 22;
-/// The columns that a frame's head has at least.
+/// The least columns of a frame's head.
 pub const HEAD_COLUMNS: usize = 36;
-/// The width of a letter of a name, and of a smaller one, in pixels: no monospace font of 13 and 11 pixels has a wider one.
+/// The width of a letter of a name, and of a smaller one, in pixels: no monospace font of 13 and 11 pixels has wider
+/// ones.
 const LETTER: u32 = 8;
 const SMALL: u32 = 7;
 
 /// The height of a box.
 pub const BOX: u32 = 44;
-/// Between a box's side and its name, and a frame's side and its head.
+/// The space between a box's side and its name, and between a frame's side and its head.
 pub const INSIDE: u32 = 12;
 /// The length of an edge that joins two neighbours.
 pub const GAP: u32 = 36;
-/// From a node to the line at which its paths part, and from the longest path to the line at which they meet.
+/// The distance from a node to the line at which its paths part, and from the longest path to the line at
+/// which they meet.
 pub const PART: u32 = 16;
-/// From the line at which paths part to their first boxes, and from that at which they meet to the next box.
+/// The distance from the line at which paths part to their first boxes, and from the line at which they meet
+/// to the next box.
 pub const LEAD: u32 = 28;
-/// Between a condition and the line before and the box after it.
+/// The space between a condition and the line before it and the box after it.
 const AROUND: u32 = 8;
-/// Between two paths.
+/// The space between two paths.
 const BETWEEN: u32 = 20;
-/// Between a frame's head and its sides, and the boxes inside.
+/// The space between a frame's head and the boxes inside, and between its sides and these boxes.
 pub const HEAD: u32 = 40;
 pub const SIDE: u32 = 18;
 /// The paths of a fork are not bent for less than this.
 const BEND: u32 = 16;
 
-/// Boxes and what holds them, one after the other.
+/// Boxes and their containers, one after the other.
 pub struct Row {
     pub blocks: Vec<Block>,
     pub size: Size,
 }
 
-/// The room of a block to the right of where it begins, above the line on which it stands, and below.
+/// The space of a block: to the right of where it begins, above the line on which it stands, and below that
+/// line.
 #[derive(Clone, Copy, Default)]
 pub struct Size {
     pub width: u32,
@@ -70,11 +74,11 @@ pub enum Kind {
     Node(NodeIndex),
     /// The paths of a divide or a divert, with the lines that join them to the node before and the node after.
     Fork(Vec<Path>),
-    /// The steps that an expand does for each element; and whose completion ends an element's branch.
+    /// The steps that an expand runs for each element; and those whose completion ends an element's branch.
     Frame(Row, Finish),
 }
 
-/// One way of a fork.
+/// One path of a fork.
 pub struct Path {
     pub row: Row,
     /// The condition of a divert.
@@ -176,7 +180,8 @@ impl Reader<'_> {
                     let (fork, exit) = self.divert(cases, otherwise, depth)?;
                     blocks.push(fork);
                     match exit {
-                        // The innermost divert that holds all ends which lead there is the one that meets there.
+                        // The innermost divert that contains all ends that lead there is the one whose paths
+                        // meet there.
                         Some((to, ends)) if self.meets.get(to.0) == Some(&ends) => at = to,
                         exit => break exit,
                     }
@@ -202,7 +207,7 @@ impl Reader<'_> {
         Some((of_row(blocks), exit))
     }
 
-    /// A row inside a fan-out, from which no diverted path leads out.
+    /// A row inside a fan-out; no diverted path leads out of it.
     fn inner(&mut self, to: &Target, depth: usize) -> Option<Row> {
         match self.row(to.node, depth + 1)? {
             (row, None) => Some(row),
@@ -262,7 +267,7 @@ fn of_row(blocks: Vec<Block>) -> Row {
     Row { blocks, size }
 }
 
-/// The width of the lines before the first boxes of a fork, which is that of its longest condition.
+/// The width of the lines before the first boxes of a fork, which is the width of its longest condition.
 pub fn lead(paths: &[Path]) -> u32 {
     let labels = paths.iter().filter_map(|path| path.label.as_ref());
     let widest = labels

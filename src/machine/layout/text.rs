@@ -1,16 +1,17 @@
-//! Text on a picture: what is shown of it, and the room that it takes.
+//! Text on a picture: the part of it that is shown, and the space that it takes.
 //!
-//! Owns: making visible what would reorder or hide a text, and cutting it. Never: escapes markup.
+//! Owns: making visible the characters that would reorder or hide a text, and cutting it. Never:
+//! escapes markup.
 
-/// Columns of a title, which is shown to whoever points at a part that is cut.
+/// The columns of a title, which is shown when somebody points at a part that is cut.
 const TITLE: usize = 400;
 
-/// The text in so many columns, with an ellipsis where it is cut.
+/// The text in this many columns, with an ellipsis if it is cut.
 pub fn cut(text: &str, columns: usize) -> String {
     let (mut shown, mut used, mut fits) = (String::new(), 0, 0);
     for part in text.chars().map(visible) {
         used += width(&part);
-        // The ellipsis takes the room of the last letter.
+        // The ellipsis takes the space of the last letter.
         if used + ELLIPSIS <= columns {
             fits = shown.len() + part.len();
         }
@@ -24,23 +25,24 @@ pub fn cut(text: &str, columns: usize) -> String {
     shown
 }
 
-/// All of a text, as far as anybody would read it.
+/// The whole text, up to the length that anybody would read.
 pub fn title(text: &str) -> String {
     cut(text, TITLE)
 }
 
-/// The room of an ellipsis: it is no ASCII.
+/// The columns of an ellipsis, which is not ASCII.
 const ELLIPSIS: usize = 2;
 
-/// The columns of a text. Letters beyond ASCII may be as wide as two, and are counted so: a text that is
-/// thought too wide leaves a little room, and one that is thought too narrow runs out of its box.
+/// The columns of a text. Letters beyond ASCII may be two columns wide, and are counted as two:
+/// overestimating a text's width leaves a little space, while underestimating it lets the text run out
+/// of its box.
 pub fn width(text: &str) -> usize {
     text.chars()
         .map(|char| 1 + usize::from(!char.is_ascii()))
         .sum()
 }
 
-/// A letter, or the name of one that nobody would see.
+/// A letter, or the name of one that would be invisible.
 fn visible(char: char) -> String {
     match is_hidden(char) {
         true => char.escape_unicode().to_string(),
@@ -48,7 +50,7 @@ fn visible(char: char) -> String {
     }
 }
 
-/// True for a letter that nobody sees, or that changes the order of those beside it.
+/// True for a letter that is invisible, or that changes the order of the letters beside it.
 pub fn is_hidden(char: char) -> bool {
     char.is_control()
         || matches!(

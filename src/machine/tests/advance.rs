@@ -17,13 +17,13 @@ mod chapter;
 use cases::{CASES, EdgeCase, Meaning, Shape, edges, shapes};
 pub use chapter::chapter;
 
-/// Budgets of the cells: small enough that `<`, `=` and `>` are numbers next to each other.
+/// The budgets of the cells: small enough that `<`, `=` and `>` are numbers next to each other.
 const MAX_RETRY: u32 = 4;
 const MAX_CRASH: u32 = 2;
 /// No limit, then limits around the widths of the cells.
 const LIMITS: [Option<u64>; 5] = [None, Some(0), Some(1), Some(2), Some(1_000)];
 
-/// The expectation: what is to come of a step that succeeded within its budgets.
+/// The expectation for a step that succeeded within its budgets.
 fn crossing(meaning: &Meaning, shape: &Shape, limit: Option<u64>) -> String {
     let halts = |reason: &str| format!("halts: `{reason}`");
     let too_wide = |width: u64| match limit {
@@ -48,7 +48,7 @@ fn crossing(meaning: &Meaning, shape: &Shape, limit: Option<u64>) -> String {
     }
 }
 
-/// The expectation for any cell: budgets before edges, and a failed step before all.
+/// The expectation for any cell: budgets before edges, and a failed step before everything else.
 fn expected(meaning: &Meaning, shape: &Shape, cell: Cell) -> String {
     if let Some(reason) = cell.failed {
         return format!("halts: `{reason}`");
@@ -64,7 +64,7 @@ fn expected(meaning: &Meaning, shape: &Shape, cell: Cell) -> String {
     }
 }
 
-/// All of a cell but the edge and the output.
+/// Everything about a cell except the edge and the output.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     failed: Option<HaltReason>,
@@ -74,7 +74,8 @@ struct Cell {
     begun: bool,
 }
 
-/// Around a budget: below it, all of it, beyond it, and as far beyond as numbers go.
+/// The numbers around a budget: none of it, just below it, all of it, beyond it, and as far beyond
+/// as numbers go.
 fn around(max: u32) -> [u32; 5] {
     [0, max - 1, max, max + 1, u32::MAX]
 }
@@ -270,7 +271,8 @@ fn an_empty_fan_in_hands_on_the_empty_array_whatever_follows() {
     );
 }
 
-/// Any JSON, also such as no serialiser writes: keys twice, spaces, numbers as they come.
+/// Any JSON, including JSON that no serialiser writes: duplicate keys, spaces, numbers in any
+/// notation.
 fn any_json() -> impl Strategy<Value = String> {
     let scalar = prop_oneof![
         Just("null".to_owned()),

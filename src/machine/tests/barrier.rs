@@ -18,7 +18,7 @@ fn cells() -> impl Iterator<Item = BarrierView> {
     })
 }
 
-/// Counted out: one word per branch of the fan-out.
+/// The expectation, counted out: one word per branch of the fan-out.
 fn expected(view: BarrierView) -> Arrival {
     let mut branches = vec!["completed"; (view.arrived - view.halted) as usize];
     branches.extend(vec!["halted"; view.halted as usize]);

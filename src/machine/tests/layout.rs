@@ -1,4 +1,4 @@
-//! The picture of every pipeline that can be built: all of it is there once, and nothing is in the way.
+//! The picture of every pipeline that can be built: each part is in it once, and nothing is in the way.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -26,8 +26,8 @@ fn after(then: &Then) -> Option<NodeIndex> {
     }
 }
 
-/// The edges that a branch crosses that begins at a node, and the nodes where it ends; told once more,
-/// without a word about nesting.
+/// The edges that a branch crosses from a given node on, and the nodes where it ends; derived a second
+/// time, without any notion of nesting.
 #[derive(Default)]
 struct Walk {
     edges: BTreeSet<(usize, usize)>,
@@ -131,7 +131,7 @@ fn piece(ends: &[Point]) -> Rect {
     }
 }
 
-/// They have a point in common that is the end of neither.
+/// The two lines have a point in common that is an end of neither.
 fn cross(one: &Rect, other: &Rect) -> bool {
     let crosses = |flat: &Rect, high: &Rect| {
         flat.height == 0
@@ -144,7 +144,7 @@ fn cross(one: &Rect, other: &Rect) -> bool {
     crosses(one, other) || crosses(other, one)
 }
 
-/// All that holds of every picture.
+/// Everything that holds for every picture.
 fn check(definition: &Definition) {
     let layout = of(definition);
     let whole = Rect {
@@ -243,7 +243,7 @@ fn check(definition: &Definition) {
                 );
             }
             for (other, placed) in layout.boxes.iter().enumerate() {
-                // The two that it joins it touches, at its ends.
+                // A piece touches the two boxes that its line joins, at the line's ends.
                 let joins = [line.from.0, line.to.0].contains(&other);
                 let free = disjoint(piece, &placed.rect) && !in_the_way(piece, &placed.rect);
                 let apart = right(piece) < placed.rect.x
@@ -340,7 +340,7 @@ proptest! {
         let mut definition = definition;
         let nodes = definition.nodes.len();
         for (at, to) in damages {
-            // Where an edge leads, as far as a stored definition is believed: anywhere ahead.
+            // An edge may lead anywhere ahead, as far as a stored definition is trusted.
             let at = at.index(nodes);
             let node = NodeIndex(at + 1 + to.index(nodes));
             match &mut definition.nodes[at].next {
@@ -407,7 +407,7 @@ fn the_paths_of_a_divide_are_a_stack_whose_middle_goes_straight_on() {
 fn a_divert_whose_paths_meet_later_shares_the_meeting_with_the_one_around_it() {
     let inner = || Path::to("X").divert([("x", Path::to("Y"))], "Z");
     let outer = Pipeline::named("P").start("A");
-    // The inner one has no converge of its own, and is the last path; then the first.
+    // The inner divert has no converge of its own; it is the last path, and then the first.
     for pipeline in [
         outer
             .clone()

@@ -12,7 +12,7 @@ mod chapter;
 
 pub use chapter::chapter;
 
-/// A backoff in whole numbers, so that expectations are reckoned without floats.
+/// A backoff in whole numbers, so that expectations are calculated without floats.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     initial_ms: u64,
@@ -35,14 +35,14 @@ const WAITS: [Wait; 6] = [
     wait(10_000, 1, 3_600_000, 10),
     wait(2_000, 2, 20_000, 0),
     wait(1_000, 10, 60_000, 100),
-    // Nothing grows to nothing.
+    // Zero does not grow.
     wait(0, 100, 60_000, 50),
-    // More than the most.
+    // An initial wait above the maximum.
     wait(30_000, 3, 5_000, 0),
     wait(5_000, 2, 0, 0),
 ];
 
-/// Places within the jitter, in percent: shortest, middle, longest.
+/// Positions within the jitter, in percent: shortest, middle, longest.
 const SPREADS: [u64; 3] = [0, 50, 100];
 
 impl Wait {
@@ -55,7 +55,7 @@ impl Wait {
         }
     }
 
-    /// Step by step: multiply once per error after the first, stop at the most, then vary.
+    /// Step by step: multiply once per error after the first, stop at the maximum, then vary.
     fn after_errors(self, errors: u32, spread_percent: u64) -> Duration {
         let mut wait_ms = self.initial_ms.min(self.max_ms);
         for _ in 1..errors {
@@ -66,7 +66,7 @@ impl Wait {
         Duration::from_micros(wait_ms * 10 * percent)
     }
 
-    /// One `initial` for each crash beyond a third of the budget, at most the most.
+    /// One `initial` for each crash beyond a third of the budget, up to the maximum.
     fn after_crashes(self, crashes: u32, max_crash: u32) -> Duration {
         let beyond = (1..=crashes).filter(|crash| crash * 3 > max_crash).count() as u64;
         // A third of the budget in whole crashes: with a budget of 2 there is none.
@@ -149,7 +149,7 @@ fn actual(cell: Cell, ending: Ending) -> Verdict {
     )
 }
 
-/// The expectation: told by how many attempts ended like this, this one included.
+/// The expectation, from the number of attempts that ended like this, including this one.
 fn expected(cell: Cell, ending: Ending) -> Verdict {
     let errors = cell.view.retry_count + 1;
     let crashes = cell.view.crash_count + 1;
@@ -194,7 +194,7 @@ fn expected(cell: Cell, ending: Ending) -> Verdict {
     }
 }
 
-/// The same but for what floats cannot tell: less than a microsecond.
+/// The same, except for differences that floats cannot resolve: less than a microsecond.
 fn alike(one: Verdict, other: Verdict) -> bool {
     match (one, other) {
         (Verdict::Again { delay: a, next: x }, Verdict::Again { delay: b, next: y }) => {
@@ -270,7 +270,7 @@ fn a_wait_that_has_outgrown_all_numbers_is_the_longest_and_not_the_shortest() {
         1 << 31,
         u32::MAX - 2,
     ] {
-        // Nothing stays nothing, however often it is doubled.
+        // Zero stays zero, however often it is doubled.
         for (backoff, wanted) in [(backoff, backoff.max), (nothing, Duration::ZERO)] {
             let limits = StepLimits {
                 max_retry: u32::MAX,
@@ -316,7 +316,7 @@ fn any_backoff() -> impl Strategy<Value = Backoff> {
     })
 }
 
-/// As `definition::check` lets through.
+/// A backoff that `definition::check` lets through.
 fn legal_backoff() -> impl Strategy<Value = Backoff> {
     let span = || (0..3_153_600_000_000_u64).prop_map(Duration::from_millis);
     (span(), 1.0..1_000.0, span(), 0.0..=1.0).prop_map(|(initial, factor, max, jitter)| Backoff {
@@ -369,7 +369,7 @@ proptest! {
                         ending,
                         Ending::Released { .. } | Ending::Error { retry_after: Some(_), .. }
                     );
-                    // The most, and all of the jitter on top; as floats, as it was reckoned.
+                    // The maximum, with all of the jitter on top; in floats, as it was calculated.
                     let most = backoff.max.as_secs_f64() * 2.0;
                     prop_assert!(wished || delay.as_secs_f64() <= most);
                 }
@@ -444,7 +444,7 @@ proptest! {
     }
 }
 
-/// Why a branch halts, by the last execution's result and error class.
+/// Why a branch halts, from the last execution's result and error class.
 fn expected_reason(last: &str, class: Option<&str>) -> HaltReason {
     match (last, class) {
         ("timed_out", _) => HaltReason::JobTimedOut,
@@ -455,7 +455,7 @@ fn expected_reason(last: &str, class: Option<&str>) -> HaltReason {
     }
 }
 
-/// The class of no error, of a step without code, of a command that is not to be tried again, and of any
+/// The class of no error, of a step without code, of a command that must not be tried again, and of any
 /// other error.
 const CLASSES: [Option<&str>; 4] = [
     None,

@@ -1,4 +1,4 @@
-//! The table of what a revived branch does first.
+//! The table of the first action of a revived branch.
 
 use super::{code, table};
 use crate::definition::{Definition, Path, Pipeline};
@@ -7,7 +7,7 @@ use crate::machine::revive::{
 };
 use crate::model::StepStatus;
 
-/// Split; a person gave the output; the next transition can take it.
+/// It was split; a person gave the output; the next transition can take the output.
 const CASES: [(bool, bool, bool); 8] = [
     (false, false, true),
     (false, true, true),
@@ -115,7 +115,7 @@ fn a_run_agrees_with_a_definition_that_could_have_brought_it_there() {
     let agree = [
         step("Read", "start", Origin::Start),
         step("Ask", "chain", after("Read", Left::Whole)),
-        // Each transition that hands an output on to one step is as good as another.
+        // All transitions that pass an output on to one step count the same.
         step("Ask", "divert", after("Read", Left::Whole)),
         asked(after("Ask", Left::Whole)),
         step("Split", "chain", after(&dampen, Left::Whole)),
@@ -171,7 +171,7 @@ fn a_run_that_a_definition_could_not_have_brought_there_is_told_by_its_node() {
             step("Choose", "chain", after("List", Left::Whole)),
             "`List` does not lead to `Choose` there as it did in the run",
         ),
-        // It had elements, for which nothing was run.
+        // It had elements, but nothing was run for them.
         (
             step("Choose", "collapse", after("List", Left::Whole)),
             "`List` does not lead to `Choose` there as it did in the run",

@@ -7,7 +7,7 @@ use crate::machine::transition::*;
 use crate::model::{BranchStatus, RunStatus, StepStatus};
 use crate::store::{Dialect, catalogue::catalogue};
 
-/// All that is legal: status, event, status after it. Nothing else is.
+/// Every legal change: status, event, status after it. Nothing else is legal.
 const RUN: &str = "
     in_progress  dampen       dampened
     in_progress  complete     completed
@@ -59,7 +59,7 @@ const EXECUTION: &str = "
     claimed      put_back     queued
     claimed      cancel       cancelled";
 
-/// The statements that make an event happen to what has a status, by what they guard.
+/// The statements that make an event happen to something in a status, listed by their guards.
 const GUARDS: &[(&str, &[&str], &[&str])] = &[
     ("run", &["dampen"], &["DAMPEN_RUNS"]),
     ("run", &["resume one", "resume last"], &["RESUME_RUNS"]),
@@ -216,8 +216,8 @@ fn the_guards_of_the_statements_let_through_what_is_legal_and_nothing_else() {
     }
 }
 
-/// The statement that makes it so, for the table. Claims have no status in their guard, but a
-/// token or an owner.
+/// The statements that make the event happen, for the table. Claims have no status in their
+/// guard, but a token or an owner.
 fn statements(entity: &str, event: &str) -> String {
     let by_hand: &[&str] = match (entity, event) {
         ("branch", "release") => &["RELEASE_BRANCHES", "GIVE_BACK_BRANCHES"],

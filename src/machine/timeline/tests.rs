@@ -1,4 +1,4 @@
-//! Positions on a line of time, and what they say.
+//! Positions on a time line, and their texts.
 
 use super::*;
 
@@ -110,7 +110,7 @@ fn idle_times_longer_than_a_tenth_are_folded_and_what_is_behind_keeps_its_length
     // Exactly a tenth stays.
     let b = step("B", 0, &[(100, Some(1_000), OK)]);
     assert_eq!(place(&facts(1_000, Some(1_000), vec![b])).folds, []);
-    // Where nothing has run yet the whole is idle.
+    // If nothing has run yet, the whole is idle.
     let c = StepTime {
         started_at: None,
         completed_at: None,

@@ -1,8 +1,8 @@
 //! A thread's registers and stack, copied by the thread itself in a signal handler.
 //!
-//! The protocol: the dumper puts a number into `TURN` and sends it with the signal. The
-//! handler takes the turn only if its number is still the one (so one that wakes late
-//! touches nothing), copies, and says that it is done. There is one buffer, hence one turn.
+//! The protocol: the dumper puts a number into `TURN` and sends it with the signal. The handler takes
+//! the turn only if its number is still the current one (so a handler that wakes late touches
+//! nothing), copies, and says that it is done. There is one buffer, hence one turn.
 #![expect(unsafe_code, reason = "a signal handler and what it may touch")]
 
 use std::cell::UnsafeCell;
@@ -14,18 +14,18 @@ use super::unwind::Snapshot;
 
 /// How much of a stack is copied: some hundred frames.
 const STACK_MAX: usize = 64 << 10;
-/// Each piece of the copy; a page that is not there ends it, and not the process.
+/// The size of each piece of the copy; a page that is not there ends the copy, and not the process.
 const PAGE: usize = 4 << 10;
 /// How long a thread may take to answer.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How long one may take that has begun to copy (it may have lost the processor).
+/// How long a thread may take that has begun to copy (it may have lost the processor).
 const PATIENCE_COPYING: Duration = Duration::from_secs(1);
 
-/// `TURN` when nobody's turn it is.
+/// The value of `TURN` while it is nobody's turn.
 const NOBODY: u32 = 0;
 /// Set in `TURN` while the handler copies …
 const COPYING: u32 = 1 << 31;
-/// … and when it has.
+/// … and when it has copied.
 const DONE: u32 = 1 << 30;
 
 static TURN: AtomicU32 = AtomicU32::new(NOBODY);
@@ -39,8 +39,8 @@ static IN_USE: AtomicBool = AtomicBool::new(false);
 
 struct Buffer(UnsafeCell<[u8; STACK_MAX]>);
 
-// SAFETY: written only by the handler that has taken the turn, read only after it is done
-// and before the next turn: `TURN` hands it to and fro.
+// SAFETY: only the handler that has taken the turn writes it, and it is read only after that handler
+// is done and before the next turn: `TURN` hands it to and fro.
 unsafe impl Sync for Buffer {}
 
 /// The outcome of asking a thread.
@@ -56,7 +56,7 @@ pub enum Capture {
     Busy,
 }
 
-/// The one who may ask. There is one of it.
+/// The one who may ask threads for a copy. There is only one.
 #[derive(Debug)]
 pub struct Recorder {
     turn: u32,
@@ -98,7 +98,7 @@ impl Recorder {
             return Err(error);
         }
         Ok(Self {
-            // Not that of a predecessor, whose signals may still be on their way.
+            // The next number must not be that of a predecessor, whose signals may still be on their way.
             turn: TURN.load(Ordering::Acquire) & !(COPYING | DONE),
         })
     }
@@ -123,7 +123,7 @@ impl Recorder {
         if await_done(self.turn, PATIENCE) {
             return Capture::Taken(snapshot());
         }
-        // Withdrawn, unless it has just begun.
+        // Withdraw the turn, unless the thread has just begun.
         let withdrawn = TURN.compare_exchange(
             self.turn,
             self.turn | DONE,
@@ -136,14 +136,15 @@ impl Recorder {
         Capture::Silent
     }
 
-    /// False while a handler that was given up still copies.
+    /// False while a handler that we gave up on still copies.
     fn is_free(&self) -> bool {
         let turn = TURN.load(Ordering::Acquire);
         turn == NOBODY || turn & DONE != 0
     }
 }
 
-/// The signal's sender and value, as the kernel takes them; `siginfo_t` of a 64-bit Linux.
+/// The signal's sender and value, as the kernel takes them; the layout is that of `siginfo_t` on a
+/// 64-bit Linux.
 #[repr(C)]
 struct QueuedInfo {
     signo: libc::c_int,
@@ -202,7 +203,7 @@ fn await_done(turn: u32, patience: Duration) -> bool {
             tv_sec: left.as_secs() as libc::time_t,
             tv_nsec: libc::c_long::from(left.subsec_nanos()),
         };
-        // SAFETY: waits on a static; returns at once if it has changed meanwhile.
+        // SAFETY: the call waits on a static; it returns at once if the static has changed meanwhile.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -228,8 +229,7 @@ fn snapshot() -> Snapshot {
     }
 }
 
-/// The handler. It runs in the middle of anything, so: no allocation, no lock, no panic, and
-/// errno as it was.
+/// The handler. It interrupts code at any point, so: no allocation, no lock, no panic, and errno as it was.
 extern "C" fn copy(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel hands in both, for SA_SIGINFO; the rest are plain system calls and
     // memory that the turn gives to us.
@@ -260,11 +260,11 @@ extern "C" fn copy(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut lib
     }
 }
 
-/// Copies the stack from `sp` on, as far as there is any, and says how much.
+/// Copies the stack from `sp` on, as far as there is any, and returns how much it copied.
 ///
 /// # Safety
-/// Only by who has the turn. The kernel does the copying, so that a page that is not there is
-/// the end of it and no fault.
+/// Only the handler that has the turn may call this. The kernel does the copying, so that a missing
+/// page ends the copy and is no fault.
 unsafe fn copy_stack(sp: usize) -> usize {
     const PIECES: usize = STACK_MAX / PAGE + 1;
     let mut pieces = [libc::iovec {

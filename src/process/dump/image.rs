@@ -37,7 +37,7 @@ struct Segment {
 }
 
 impl Image {
-    /// That of this process. One that cannot be read has nothing in it.
+    /// The image of this process; empty if it cannot be read.
     pub fn of_self() -> Self {
         let path = std::fs::read_link("/proc/self/exe").unwrap_or_default();
         let path = path.to_string_lossy().into_owned();
@@ -60,7 +60,7 @@ impl Image {
         }
     }
 
-    /// The address that this byte of the file has in the file's own terms.
+    /// The address at which the file itself places this byte of it.
     fn address(&self, offset: u64) -> Option<u64> {
         self.segments.iter().find_map(|it| {
             let into = offset.checked_sub(it.offset)?;
@@ -68,7 +68,7 @@ impl Image {
         })
     }
 
-    /// The byte of the file at this address of the file.
+    /// The byte of the file that is at this address of the file.
     fn offset(&self, address: u64) -> Option<u64> {
         self.segments.iter().find_map(|it| {
             let into = address.checked_sub(it.address)?;
@@ -77,7 +77,7 @@ impl Image {
     }
 }
 
-/// The segments that are loaded, and the build id, of a 64-bit little-endian ELF file.
+/// The loaded segments and the build id of a 64-bit little-endian ELF file.
 fn parse(
     head: &[u8],
     at: &dyn Fn(u64, usize) -> Option<Vec<u8>>,
@@ -146,13 +146,13 @@ pub struct Mappings(Vec<Mapping>);
 #[derive(Clone, Debug)]
 struct Mapping {
     range: std::ops::Range<usize>,
-    /// The byte of the file that its first byte is.
+    /// The position in the file of the mapping's first byte.
     offset: u64,
     path: String,
 }
 
 impl Mappings {
-    /// Those of this process.
+    /// The mappings of this process.
     pub fn of_self() -> Self {
         let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
         Self::parse(&String::from_utf8_lossy(&maps))
@@ -174,7 +174,7 @@ impl Mappings {
         Self(mappings.collect())
     }
 
-    /// True when code may be executed there.
+    /// True when this address holds executable code.
     pub fn is_code(&self, address: usize) -> bool {
         self.find(address).is_some()
     }
@@ -200,7 +200,7 @@ impl Mappings {
         }
     }
 
-    /// Where this process has the code at an address of its own file.
+    /// The address in this process of the code at an address of its own file.
     pub fn address(&self, image: &Image, address: u64) -> Option<usize> {
         let offset = image.offset(address)?;
         self.0.iter().find_map(|it| {
@@ -230,7 +230,8 @@ mod tests {
         assert_eq!(mappings.place(&image, 1), "?0x1");
     }
 
-    /// As `readelf -l` and `/proc/PID/maps` show them. The second segment lies elsewhere in memory than in the file.
+    /// As `readelf -l` and `/proc/PID/maps` show them. The second segment has another address in memory than in
+    /// the file.
     #[test]
     fn the_place_is_the_same_wherever_a_program_was_loaded() {
         let segment = |offset, address, bytes| Segment {

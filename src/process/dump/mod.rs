@@ -2,10 +2,10 @@
 //!
 //! Owns: copying each thread's registers and stack, and a line of log for each. Never: unwinds,
 //! allocates or locks in a signal handler, stops a thread, or waits for one without a bound; names a
-//! function, since to read the debug information would cost the process more memory than it has.
+//! function, since reading the debug information would cost the process more memory than it has.
 //!
-//! - `capture` makes each thread copy its own registers and the end of its stack into one
-//!   buffer, in a signal handler that makes no other call than that for the copy.
+//! - `capture` makes each thread copy its own registers and the end of its stack into one buffer, in
+//!   a signal handler that makes no call but the one that copies.
 //! - `unwind` (pure) follows the frame pointers through the copy. The crate is built with
 //!   frame pointers, and so is the standard library.
 //! - `image` turns addresses into those of the program's file, which are the same in every process of a build.
@@ -25,7 +25,7 @@ use crate::telemetry::Note;
 use self::capture::{Capture, Recorder};
 use self::image::{Image, Mappings};
 
-/// A person who keeps the key pressed gets one dump in this time.
+/// A person who keeps the key pressed gets one dump per this interval.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The thread that answers TTIN.
@@ -53,7 +53,8 @@ impl Shared {
 }
 
 impl Dumper {
-    /// Starts the dumper of this process, once, at its start. Dumps go to the log, whatever its level is.
+    /// Starts the dumper of this process; called once, at the start. Dumps go to the log, whatever its
+    /// level is.
     pub fn start() -> io::Result<Self> {
         Self::start_into(INTERVAL, crate::telemetry::tell)
     }
@@ -82,8 +83,8 @@ impl Dumper {
         Ok(Self { shared })
     }
 
-    /// Asks for a dump, headed by what the process holds (slots, executions, steps' pids).
-    /// Returns at once. Several requests within a second are one, with the last one's state.
+    /// Asks for a dump, headed by what the process holds (slots, executions, steps' pids). Returns at
+    /// once. Several requests within a second are one, with the state of the last.
     pub fn request(&self, state: Vec<Note>) {
         self.shared.lock().state = Some(state);
         self.shared.changed.notify_one();
@@ -94,7 +95,7 @@ impl Drop for Dumper {
     fn drop(&mut self) {
         self.shared.lock().ended = true;
         self.shared.changed.notify_one();
-        // Not waited for: whoever should read its output may have stopped reading, and that
+        // We do not wait for the thread: the reader of its output may have stopped reading, and that
         // must not hold up the end of the process.
     }
 }
@@ -117,7 +118,7 @@ fn next_request(shared: &Shared) -> Option<Vec<Note>> {
     }
 }
 
-/// The kernel's word about a thread's state.
+/// The state of a thread, as the kernel reports it.
 #[derive(Default)]
 struct Standing {
     state: String,
@@ -126,7 +127,7 @@ struct Standing {
     cpu_ms: u64,
 }
 
-/// Tells of every other thread; of how many.
+/// Tells of every other thread; returns how many there are.
 fn dump(recorder: &mut Recorder, image: &Image, tell: &impl Fn(&Note)) -> usize {
     let mappings = Mappings::of_self();
     let threads = other_threads().into_iter();
@@ -152,7 +153,7 @@ fn other_threads() -> Vec<i32> {
 
 /// `None` when it has ended meanwhile.
 fn look_at(tid: i32, recorder: &mut Recorder, mappings: &Mappings, image: &Image) -> Option<Note> {
-    // Asked before the signal, which would wake it.
+    // Read before the signal, which would wake the thread.
     let standing = standing_of(tid);
     let name = std::fs::read_to_string(format!("/proc/self/task/{tid}/comm")).ok()?;
     let (frames, note) = match recorder.capture(tid) {
@@ -222,7 +223,7 @@ fn standing_of(tid: i32) -> Standing {
             place => place.to_owned(),
         },
         call: read("syscall").trim_end().to_owned(),
-        // Linux shows processor time in hundredths of a second on every platform of ours.
+        // Linux shows processor time in hundredths of a second on every platform that we support.
         cpu_ms: (ticks(14) + ticks(15)) * 10,
     }
 }

@@ -1,8 +1,8 @@
 //! The names of code addresses, for a person who reads a dump.
 //!
-//! Owns: finding the addresses in lines of a dump, and naming them from the program's own debug information. Never:
-//! runs in a process that works: to read that information takes a hundred megabytes, which stay. So a dump has
-//! addresses, and `ductworkd symbolize` names them in a process that ends.
+//! Owns: finding the addresses in lines of a dump, and naming them from the program's own debug information.
+//! Never: runs in a process that works: reading that information takes a hundred megabytes, which stay in use.
+//! So a dump has addresses, and `ductworkd symbolize` names them in a process that ends.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use super::image::{Image, Mappings};
 /// The addresses of one line, or of one argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frames {
-    /// The process, as far as the line tells it.
+    /// The process, if the line names it.
     pub of: Option<String>,
     /// The thread; none for bare addresses.
     pub thread: Option<String>,
@@ -21,10 +21,10 @@ pub struct Frames {
     pub places: Vec<String>,
 }
 
-/// Finds the frames in a line of a log, in either of its forms, or in bare addresses. `None`: there are none.
+/// Finds the frames in a line of a log, in either of its forms, or in bare addresses. `None` if there are none.
 pub fn frames(line: &str) -> Option<Frames> {
     let line = line.trim();
-    // Something may stand before the line: a container's name, a time.
+    // Other text may precede the line: a container's name, a time.
     let object = line
         .find('{')
         .and_then(|at| serde_json::from_str::<Value>(&line[at..]).ok());
@@ -83,12 +83,12 @@ fn number(place: &str) -> Option<u64> {
     u64::from_str_radix(place.strip_prefix("0x")?, 16).ok()
 }
 
-/// A function that was under way at an address.
+/// A function that was running at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Its name.
     pub name: String,
-    /// The file of its source, and the line there.
+    /// Its source file, and the line in it.
     pub source: Option<String>,
 }
 
@@ -99,7 +99,7 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Those of this program.
+    /// The symbols of this program.
     pub fn of_self() -> Self {
         Self {
             image: Image::of_self(),
@@ -112,15 +112,15 @@ impl Symbols {
         &self.image.build_id
     }
 
-    /// The functions at a place, the innermost first: several where they were inlined into one another. None where
-    /// it is in no code of the program.
+    /// The functions at a place, the innermost first: several where they were inlined into one another. Empty if
+    /// the place is not in the program's code.
     pub fn of(&self, place: &str) -> Vec<Function> {
         let address = number(place).and_then(|it| self.mappings.address(&self.image, it));
         let mut functions = Vec::new();
         let Some(address) = address else {
             return functions;
         };
-        // It takes the address for one that a call returns to, and looks at the one before.
+        // The library takes the address for a return address, and looks at the one before.
         let address = address.saturating_add(1);
         backtrace::resolve(address as *mut std::ffi::c_void, |symbol| {
             // Without the hash at its end.
@@ -138,7 +138,8 @@ impl Symbols {
     }
 }
 
-/// Without the directories in which the standard library was built, and in which cargo keeps its sources.
+/// The path without the directories in which the standard library was built, and in which cargo keeps its
+/// sources.
 fn shortened(file: &str) -> &str {
     let below = |file: &'_ str, place: &str| {
         let (_, rest) = file.split_once(place)?;

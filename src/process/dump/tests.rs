@@ -1,5 +1,5 @@
-//! Dumps of real threads in awkward places. Each in a process of its own: the signals would
-//! interrupt the other tests' system calls.
+//! Dumps of real threads in awkward places. Each test runs in a process of its own: the signals would
+//! interrupt the system calls of the others.
 
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,7 +32,7 @@ impl Page {
     }
 }
 
-/// Threads that do what threads do, until dropped.
+/// Threads in all kinds of ordinary activity, until dropped.
 struct Crowd {
     ended: Arc<AtomicBool>,
     progress: Arc<AtomicU64>,
@@ -220,7 +220,7 @@ fn ten_thousand_dumps_under_load_hang_nobody() {
         }
         assert!(taken > 60_000, "{taken} taken, {silent} silent");
         assert!(silent < taken / 100, "{taken} taken, {silent} silent");
-        // Everybody runs on.
+        // All threads run on.
         let after = crowd.progress.load(Ordering::Relaxed);
         assert!(after > before);
         eventually("it goes on", || {

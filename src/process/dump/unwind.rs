@@ -2,7 +2,7 @@
 
 use super::image::Mappings;
 
-/// Longest list; beyond it nobody reads.
+/// The longest list; nobody reads beyond it.
 const FRAMES_MAX: usize = 256;
 
 /// One word of the stack.
@@ -11,13 +11,13 @@ const WORD: usize = size_of::<usize>();
 /// A thread's copy of itself.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Where it was.
+    /// The address at which it was.
     pub pc: usize,
     /// The end of its stack; `stack` begins here.
     pub sp: usize,
     /// Its frame pointer.
     pub fp: usize,
-    /// Where it returns to, on machines that keep it in a register.
+    /// The address to which it returns, on machines that keep it in a register.
     pub link: Option<usize>,
     /// The bytes from `sp` on.
     pub stack: Vec<u8>,
@@ -31,7 +31,7 @@ impl Snapshot {
         Some(usize::from_ne_bytes(bytes.try_into().ok()?))
     }
 
-    /// The frame record at this address: the caller's frame, and where it is returned to.
+    /// The frame record at this address: the caller's frame, and the return address.
     fn record(&self, address: usize) -> Option<(usize, usize)> {
         if !address.is_multiple_of(WORD) {
             return None;
@@ -49,22 +49,21 @@ impl Snapshot {
 pub struct Walk {
     /// Code addresses, innermost first.
     pub frames: Vec<usize>,
-    /// True when the stack goes on beyond what was copied, or beyond what anybody reads.
+    /// True when the stack goes on beyond the copy, or beyond what anybody reads.
     pub cut: bool,
 }
 
 /// Follows the frame pointers.
 ///
-/// The C library is built without them, so a thread that was inside of it has anything in
-/// that register. Then the way is taken up at the first place of the stack that looks like
-/// a chain of frames.
+/// The C library is built without them, so that register of a thread inside the C library may hold
+/// anything. The walk then starts at the first place of the stack that looks like a chain of frames.
 pub fn walk(snapshot: &Snapshot, mappings: &Mappings) -> Walk {
     let mut walk = Walk {
         frames: vec![snapshot.pc],
         cut: false,
     };
-    // A leaf such as `syscall` makes no frame: who called it is in the link register or at
-    // the very end of the stack.
+    // A leaf such as `syscall` makes no frame: its caller is in the link register or at the very end
+    // of the stack.
     let caller = snapshot.link.or_else(|| snapshot.word(snapshot.sp));
     let first = if is_chained(snapshot, mappings, snapshot.fp) {
         Some(snapshot.fp)
@@ -89,14 +88,14 @@ pub fn walk(snapshot: &Snapshot, mappings: &Mappings) -> Walk {
             return walk;
         }
         walk.frames.push(back);
-        // Frames lie ever further up; anything else is the outermost one, or no frame.
+        // Frames lie ever further up; any other address belongs to the outermost frame, or to none.
         if outer <= frame {
             return walk;
         }
         frame = outer;
     }
-    // The last record pointed out of the copy: either there is more stack there, or the
-    // register was used for something else by who came first.
+    // The last record pointed out of the copy: either the stack goes on there, or the first function
+    // used the register for something else.
     walk.cut = first.is_some() && frame >= snapshot.end() && frame < snapshot.end() + (8 << 20);
     walk
 }

@@ -21,29 +21,29 @@ const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// A child that was up for this long is healthy: its death starts a new count.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
-/// How long a SIGKILLed child may take to die before somebody is told.
+/// How long a SIGKILLed child may take to die before the roster reports it.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a child may take to find that the database is back after its supervisor has: the
-/// longest wait between two attempts, and the longest attempt.
+/// How long a child may take to find that the database is back, after its supervisor has found it:
+/// the longest wait between two attempts, and the longest attempt.
 const RECONNECTING: Duration = Duration::from_secs(7);
-/// A child that was not looked at for this long may have gone on and been stopped again meanwhile: the
-/// supervisor looks every second, unless it stood still itself.
+/// A child that nobody looked at for this long may have been continued and stopped again meanwhile:
+/// the supervisor looks every second, unless it stood still itself.
 const LOOKED_AWAY: Duration = Duration::from_secs(5);
-/// A child may take so many times as long to register for the first time as it may go without a heartbeat.
+/// A child may take this many times as long to register for the first time as it may go without a heartbeat.
 const REGISTERING: u32 = 4;
-/// So long before the end of a stop those who show it to people are told to end, at the latest: the console gives
-/// requests under way 5 s.
+/// The children that show the stop to people are told to end this long before the end of a stop, at the latest:
+/// the console gives requests under way 5 s.
 const LAST_CALL: Duration = Duration::from_secs(6);
-/// So many deaths in a row are a crash loop.
+/// This many deaths in a row are a crash loop.
 const CRASH_LOOP_DEATHS: u32 = 5;
 
 impl Limits {
-    /// A little before a peer would reap it.
+    /// The age of a heartbeat at which the supervisor acts: a little before a peer would reap the process.
     fn stale_after(&self) -> Duration {
         self.reaper_timeout * 5 / 6
     }
 
-    /// The part of a stop in which nobody watches the others any more.
+    /// The last part of a stop, in which nobody watches the others any more.
     fn last_call(&self) -> Duration {
         LAST_CALL.min(self.shutdown_timeout / 2)
     }
@@ -58,11 +58,11 @@ impl Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Incarnation {
     pid: Pid,
-    /// Registering is measured from here; a lost database moves it.
+    /// The time for registering counts from here; a lost database moves it.
     since: Duration,
-    /// First seen registered.
+    /// When it was first seen registered.
     up_since: Option<Duration>,
-    /// Stopped by a signal: first and last seen so.
+    /// Stopped by a signal: when it was first and last seen so.
     frozen: Option<(Duration, Duration)>,
 }
 
@@ -70,7 +70,7 @@ struct Incarnation {
 enum State {
     /// No process; one is wanted from `until` on.
     Waiting { until: Duration },
-    /// Spawn was ordered, the answer is due.
+    /// A spawn was ordered, and the answer is due.
     Ordered,
     /// Living, not registered.
     Starting(Incarnation),
@@ -81,7 +81,7 @@ enum State {
         who: Incarnation,
         deadline: Duration,
     },
-    /// Sent SIGKILL; replaced only when its exit was seen.
+    /// Sent SIGKILL; replaced only after its exit was seen.
     Killed {
         who: Incarnation,
         at: Duration,
@@ -106,7 +106,7 @@ struct Slot {
     state: State,
     /// Deaths since it was last healthy.
     deaths: u32,
-    /// False: replaced, freed when its process is gone.
+    /// False: it was replaced, and is freed when its process is gone.
     wanted: bool,
 }
 
@@ -124,7 +124,7 @@ enum Phase {
     Exited,
 }
 
-/// All children, and what is to be done about them.
+/// All children, and the work to be done about them.
 #[derive(Clone, Debug)]
 pub struct Roster {
     limits: Limits,
@@ -133,9 +133,9 @@ pub struct Roster {
     phase: Phase,
     quiet: bool,
     database: Database,
-    /// The children of a replacement that waits until those before them have drained.
+    /// The children of a replacement that waits until their predecessors have drained.
     next: Option<Vec<ChildKind>>,
-    /// Those that hold definitions are to be replaced, when those before them have drained.
+    /// The children that hold definitions are to be replaced, when their predecessors have drained.
     redefined: bool,
 }
 
@@ -160,7 +160,7 @@ impl Roster {
         roster
     }
 
-    /// Takes note of what happened and says what to do now. Any event is fine at any time.
+    /// Takes note of an event and returns the orders for now. Any event is fine at any time.
     #[must_use = "orders that nobody carries out leave the table wrong"]
     pub fn handle(&mut self, event: Event) -> Vec<Order> {
         let mut orders = Vec::new();
@@ -279,8 +279,7 @@ impl Roster {
         self.phase != Phase::Running
     }
 
-    /// True while children that were replaced still drain. One that does not even die of SIGKILL is
-    /// waited for by nobody.
+    /// True while replaced children still drain. Nobody waits for one that does not even die of SIGKILL.
     pub fn is_draining(&self) -> bool {
         self.slots
             .values()
@@ -318,7 +317,7 @@ impl Roster {
             frozen: None,
         };
         slot.state = State::Starting(who);
-        // A stop or a removal that came while it was being started is handed on to it: it is
+        // A stop or a removal that came while the child was being started is handed on to it: it is
         // born with these signals blocked, so that it finds them when it looks (S1).
         match self.phase {
             Phase::Running if slot.wanted => {
@@ -352,7 +351,7 @@ impl Roster {
             return;
         }
         slot.deaths = slot.deaths.saturating_add(1);
-        // The kernel would refuse it again at once, so even the first failure waits.
+        // The kernel would refuse the next attempt at once, so even the first failure waits.
         let wait = backoff(slot.deaths).max(BACKOFF_FIRST);
         slot.state = State::Waiting { until: at + wait };
         report_crash_loop(id, slot, wait, orders);
@@ -416,8 +415,8 @@ impl Roster {
         let who = match &mut slot.state {
             State::Starting(who) | State::Up(who) if who.pid == pid => *who,
             State::Stopping { who, .. } if who.pid == pid => {
-                // It is bound by its deadline now, not by its heartbeat. But one that came
-                // up only after it was told to end is told again (S1).
+                // Its deadline binds it now, not its heartbeat. But a child that came up only after
+                // it was told to end is told again (S1).
                 if age.is_some() && who.up_since.is_none() {
                     who.up_since = Some(at);
                     orders.push(signal(id, pid, Signal::SIGTERM));
@@ -429,14 +428,14 @@ impl Roster {
         let registering = match (age, slot.state) {
             (Some(_), _) => None,
             (None, State::Up(_)) => {
-                // Its row is gone (a peer reaped it): it registers anew as a new process,
-                // and has as long for that as one that was just born.
+                // Its row is gone (a peer reaped it): it registers anew as a new process, and gets as
+                // much time for that as a child that was just born.
                 slot.state = State::Starting(Incarnation { since: at, ..who });
                 return;
             }
             (None, _) => Some(at.saturating_sub(who.since)),
         };
-        // A new one may wait for a database that refuses it and not us: another would wait as long.
+        // The database may refuse a new child and not us: another child would wait as long.
         let patience = match who.up_since {
             Some(_) => stale_after,
             None => stale_after * REGISTERING,
@@ -453,15 +452,15 @@ impl Roster {
         }
     }
 
-    /// A stopped process beats as little as a dead one, whatever the database does; and where
-    /// one that stands still in the middle of a write keeps all others from writing, the
-    /// database says nothing until it is gone. So this is judged without asking it.
+    /// A stopped process beats as little as a dead one, whatever the database does. If it was stopped
+    /// in the middle of a write and keeps all others from writing, the database says nothing until
+    /// the process is gone. So the roster judges it without the database.
     fn seen(&mut self, id: SlotId, pid: Pid, frozen: bool, at: Duration, orders: &mut Vec<Order>) {
         let Some(slot) = self.slots.get_mut(&id) else {
             return;
         };
         let (State::Starting(who) | State::Up(who)) = &mut slot.state else {
-            // Its end is bound by a deadline, or was ordered already.
+            // A deadline bounds its end, or its end was ordered already.
             return;
         };
         if who.pid != pid {
@@ -519,7 +518,7 @@ impl Roster {
                 State::Starting(_) | State::Up(_) | State::Stopping { .. } if immediate => {
                     kill(*id, slot, at, Cause::Stopped, orders);
                 }
-                // The others' drain is watched on it.
+                // People watch the drain of the others on it.
                 State::Starting(_) | State::Up(_) if !slot.kind.moves_work() => {}
                 State::Starting(_) | State::Up(_) => terminate(*id, slot, deadline, orders),
                 State::Stopping { deadline: own, .. } => *own = deadline.min(*own),
@@ -528,7 +527,7 @@ impl Roster {
         }
     }
 
-    /// When the others are gone, or little time is left, those end that were left to watch them.
+    /// Ends the children that were left to watch the others, when the others are gone or little time is left.
     fn end_the_last(&mut self, at: Duration, orders: &mut Vec<Order>) {
         let Phase::Stopping { deadline } = self.phase else {
             return;
@@ -556,21 +555,21 @@ impl Roster {
             judge_from: at + self.limits.grace(),
         };
         for slot in self.slots.values_mut() {
-            // Nobody could register while nobody could be reached.
+            // No child could register while the database could not be reached.
             if let State::Starting(who) = &mut slot.state {
                 who.since = who.since.max(at);
             }
         }
     }
 
-    /// New children beside the old ones, which drain: no moment without a claimer. But no third
-    /// ones: each works as many steps as it is allowed to. A replacement that comes while another
-    /// drains waits for its end, and of several the last is what somebody wanted.
+    /// Starts new children beside the old ones, which drain: at every moment somebody claims. But it
+    /// starts no third generation: each works as many steps as it is allowed to. A replacement that
+    /// comes while another drains waits for its end; of several that come, the last one counts.
     fn replace_next(&mut self, at: Duration, orders: &mut Vec<Order>) {
         if self.phase != Phase::Running || self.is_draining() {
             return;
         }
-        // Children that have not been started yet read what holds then.
+        // Children that have not been started yet read the definitions when they start.
         let redefined = std::mem::take(&mut self.redefined);
         let (wanted, all) = match self.next.take() {
             Some(wanted) => (wanted, true),
@@ -613,7 +612,7 @@ impl Roster {
             Signal::SIGCONT
         };
         for (id, slot) in &self.slots {
-            // One that stops claims nothing any more.
+            // A child that is stopping claims nothing any more.
             if let State::Starting(who) | State::Up(who) = slot.state {
                 orders.push(signal(*id, who.pid, word));
             }
@@ -677,7 +676,7 @@ fn report_crash_loop(id: SlotId, slot: &Slot, retry_in: Duration, orders: &mut V
     }
 }
 
-/// The wait before the replacement that follows so many deaths in a row.
+/// The wait before the replacement that follows this many deaths in a row.
 fn backoff(deaths: u32) -> Duration {
     match deaths.checked_sub(2) {
         None => Duration::ZERO,

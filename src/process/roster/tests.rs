@@ -1,4 +1,4 @@
-//! The roster's tables, and random lives of it.
+//! The roster's tables, and random lives of a roster.
 
 use std::collections::BTreeMap;
 
@@ -193,7 +193,7 @@ fn a_stale_heartbeat_kills_and_the_replacement_waits_for_the_exit() {
         roster.handle(beat(10, Some(s(25) + ms(1)), s(41))),
         vec![to(10, Signal::SIGKILL)]
     );
-    // S6: killed once, and nobody takes its place while it lives.
+    // S6: it is killed once, and nobody takes its place while it lives.
     assert_eq!(roster.handle(beat(10, Some(s(29)), s(44))), vec![]);
     assert_eq!(roster.handle(Event::Tick { at: s(45) }), vec![]);
     assert_eq!(
@@ -260,7 +260,7 @@ fn an_unkillable_child_is_reported_once_and_blocks_nobody_else() {
         }]
     );
     assert_eq!(roster.handle(Event::Tick { at: s(60) }), vec![]);
-    // The other one is replaced as ever.
+    // The other child is replaced as always.
     assert_eq!(roster.handle(Event::Exited { pid: 11, at: s(61) }).len(), 2);
     let _ = roster.handle(Event::Spawned {
         slot: other,
@@ -296,7 +296,7 @@ fn with_the_database_lost_nobody_is_judged_and_afterwards_there_is_grace() {
     );
 }
 
-/// It may be what keeps the database from being written.
+/// It may be the process that keeps the database from being written.
 #[test]
 fn a_child_that_stands_still_for_long_is_killed_whatever_the_database_says() {
     for lost in [false, true] {
@@ -328,7 +328,7 @@ fn a_child_that_goes_on_in_time_is_left_alone() {
     }
 }
 
-/// The supervisor stood still as well: what it did not see is not held against anybody.
+/// The supervisor stood still as well: it does not hold against anybody what it did not see.
 #[test]
 fn standing_still_is_counted_only_while_somebody_looks() {
     let mut roster = up();
@@ -379,7 +379,7 @@ fn a_death_during_an_outage_is_replaced_at_once() {
 fn stop_terminates_then_kills_then_exits() {
     let mut roster = up();
     assert_eq!(roster.handle(stop(s(100))), vec![to(10, Signal::SIGTERM)]);
-    // Asked politely twice is asked once.
+    // A second polite request changes nothing.
     assert_eq!(roster.handle(stop(s(110))), vec![]);
     assert_eq!(roster.next_deadline(), Some(s(120)));
     assert_eq!(roster.handle(Event::Tick { at: ms(119_999) }), vec![]);
@@ -410,7 +410,7 @@ fn a_second_stop_kills_at_once() {
 
 #[test]
 fn a_child_that_comes_up_while_stopping_is_told_again() {
-    // Born while the stop came.
+    // It is born while the stop comes.
     let mut roster = Roster::new(vec![ChildKind::Advancer], LIMITS);
     let _ = roster.handle(Event::Tick { at: s(0) });
     assert_eq!(roster.handle(stop(s(1))), vec![]);
@@ -418,7 +418,7 @@ fn a_child_that_comes_up_while_stopping_is_told_again() {
         roster.handle(spawned(10, s(1))),
         vec![to(10, Signal::SIGTERM)]
     );
-    // Registered after the stop.
+    // It registers after the stop.
     assert_eq!(
         roster.handle(beat(10, Some(s(0)), s(2))),
         vec![to(10, Signal::SIGTERM)]
@@ -508,7 +508,7 @@ fn a_console_is_not_left_to_watch_for_nobody_nor_when_nobody_is_waited_for() {
         signal(WATCHED, 11, Signal::SIGKILL),
     ];
     assert_eq!(roster.handle(now), killed);
-    // The others are gone before the stop, or cannot even be killed.
+    // The others are gone before the stop, or do not even die of SIGKILL.
     let mut roster = Roster::new(vec![ChildKind::Console], LIMITS);
     let _ = roster.handle(Event::Tick { at: s(0) });
     let _ = roster.handle(spawned(11, s(0)));
@@ -614,7 +614,7 @@ fn changed_definitions_replace_the_console_alone_one_after_the_other() {
         ]
     );
     assert_eq!(up(&mut roster, 3, 13), vec![]);
-    // The one before still drains: the next change waits for its end.
+    // The previous one still drains: the next change waits for its end.
     assert_eq!(roster.handle(Event::Redefined { at: s(2) }), vec![]);
     assert_eq!(
         roster.handle(Event::Exited { pid: 12, at: s(3) }),
@@ -685,7 +685,7 @@ fn a_replacement_waits_for_the_end_of_the_one_before_it_and_the_last_of_several_
             order(third, worker("b")),
         ]
     );
-    // It was carried out once.
+    // The order was carried out once.
     let _ = roster.handle(Event::Spawned {
         slot: third,
         pid: 30,
@@ -968,12 +968,12 @@ proptest! {
                 let orders = roster.handle(event);
                 world.carry_out(orders);
             }
-            // Two generations at a time, of four at most; whoever was killed is waited for until
-            // it is said that this is in vain.
+            // At most two generations, each of four at most; a killed child is waited for until the
+            // roster reports that this is in vain.
             let alive = world.living.values().filter(|(_, killed)| !killed).count();
             prop_assert!(alive + world.ordered.len() <= 8, "a third generation");
         }
-        // After any events: a stop ends everybody within its time, and then exits once.
+        // After any events, a stop ends all children within its time, and then exits once.
         world.stopped = true;
         let orders = roster.handle(stop(at));
         world.carry_out(orders);

@@ -1,4 +1,4 @@
-//! The roster's vocabulary: what it is told and what it orders.
+//! The roster's vocabulary: the events that it is told and the orders that it gives.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use crate::model::Role;
 
-/// A process number.
+/// A process id.
 pub type Pid = i32;
 
 /// A child's purpose.
@@ -20,7 +20,7 @@ pub enum ChildKind {
         /// Its name.
         pipeline: String,
     },
-    /// Shows people what there is.
+    /// Shows people the state of the system.
     Console,
 }
 
@@ -34,12 +34,12 @@ impl ChildKind {
         }
     }
 
-    /// True where work waits for it: a daemon without its console is as ready as one that has none.
+    /// True where work waits for the child: a daemon whose console is missing is as ready as one that has none.
     pub fn moves_work(&self) -> bool {
         !matches!(self, Self::Console)
     }
 
-    /// True where it has read the definitions, to start runs by them; a run carries its own.
+    /// True where the child has read the definitions, to start runs from them; a run carries its own.
     pub fn holds_definitions(&self) -> bool {
         matches!(self, Self::Console)
     }
@@ -59,7 +59,7 @@ impl fmt::Display for ChildKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotId(pub u32);
 
-/// The spans that the configuration decides.
+/// The spans that the configuration sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// After this long without a heartbeat a peer may reap a process.
@@ -89,23 +89,23 @@ pub enum Event {
     },
     /// A child was reaped: proof of its death. How it died makes no difference here.
     Exited {
-        /// Which.
+        /// Its process.
         pid: Pid,
         /// Now.
         at: Duration,
     },
-    /// The database's word about a child.
+    /// The database's report about a child.
     Heartbeat {
         /// Its slot.
         slot: SlotId,
-        /// Its process, so that word of a predecessor is never held against it.
+        /// Its process, so that a report about a predecessor is never held against it.
         pid: Pid,
         /// Age of the last heartbeat by the database's clock; `None`: not registered.
         age: Option<Duration>,
         /// Now.
         at: Duration,
     },
-    /// The kernel's word about a child that lives.
+    /// The kernel's report about a living child.
     Seen {
         /// Its slot.
         slot: SlotId,
@@ -125,24 +125,25 @@ pub enum Event {
     Stop {
         /// Now.
         at: Duration,
-        /// True: nobody is waited for.
+        /// True: it waits for nobody.
         immediate: bool,
     },
     /// The database cannot be reached: nobody is judged.
     DatabaseLost,
-    /// It can be reached again: everybody gets a heartbeat interval of grace.
+    /// The database can be reached again: every child gets a heartbeat interval of grace.
     DatabaseBack {
         /// Now.
         at: Duration,
     },
-    /// All children are to make room for new ones: somebody said so, or the configuration has changed.
+    /// All children are to make room for new ones: somebody asked for that, or the configuration has changed.
     Replace {
-        /// All children that there should be.
+        /// All children that are wanted.
         wanted: Vec<ChildKind>,
         /// Now.
         at: Duration,
     },
-    /// Definitions in files have changed, and nothing else: who holds them is to make room for one that reads them.
+    /// Only definitions in files have changed: the child that holds them is to make room for one that reads
+    /// them.
     Redefined {
         /// Now.
         at: Duration,
@@ -170,13 +171,13 @@ pub enum Order {
         /// The kind of child to start.
         kind: ChildKind,
     },
-    /// Send a signal; a process that is gone already is no error.
+    /// Send a signal; it is no error if the process is already gone.
     Signal {
         /// Its slot.
         slot: SlotId,
-        /// To whom.
+        /// The process to signal.
         pid: Pid,
-        /// Which.
+        /// The signal.
         signal: Signal,
     },
     /// This process is proven dead: recover its claims (as soon as the database can be
@@ -205,7 +206,7 @@ pub enum Order {
         /// The process.
         pid: Pid,
     },
-    /// Everybody is gone: the supervisor ends. Given once.
+    /// All children are gone: the supervisor ends. Given once.
     Exit {
         /// 1 when an unkillable child was left behind.
         code: u8,
@@ -215,7 +216,7 @@ pub enum Order {
 /// How a child is doing, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Dead or not started yet; comes (back) later.
+    /// Dead or not started yet; it will be started (again) later.
     Waiting,
     /// Started, not registered.
     Starting,
@@ -250,7 +251,7 @@ pub struct Child<'a> {
     pub pid: Option<Pid>,
     /// How it is doing.
     pub standing: Standing,
-    /// It has not registered yet, since then.
+    /// The time since which it runs without having registered.
     pub unregistered_since: Option<Duration>,
     /// The cause of its death, if it was sent SIGKILL.
     pub killed: Option<Cause>,

@@ -2,16 +2,15 @@
 //!
 //! Owns: which signals mean what, and that none is lost. Never: acts on one.
 //!
-//! Every control signal stays blocked in every thread for the whole life of the process,
-//! and is read from a descriptor (signalfd). So there are no handlers, none can interrupt
-//! anything, it works as pid 1 too, and one that was sent before anybody looked is found
-//! waiting: the first thing of `main` is [`block_early`], and a child is born with them
-//! blocked. Every other program (steps, hooks) must be started through
-//! [`spawn::unblocked`](super::spawn::unblocked), or no SIGTERM would ever reach it:
-//! `std::process::Command` hands the mask on.
+//! Every control signal stays blocked in every thread for the whole life of the process, and is read
+//! from a descriptor (signalfd). So there are no handlers that could interrupt anything, it works as
+//! pid 1 too, and a signal that was sent before anybody looked is found waiting: the first call of
+//! `main` is [`block_early`], and a child is born with these signals blocked. Every other program
+//! (steps, hooks) must be started through [`spawn::unblocked`](super::spawn::unblocked), or no
+//! SIGTERM would ever reach it: `std::process::Command` hands the mask on.
 //!
-//! SIGCHLD is not among them: tokio waits for a step's end with it where the kernel has
-//! nothing better. Here it is a hint only; the supervisor reaps until nobody is left.
+//! SIGCHLD is not among them: tokio uses it to wait for a step's end where the kernel has nothing
+//! better. Here it is only a hint; the supervisor reaps until nobody is left.
 
 use std::collections::VecDeque;
 use std::io;
@@ -48,24 +47,24 @@ pub enum Event {
         immediate: bool,
         /// The signal.
         signal: Signal,
-        /// Its sender; 0: the kernel or a terminal, or another pid namespace.
+        /// Its sender; 0 for the kernel, a terminal, or another pid namespace.
         from: i32,
     },
     /// TSTP: stop claiming, keep finishing.
     Quiet,
     /// CONT: claim again.
     Resume,
-    /// TTIN: say what every thread does.
+    /// TTIN: say what every thread is doing.
     Dump,
-    /// TTOU: means nothing here (elsewhere: a worker less).
+    /// TTOU: means nothing here (elsewhere: one worker less).
     Unused,
     /// HUP: read the configuration again.
     Reload,
     /// USR1: open the log anew.
     ReopenLog,
-    /// USR2: replace the children one by one.
+    /// USR2: replace all children; the old ones drain beside the new ones.
     RollingRestart,
-    /// CHLD: somebody may have ended.
+    /// CHLD: a child may have ended.
     ChildEnded,
 }
 
@@ -74,14 +73,14 @@ pub(super) fn control_signals() -> SigSet {
     CONTROL.into_iter().collect()
 }
 
-/// Blocks every control signal, from now on, in this thread and in those it will start: the
-/// first call of `main`, before anything starts a thread. Signals that are sent afterwards wait.
+/// Blocks every control signal, from now on, in this thread and in those that it will start. It is
+/// the first call of `main`, before anything starts a thread. Signals that are sent afterwards wait.
 pub fn block_early() -> io::Result<()> {
     control_signals().thread_block()?;
     Ok(())
 }
 
-/// The signals of this process, in the order in which they are found waiting.
+/// The signals of this process, in the order in which it finds them waiting.
 #[derive(Debug)]
 pub struct Signals {
     control: AsyncFd<SignalFd>,
@@ -93,16 +92,16 @@ pub struct Signals {
 }
 
 /// The same signal again within this time is the same request: `timeout` and some service managers send it
-/// to the process and to its group. No person asks twice as quickly.
+/// to the process and to its group. No person asks twice that quickly.
 const SAME_STOP: Duration = Duration::from_millis(100);
 
 impl Signals {
-    /// For the process that a person or a service manager talks to: a second TERM or INT
-    /// means now. Tells of ended children. Needs a tokio runtime with I/O.
+    /// For the process that a person or a service manager talks to: a second TERM or INT means now.
+    /// It also tells of ended children. Needs a tokio runtime with I/O.
     pub fn of_supervisor() -> io::Result<Self> {
         let mut signals = Self::install(true)?;
         signals.children = Some(tokio::signal::unix::signal(SignalKind::child())?);
-        // The signal of a child that ended before that was installed was not heard.
+        // Nobody heard the signal of a child that ended before this was installed.
         signals.waiting.push_back(Event::ChildEnded);
         Ok(signals)
     }
@@ -112,17 +111,17 @@ impl Signals {
         Self::install(true)
     }
 
-    /// For a child: TERM may come several times (a supervisor repeats it, and the kernel
-    /// sends it when the supervisor dies), so only QUIT means now.
+    /// For a child: TERM may come several times (a supervisor repeats it, and the kernel sends it
+    /// when the supervisor dies), so only QUIT means now.
     pub fn of_child() -> io::Result<Self> {
         Self::install(false)
     }
 
     fn install(escalates: bool) -> io::Result<Self> {
         block_early()?;
-        // A write past RLIMIT_FSIZE and a write to a closed pipe are errors, not the end
-        // (S21). Handled and not ignored: what is ignored stays so in the steps. SIGPIPE is
-        // ignored by Rust's runtime, which also resets it for its children.
+        // A write past RLIMIT_FSIZE and a write to a closed pipe are errors, not the end (S21). We
+        // handle the signal instead of ignoring it: steps inherit ignored signals. Rust's runtime
+        // ignores SIGPIPE, and also resets it for its children.
         signal_hook::flag::register(
             signal_hook::consts::SIGXFSZ,
             Arc::new(AtomicBool::new(false)),
@@ -142,26 +141,25 @@ impl Signals {
 
     /// The next event. Several of one kind that came before anybody looked are one.
     ///
-    /// Cancel-safe: what was read is either returned or still waiting.
+    /// Cancel-safe: an event that was read is either returned or still waiting.
     pub async fn recv(&mut self) -> io::Result<Event> {
         loop {
-            // A look at the descriptor costs a system call and comes first all the same: a
-            // storm of ending children must not hold up a stop.
+            // Reading the descriptor costs a system call and comes first all the same: a storm of
+            // ending children must not hold up a stop.
             self.read_all()?;
             if let Some(event) = self.waiting.pop_front() {
                 return Ok(event);
             }
             tokio::select! {
-                // Cleared before the next look, so a signal that comes in between wakes it again.
+                // Cleared before the next look, so a signal that comes in between wakes us again.
                 readable = self.control.readable() => readable?.clear_ready(),
                 () = ended(&mut self.children) => return Ok(Event::ChildEnded),
             }
         }
     }
 
-    /// Resolves when a stop is asked for, or nothing can be read any more. Other signals
-    /// keep waiting for [`recv`](Self::recv): for the time in which a process can do
-    /// nothing else than end. Cancel-safe.
+    /// Resolves when a stop is asked for, or nothing can be read any more. Other signals keep waiting for
+    /// [`recv`](Self::recv). It is for the time in which a process can do nothing but end. Cancel-safe.
     pub async fn stop_asked(&mut self) {
         let is_stop = |event: &Event| matches!(event, Event::Stop { .. });
         loop {
@@ -181,7 +179,7 @@ impl Signals {
                 Ok(Some(found)) => {
                     let signal = Signal::try_from(found.ssi_signo as i32)?;
                     let event = self.event(signal, found.ssi_pid as i32);
-                    // The order of control words counts, their number does not.
+                    // The order of control signals counts, their number does not.
                     if let Some(event) = event.filter(|event| self.waiting.back() != Some(event)) {
                         self.waiting.push_back(event);
                     }
@@ -193,7 +191,7 @@ impl Signals {
         }
     }
 
-    /// None: it says nothing new.
+    /// None if it says nothing new.
     fn event(&mut self, signal: Signal, from: i32) -> Option<Event> {
         Some(match signal {
             Signal::SIGQUIT => Event::Stop {
@@ -208,7 +206,7 @@ impl Signals {
             Signal::SIGHUP => Event::Reload,
             Signal::SIGUSR1 => Event::ReopenLog,
             Signal::SIGUSR2 => Event::RollingRestart,
-            // TERM and INT; nothing else is in the set.
+            // TERM and INT; the set holds no other signals.
             _ => {
                 let again = is_again(&mut self.stop, signal, Instant::now())?;
                 Event::Stop {
@@ -221,7 +219,7 @@ impl Signals {
     }
 }
 
-/// Whether somebody asks to stop once more; `None` when it is the first request, sent twice.
+/// True when somebody asks for a stop once more; `None` when it is the first request, sent twice.
 fn is_again(first: &mut Option<(Signal, Instant)>, signal: Signal, now: Instant) -> Option<bool> {
     match first {
         None => {
@@ -233,7 +231,7 @@ fn is_again(first: &mut Option<(Signal, Instant)>, signal: Signal, now: Instant)
     }
 }
 
-/// Waits for an ended child, for ever where there are none to wait for.
+/// Waits for an ended child; for ever if there are none to wait for.
 async fn ended(children: &mut Option<tokio::signal::unix::Signal>) {
     if let Some(children) = children
         && children.recv().await.is_some()

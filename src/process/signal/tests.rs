@@ -7,7 +7,7 @@ use super::*;
 
 const ME: &str = "process::signal::tests";
 
-/// Waits for the go, installs, and writes down what comes until it is told to stop for good.
+/// Waits for the go, installs, and writes down the events until one tells it to stop for good.
 fn play_recorder(install: fn() -> io::Result<Signals>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -120,7 +120,7 @@ fn a_child_takes_a_repeated_term_calmly_and_quit_at_its_word() {
     for count in 1..=3 {
         half.send(Signal::SIGTERM);
         assert_eq!(seen(place.path(), count)[count - 1], "SIGTERM false");
-        // The same one at once is no second one.
+        // The same signal at once would not be a second one.
         std::thread::sleep(2 * SAME_STOP);
     }
     half.send(Signal::SIGQUIT);
@@ -192,7 +192,7 @@ fn it_works_as_pid_1() {
             .spawn()
             .unwrap(),
     );
-    // Where unshare is not permitted, it plays the same part with an ordinary number.
+    // Where unshare is not permitted, the process plays the same part with an ordinary pid.
     let permitted = eventually("it starts or is refused", || {
         if place.path().join("ready").exists() {
             return Some(true);
@@ -225,7 +225,7 @@ fn it_works_as_pid_1() {
     }
 }
 
-/// Ended at the latest when dropped.
+/// A process that is ended at the latest when this is dropped.
 struct Killed(std::process::Child);
 
 impl Drop for Killed {

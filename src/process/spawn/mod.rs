@@ -1,11 +1,10 @@
 //! Starting, signalling and reaping processes: the system calls of the supervisor.
 //!
-//! Owns: fork + exec of the daemon's own image, and `wait`. With `dump` the only place with
-//! `unsafe`. Never: decides who is to be started or ended (`roster` does).
+//! Owns: fork + exec of the daemon's own image, and `wait`. It is one of the few places with `unsafe`, which
+//! `tests/tidy.rs` lists. Never: decides who is to be started or ended (`roster` does).
 //!
-//! Between fork and exec the child is a copy of one thread of a process that may have had
-//! others, so it may do nothing but what is async-signal-safe: everything that allocates is
-//! made before the fork.
+//! Between fork and exec the child is a copy of one thread of a process that may have had others, so
+//! it may do only what is async-signal-safe: everything that allocates is made before the fork.
 #![expect(unsafe_code, reason = "fork, exec, prctl and wait have no safe form")]
 
 use std::ffi::{CString, OsStr, OsString};
@@ -27,11 +26,11 @@ use crate::failpoint::failpoint;
 use super::roster::Pid;
 use super::signal;
 
-/// The image that every child runs: the very one that runs now, whatever was put in its
+/// The image that every child runs: the very one that runs now, even if another one has taken its
 /// place on disk.
 const OWN_IMAGE: &std::ffi::CStr = c"/proc/self/exe";
 
-/// Variables by which the service manager spoke to the supervisor, and to nobody else.
+/// The variables with which the service manager speaks to the supervisor, and to nobody else.
 const NOT_INHERITED: [&str; 6] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_PID",
@@ -41,8 +40,8 @@ const NOT_INHERITED: [&str; 6] = [
     "LISTEN_FDNAMES",
 ];
 
-/// A child of this process, with the handle by which it is signalled: a number can come to
-/// mean another process, a handle cannot (S16).
+/// A child of this process, with the handle by which we signal it: a pid can come to mean another
+/// process, a handle cannot (S16).
 #[derive(Debug)]
 pub struct Spawned {
     pid: Pid,
@@ -50,26 +49,26 @@ pub struct Spawned {
 }
 
 impl Spawned {
-    /// A handle on a process that somebody else has started. The caller must look at the
-    /// process once there is the handle: before, its number may have come to mean another.
+    /// A handle on a process that another process has started. The caller must look at the process
+    /// after it has the handle: before that, the pid may have come to mean another process.
     pub fn stranger(pid: Pid) -> io::Result<Self> {
         let pidfd = exec::pidfd(nix::unistd::Pid::from_raw(pid))?;
         Ok(Self { pid, pidfd })
     }
 
-    /// Its number.
+    /// Its pid.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// A descriptor that becomes readable when it has ended. Needs a runtime.
+    /// A descriptor that becomes readable when the process has ended. Needs a runtime.
     pub fn end(&self) -> io::Result<AsyncFd<OwnedFd>> {
         let descriptor = self.pidfd.try_clone()?;
-        // SAFETY: it is ours, never changes, and lives in the `AsyncFd`.
+        // SAFETY: the descriptor is ours, never changes, and lives in the `AsyncFd`.
         Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
     }
 
-    /// Sends a signal. That it is gone already is no error: its exit is on its way (S8).
+    /// Sends a signal. It is no error if the process is already gone: its exit is on its way (S8).
     pub fn send(&self, signal: Signal) -> io::Result<()> {
         // SAFETY: the descriptor is ours and open; a null siginfo is allowed.
         let sent = unsafe {
@@ -114,7 +113,7 @@ pub fn spawn(
     start(argv, environment, input.as_fd())
 }
 
-/// The same, with a descriptor as its input, and with somebody else than [`wait_any`] to wait for it.
+/// The same, with a descriptor as its input; the caller waits for it instead of [`wait_any`].
 pub fn spawn_reading(
     argv: &[OsString],
     environment: &[(OsString, Option<OsString>)],
@@ -151,8 +150,8 @@ fn start(
         mask: signal::control_signals(),
     };
 
-    // With everything blocked, no handler of ours can run in the child before its
-    // dispositions are the default ones.
+    // With everything blocked, no handler of ours can run in the child before its dispositions are
+    // the default ones.
     let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     #[expect(
         clippy::disallowed_methods,
@@ -171,7 +170,7 @@ fn start(
     }
     drop(to_parent);
 
-    // Nobody but us reaps it, so until then the number means this process.
+    // Only we reap it, so until then the pid means this process.
     let pidfd = exec::pidfd(nix::unistd::Pid::from_raw(pid));
     let exec = read_error(&from_child);
     match (exec, pidfd) {
@@ -180,7 +179,7 @@ fn start(
             Ok(Spawned { pid, pidfd })
         }
         (Err(error), _) | (Ok(()), Err(error)) => {
-            // SAFETY: the number is that of a child that nobody has reaped.
+            // SAFETY: the pid is that of a child that nobody has reaped.
             unsafe {
                 libc::kill(pid, libc::SIGKILL);
                 libc::waitpid(pid, std::ptr::null_mut(), 0);
@@ -190,7 +189,7 @@ fn start(
     }
 }
 
-/// A file that is nowhere on disk, open at its beginning.
+/// A file that has no name on disk, open at its beginning.
 fn in_memory(text: &[u8]) -> io::Result<std::fs::File> {
     let flags = nix::sys::memfd::MFdFlags::MFD_CLOEXEC;
     let descriptor = nix::sys::memfd::memfd_create(c"ductwork", flags)?;
@@ -290,8 +289,8 @@ fn read_error(from_child: &OwnedFd) -> io::Result<()> {
     loop {
         match nix::unistd::read(from_child, &mut word) {
             Ok(4) => return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(word))),
-            // Nothing written: the exec closed it, or the child ended before; `wait` will
-            // say which.
+            // The child wrote nothing: the exec closed the descriptor, or the child ended before;
+            // `wait` will say which.
             Ok(_) => return Ok(()),
             Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
@@ -299,14 +298,14 @@ fn read_error(from_child: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Ends a process that need not be a child of this one, if `is_it` says so of the one that has the
-/// number now. That it is gone already is no error.
+/// Ends a process that need not be a child of this one, if `is_it` confirms the process that has the
+/// pid now. It is no error if the process is already gone.
 pub fn kill_if(pid: Pid, is_it: impl FnOnce() -> bool) -> io::Result<()> {
     let pidfd = match exec::pidfd(nix::unistd::Pid::from_raw(pid)) {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
         pidfd => pidfd?,
     };
-    // Asked only now: from here on the handle means one process, and no other.
+    // We ask only now: from here on the handle means one process, and no other.
     match is_it() {
         true => Spawned { pid, pidfd }.send(Signal::SIGKILL),
         false => Ok(()),
@@ -321,8 +320,8 @@ fn check(result: libc::c_long) -> io::Result<libc::c_long> {
     }
 }
 
-/// Makes a foreign program start with no signal blocked, as it expects to; ours are blocked
-/// for good, and would be for it and for all that it starts.
+/// Makes a foreign program start with no signal blocked, as it expects; ours stay blocked for good,
+/// and would be blocked for the program and for all that it starts.
 pub fn unblocked(command: &mut std::process::Command) -> &mut std::process::Command {
     let empty = SigSet::empty();
     // SAFETY: between fork and exec the closure makes one async-signal-safe call, on a set
@@ -336,17 +335,16 @@ pub(super) fn watched(descriptor: SignalFd) -> io::Result<AsyncFd<SignalFd>> {
     Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
 }
 
-/// Makes this process the parent of whatever its descendants leave behind.
+/// Makes this process the parent of all that its descendants leave behind.
 pub fn become_subreaper() -> io::Result<()> {
     // SAFETY: a plain system call.
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }.into()).map(drop)
 }
 
-/// Called first thing in a child: fails when the parent that started it is gone, because
-/// then nobody will ever send the SIGTERM that was asked for at its death.
+/// Called first in a child: fails when the parent that started it is gone, because then nobody will
+/// ever send the SIGTERM that was asked for at the parent's death.
 pub fn parent_watch(expected_parent: Pid) -> io::Result<()> {
-    // SAFETY: plain system calls. Asked for again because exec of an image with
-    // capabilities forgets it.
+    // SAFETY: plain system calls. We ask for it again because exec of an image with capabilities forgets it.
     unsafe {
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM).into())?;
         if libc::getppid() == expected_parent {
@@ -359,14 +357,14 @@ pub fn parent_watch(expected_parent: Pid) -> io::Result<()> {
     ))
 }
 
-/// Children that somebody else (tokio, for a hook) waits for.
+/// Children that other code (tokio, for a hook) waits for.
 static SPARED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 fn spared() -> MutexGuard<'static, Vec<Pid>> {
     SPARED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A child that `wait_any` and `orphan` leave alone, until this is dropped.
+/// A child that `wait_any` and `orphan` leave alone until this is dropped.
 #[derive(Debug)]
 #[must_use = "a child is spared only as long as this lives"]
 pub struct Spared(Pid);
@@ -380,8 +378,8 @@ impl Drop for Spared {
     }
 }
 
-/// Starts a process that somebody else waits for: no reaping happens between its start and
-/// its being spared, so its exit status cannot be stolen.
+/// Starts a process that other code waits for: nothing is reaped between its start and the moment it
+/// is spared, so nobody can steal its exit status.
 pub fn spawn_spared(
     command: &mut tokio::process::Command,
 ) -> io::Result<(tokio::process::Child, Spared)> {
@@ -392,13 +390,13 @@ pub fn spawn_spared(
     Ok((child, Spared(pid)))
 }
 
-/// True when somebody else waits for this child.
+/// True when other code waits for this child.
 pub fn is_spared(pid: Pid) -> bool {
     spared().contains(&pid)
 }
 
-/// Reaps one dead child, if there is any: its own or an adopted one, but never one that is
-/// spared. Never blocks; call it until it returns `None`.
+/// Reaps one dead child, if there is any: its own or an adopted one, but never a spared one. Never
+/// blocks; call it until it returns `None`.
 pub fn wait_any() -> io::Result<Option<(Pid, ExitStatus)>> {
     // Held throughout, so that nothing is spared between the look and the reaping.
     let spared = spared();
@@ -408,7 +406,7 @@ pub fn wait_any() -> io::Result<Option<(Pid, ExitStatus)>> {
     if !spared.contains(&first) {
         return reap(first);
     }
-    // The look always shows the same one, so those behind it have to be asked one by one.
+    // The look always shows the same child, so we have to ask for the others one by one.
     for pid in super::orphan::children_of_self()? {
         if !spared.contains(&pid)
             && let Some(dead) = reap(pid)?
@@ -419,7 +417,7 @@ pub fn wait_any() -> io::Result<Option<(Pid, ExitStatus)>> {
     Ok(None)
 }
 
-/// Reaps this child if it is dead and nobody else waits for it.
+/// Reaps this child if it is dead and no other code waits for it.
 pub fn wait_for(pid: Pid) -> io::Result<Option<(Pid, ExitStatus)>> {
     let spared = spared();
     if spared.contains(&pid) {
@@ -428,8 +426,8 @@ pub fn wait_for(pid: Pid) -> io::Result<Option<(Pid, ExitStatus)>> {
     reap(pid)
 }
 
-/// True while a child of this process is stopped by a signal (SIGSTOP), but not while a debugger
-/// holds it. Asked of the kernel, and changes nothing.
+/// True while a signal (SIGSTOP) has stopped a child of this process, but not while a debugger holds
+/// it. Asks the kernel, and changes nothing.
 pub fn is_frozen(pid: Pid) -> bool {
     use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 
@@ -438,7 +436,7 @@ pub fn is_frozen(pid: Pid) -> bool {
     matches!(waitid(id, flags), Ok(WaitStatus::Stopped(..)))
 }
 
-/// The number of some dead child, which stays as it is.
+/// The pid of some dead child, which is not reaped.
 fn peek() -> io::Result<Option<Pid>> {
     // SAFETY: the zeroed siginfo is plain memory that the call fills.
     unsafe {
@@ -465,7 +463,7 @@ fn reap(pid: Pid) -> io::Result<Option<(Pid, ExitStatus)>> {
     }
 }
 
-/// For tests that start one by other means than `spawn`.
+/// For tests that start a process by other means than `spawn`.
 #[cfg(test)]
 pub(super) fn born_blocked(command: &mut std::process::Command) -> &mut std::process::Command {
     // SAFETY: the closure only changes the signal mask.

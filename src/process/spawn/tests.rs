@@ -58,7 +58,7 @@ fn a_child_is_born_in_its_own_group_with_blocked_signals_and_nothing_of_ours() {
     let child = spawn(&argv(&test), &environment, None).unwrap();
     let (_, status) = eventually("its end", || wait_for(child.pid()).unwrap());
     assert!(status.success(), "{status}");
-    // The one who was blocked for the fork is unblocked again.
+    // The thread that was blocked for the fork is unblocked again.
     let mask = SigSet::thread_get_mask().unwrap();
     assert!(!mask.contains(Signal::SIGTERM));
 }
@@ -105,7 +105,7 @@ fn children_die_with_their_parent() {
             let parent = std::os::unix::process::parent_id() as Pid;
             parent_watch(parent).unwrap();
             assert!(parent_watch(parent + 1).is_err());
-            // SIGTERM is blocked, so that it ends only who looks for it.
+            // SIGTERM is blocked, so it ends only a process that looks for it.
             assert_eq!(signal::control_signals().wait().unwrap(), Signal::SIGTERM);
             say("told", "");
         }
@@ -128,7 +128,7 @@ fn wait_any_tells_children_from_adopted_ones_and_spares_those_of_others() {
             become_subreaper().unwrap();
             assert!(wait_any().unwrap().is_none());
 
-            // Spared: dead first, so that it is what the look shows, and still not taken.
+            // The spared child dies first, so that the look shows it, and is still not reaped.
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -159,7 +159,7 @@ fn wait_any_tells_children_from_adopted_ones_and_spares_those_of_others() {
             assert!(!is_spared(hook_pid));
         }
         Some("child") => {
-            // Ends before its own child does, which is then adopted.
+            // It ends before its own child, which is then adopted.
             let script =
                 "( sh -c 'echo $PPID' > $0/.g; mv $0/.g $0/grandchild; sleep 0.2; exit 5 ) &";
             let status = std::process::Command::new("sh")

@@ -1,8 +1,8 @@
 //! Wakeups between the processes of one host: "there is work".
 //!
-//! Owns: a private directory with one datagram socket per process that wants to be woken.
-//! Never: carries anything, blocks, or fails anybody: a wakeup that is lost costs the
-//! wait until the next poll, because the truth is in the database.
+//! Owns: a private directory with one datagram socket per process that wants to be woken. Never:
+//! carries data, blocks, or fails a process: a lost wakeup costs the wait until the next poll,
+//! because the truth is in the database.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant, SystemTime};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// How long a listing of the directory is believed.
+/// How long a listing of the directory is trusted.
 const LISTING_TTL: Duration = Duration::from_secs(1);
-/// The longest path that a socket's address holds.
+/// The longest path that fits into a socket's address.
 const SOCKET_PATH_MAX: usize = 107;
 /// The longest name in the directory: `w-`, 16 digits, `-`, 32 digits.
 const NAME_MAX: usize = 2 + 16 + 1 + 32;
@@ -87,8 +87,8 @@ fn short_hash(text: &str) -> u64 {
         .fold(0, |hash, byte| hash << 8 | u64::from(*byte))
 }
 
-/// The directory of those who share a database, made if need be: private to this user.
-/// `database` is whatever identifies it, the same in all of them.
+/// The directory of the processes that share a database, created if need be: private to this user.
+/// `database` is any text that identifies it, the same in all of them.
 pub fn directory(database: &str) -> io::Result<PathBuf> {
     let own = nix::unistd::geteuid();
     let mut candidates = Vec::new();
@@ -102,8 +102,8 @@ pub fn directory(database: &str) -> io::Result<PathBuf> {
     first_usable(&candidates, database)
 }
 
-/// The directories that are there of those in which processes of this user may be, whatever their environment:
-/// a service has no runtime directory of a login, and whoever looks may have one.
+/// The existing directories among those that processes of this user may use, whatever their environment: a
+/// service has no login's runtime directory, but the process that looks may have one.
 pub fn directories(database: &str) -> Vec<PathBuf> {
     let own = nix::unistd::geteuid();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|it| !it.is_empty());
@@ -145,7 +145,7 @@ fn make_private(parent: &Path, database: &str) -> io::Result<PathBuf> {
             format!("{} is too long for a socket", directory.display()),
         ));
     }
-    // The parent first, so that nobody can put another directory in the place of ours.
+    // The parent first, so that nobody can replace our directory with another one.
     for part in [parent, &directory] {
         match std::fs::DirBuilder::new().mode(0o700).create(part) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -164,7 +164,7 @@ fn make_private(parent: &Path, database: &str) -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// The socket that wakes this process. Gone from the directory when dropped.
+/// The socket that wakes this process. Removed from the directory when dropped.
 #[derive(Debug)]
 pub struct WakeupSocket {
     socket: tokio::net::UnixDatagram,
@@ -181,12 +181,11 @@ impl WakeupSocket {
         })
     }
 
-    /// Waits for a wakeup since the last one that was returned. A hundred of them count as one.
+    /// Waits for a wakeup that came after the last returned one. A hundred of them count as one.
     /// Cancel-safe: a wakeup that was not returned is returned the next time.
     pub async fn woken(&mut self) {
         loop {
-            // An error here (there is none known for such a socket) must not become a loop
-            // that never rests.
+            // An error here (none is known for such a socket) must not become a loop that never rests.
             if self.socket.readable().await.is_err() {
                 return std::future::pending().await;
             }
@@ -196,7 +195,7 @@ impl WakeupSocket {
         }
     }
 
-    /// Takes all that is waiting; true when there was something.
+    /// Takes all waiting wakeups; true if there were any.
     fn drain(&self) -> bool {
         let mut woken = false;
         let mut buffer = [0; 1];
@@ -212,16 +211,16 @@ impl WakeupSocket {
 
 impl Drop for WakeupSocket {
     fn drop(&mut self) {
-        // The next sender finds it dead and removes it, if we cannot.
+        // If we cannot remove it, the next sender finds it dead and removes it.
         let _left_behind = std::fs::remove_file(&self.path);
     }
 }
 
-/// Wakes others. Cheap enough to be called after every commit: while the listing of the
-/// directory is believed, it makes one system call per socket and no allocation.
+/// Wakes others. Cheap enough to be called after every commit: while the listing of the directory is
+/// trusted, it makes one system call per socket and no allocation.
 #[derive(Debug)]
 pub struct Sender {
-    /// `None` when no datagram can be sent: then nobody is woken.
+    /// `None` when no datagram can be sent: then it wakes nobody.
     socket: Option<std::os::unix::net::UnixDatagram>,
     directory: PathBuf,
     listing: Mutex<Listing>,
@@ -231,7 +230,7 @@ pub struct Sender {
 struct Listing {
     sockets: Vec<(Kind, SocketAddr)>,
     read: Option<Instant>,
-    /// When the directory was last changed, as far as it was known then.
+    /// When the directory was last changed, as far as this was known at that time.
     changed: Option<SystemTime>,
 }
 
@@ -252,7 +251,7 @@ impl Sender {
         }
     }
 
-    /// Wakes everybody of this kind, once.
+    /// Wakes all processes of this kind, once.
     pub fn wake(&self, target: Recipient<'_>) {
         let Some(socket) = &self.socket else {
             return;
@@ -263,8 +262,8 @@ impl Sender {
             listing.renew(&self.directory);
         }
         if !listing.wake(socket, kind) {
-            // Somebody died, and may have been replaced by one who is not listed yet. The
-            // living are woken twice, which they do not notice.
+            // A process died, and one that is not listed yet may have replaced it. The living are
+            // woken twice, which they do not notice.
             listing.renew(&self.directory);
             listing.wake(socket, kind);
         }
@@ -276,9 +275,8 @@ fn changed(directory: &Path) -> Option<SystemTime> {
 }
 
 impl Listing {
-    /// True when somebody may have come since it was read: a process that was just born must
-    /// hear of the work that it is for. The directory's time is coarse, so it is not believed
-    /// for ever.
+    /// True when a process may have come since the listing was read: a process that was just born must hear
+    /// of the work that it is for. The directory's time is coarse, so the listing is not trusted for ever.
     fn is_old(&self, directory: &Path) -> bool {
         self.read.is_none_or(|read| read.elapsed() >= LISTING_TTL)
             || changed(directory) != self.changed
@@ -299,7 +297,7 @@ impl Listing {
         }));
     }
 
-    /// False when one of them was dead; it is removed.
+    /// False when one of them was dead; its socket is removed.
     fn wake(&mut self, socket: &std::os::unix::net::UnixDatagram, kind: Kind) -> bool {
         let before = self.sockets.len();
         self.sockets.retain(|(other, address)| {
@@ -315,8 +313,8 @@ impl Listing {
                     false
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-                // A full queue is a wakeup that is under way; anything else is its owner's
-                // next poll.
+                // A full queue means that a wakeup is under way; with any other error the recipient
+                // looks at its next poll.
                 _ => true,
             }
         });
@@ -346,7 +344,7 @@ mod tests {
             .is_ok()
     }
 
-    /// Nothing is on its way when `wake` has returned, so this need not wait.
+    /// No wakeup is on its way when `wake` has returned, so this need not wait.
     fn is_silent(socket: &WakeupSocket) -> bool {
         !socket.drain()
     }
@@ -397,7 +395,7 @@ mod tests {
         sender.wake(Recipient::Worker("a"));
         drop(socket);
         assert!(names(place.path()).is_empty());
-        // And the one in its place is heard, though the listing is younger than a second.
+        // The process in its place is heard, though the listing is younger than a second.
         let mut next =
             WakeupSocket::bind(place.path(), &Recipient::Worker("a"), Uuid::now_v7()).unwrap();
         sender.wake(Recipient::Worker("a"));
@@ -486,7 +484,7 @@ mod tests {
         let made = first_usable(&[at("open"), at("link"), at("fresh")], "db").unwrap();
         assert_eq!(made, at("fresh").join(format!("{:016x}", short_hash("db"))));
         assert_eq!(std::fs::metadata(&made).unwrap().mode() & 0o777, 0o700);
-        // The same again, and another for another database.
+        // The same directory again, and a different one for another database.
         assert_eq!(make_private(&at("fresh"), "db").unwrap(), made);
         assert_ne!(make_private(&at("fresh"), "db2").unwrap(), made);
         mode(&made, 0o770);

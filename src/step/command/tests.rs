@@ -1,5 +1,5 @@
-//! Real programs in every way in which they behave badly. Each test ends with the check that
-//! nothing of it is left: no process, no zombie, no file.
+//! Real programs that behave badly in every way. Each test ends with the check that nothing of it is
+//! left: no process, no zombie, no file.
 
 mod ends;
 mod starts;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use super::*;
 use crate::model::{ExecutionId, ProcessId, RunId, StepId, TraceParent};
 
-/// Longest that a test waits for something that should be a matter of milliseconds.
+/// The longest that a test waits for something that should be a matter of milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub fn assignment(input: &str) -> Assignment {
@@ -49,7 +49,7 @@ struct Stage {
     env: BTreeMap<String, String>,
     cwd: Option<String>,
     stop: watch::Sender<Option<StopCause>>,
-    /// To be set by the test when the program has done something to the file `mark`.
+    /// The stop that the test is to set when the program has done something to the file `mark`.
     stop_at_mark: Option<StopCause>,
     stop_after_end: bool,
 }
@@ -234,8 +234,7 @@ fn crashed(outcome: Outcome) -> String {
     }
 }
 
-/// This very test as a process of its own, for what would disturb the others; `None` in that
-/// process.
+/// This very test as a process of its own, for tests that would disturb the others; `None` in that process.
 fn in_a_process_of_its_own(test: &str, directory: &Path) -> Option<std::process::Command> {
     const INNER: &str = "DUCTWORK_TEST_INNER";
     if std::env::var_os(INNER).is_some() {

@@ -1,6 +1,6 @@
 //! A command's end of the socket.
 //!
-//! Owns: one exchange with the worker, which is repeated while the worker has too many. Never: waits longer than
+//! Owns: one exchange with the worker, repeated while the worker has too many of them. Never: waits longer than
 //! [`WAIT_MAX`], or for a worker that is gone.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use super::{Address, Answer, Ask, LINE_MAX, Request, line, reachable};
 
-/// Longest that an answer takes. Within it the database may be away, and come back.
+/// The longest that an answer may take. Within it the database may be away, and come back.
 pub const WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// Before a busy worker is asked again.
+/// The wait before a busy worker is asked again.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The worker says no.
+    /// The worker refuses.
     #[error("{0}")]
     Refused(String),
     /// It does not answer in time.
@@ -104,7 +104,7 @@ fn exchange<T>(
         let mut stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(left))?;
         stream.set_write_timeout(Some(left))?;
-        // A worker that refuses does not read all of it; what it said is there to be read.
+        // A worker that refuses does not read the whole request; its answer is there to be read.
         let sent = stream
             .write_all(&request)
             .and_then(|()| stream.write_all(value.as_bytes()));
@@ -121,7 +121,7 @@ fn exchange<T>(
 
 fn answer(from: &mut BufReader<UnixStream>) -> Result<Answer, Error> {
     let mut line = Vec::new();
-    // A reason may be longer than what is asked.
+    // A reason may be longer than a request.
     from.take(16 * LINE_MAX as u64)
         .read_until(b'\n', &mut line)?;
     if line.is_empty() {

@@ -1,7 +1,8 @@
 //! The worker's end of the socket.
 //!
-//! Owns: the listener, who may ask, and how much of it at a time. Never: does any of that on the thread that beats,
-//! has more than one question of an execution under way, or answers one whose execution is over.
+//! Owns: the listener, the right to ask, and the bounds on questions at a time. Never: does any of that on the
+//! thread that beats, works on more than one question of an execution at a time, or answers one whose execution
+//! is over.
 //!
 //! All steps of a worker have one listener, and each has a token. A step that never asks costs a token;
 //! a worker that is never asked has no thread for it.
@@ -27,7 +28,7 @@ use super::super::context::{Attempt, ContextError, ContextStore};
 use super::super::output::parse_json;
 use super::{Address, Answer, Ask, LINE_MAX, Request, line, reachable};
 
-/// Its name in the directory of the outputs.
+/// The socket's name in the directory of the outputs.
 const NAME: &str = "context";
 
 /// The name of the thread that answers.
@@ -36,19 +37,19 @@ const THREAD: &str = "context";
 /// Connections of one session at a time. A step is a session, with all that it starts.
 const OF_ONE: usize = 16;
 
-/// Connections of all of them.
+/// Connections of all sessions together.
 const OF_ALL: usize = 256;
 
-/// Longest that a command may take to say what it wants, to send a value, or to read one.
+/// The longest that a command may take to send its request, to send a value, or to read one.
 const TALK_MAX: Duration = Duration::from_secs(30);
 
-/// Between two looks whether a command is still there.
+/// The time between two looks whether a command is still there.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Longest reason, in characters.
+/// The longest reason, in characters.
 const REASON_MAX: usize = 1_000;
 
-/// Until something that failed for want of resources is tried again.
+/// The wait before something that failed for want of resources is tried again.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// The contexts of a worker's runs, for the commands among its steps.
@@ -60,7 +61,7 @@ pub struct Service {
 #[derive(Default)]
 struct Bound {
     listener: Option<Listener>,
-    /// It could not be had, and that was said.
+    /// The socket could not be had, and that was reported.
     failed: bool,
 }
 
@@ -94,7 +95,7 @@ pub struct Pass {
 }
 
 impl Service {
-    /// For what `store` keeps, with values of at most so many bytes.
+    /// Serves the contexts that `store` keeps, with values of at most this many bytes.
     pub fn new(store: Arc<dyn ContextStore>, max: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -107,8 +108,8 @@ impl Service {
         }
     }
 
-    /// Lets an execution ask, by a socket in this directory. `None`: there can be none. To be called in a
-    /// tokio runtime.
+    /// Lets an execution ask, through a socket in this directory. `None` if there can be none. Must be
+    /// called in a tokio runtime.
     pub fn admit(&self, directory: &Path, attempt: Attempt) -> Option<Pass> {
         let path = match self.listen(directory) {
             Ok(path) => path,
@@ -135,8 +136,8 @@ impl Service {
         })
     }
 
-    /// The socket in this directory, made if need be: the directory is another one when the last was
-    /// tidied away.
+    /// The socket in this directory, made if need be: the directory is a new one after the last one
+    /// was tidied away.
     fn listen(&self, directory: &Path) -> io::Result<PathBuf> {
         let mut bound = lock(&self.bound);
         if let Some(listener) = &bound.listener
@@ -191,7 +192,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Until somebody asks there is no thread that answers.
+/// No thread answers until somebody asks.
 async fn wait_for_the_first(
     listener: StdListener,
     shared: Arc<Shared>,
@@ -287,18 +288,18 @@ async fn serve(
                 tokio::spawn(converse(stream, place, Arc::clone(&shared)));
             }
             None => {
-                // It fits into an empty socket, or nobody waits for it.
+                // The answer fits into an empty socket, or nobody waits for it.
                 let _ = stream
                     .into_std()
                     .and_then(|mut stream| stream.write(&line(&Answer::Busy)));
             }
         }
-        // Those who are being served go on.
+        // The connections that are being served go on.
         tokio::task::yield_now().await;
     }
 }
 
-/// The session of whoever connected, if it is known; all others are one.
+/// The session of the process that connected, if it is known; all unknown ones are one session.
 fn session(stream: &UnixStream) -> Option<Pid> {
     let pid = stream.peer_cred().ok()?.pid()?;
     getsid(Some(Pid::from_raw(pid))).ok()
@@ -311,7 +312,7 @@ struct Places {
     all: usize,
 }
 
-/// One of them.
+/// One of these connections.
 struct Place {
     session: Option<Pid>,
     of: Arc<Mutex<Places>>,
@@ -347,7 +348,7 @@ impl Drop for Place {
 /// One exchange. A command that goes away in the middle of it is no error.
 async fn converse(mut stream: UnixStream, place: Place, shared: Arc<Shared>) {
     let _gone = exchange(&mut stream, &shared).await;
-    // The rest of what the command sends is not read: it has its answer before it hears of that.
+    // We do not read the rest of what the command sends: it has its answer before it hears of that.
     drop(stream);
     drop(place);
 }
@@ -390,12 +391,12 @@ async fn exchange(stream: &mut UnixStream, shared: &Arc<Shared>) -> io::Result<(
     }
 }
 
-/// Resolves some time after the command has gone: it need not wait for its turn, nor for an answer.
+/// Resolves some time after the command has gone, which then waits neither for its turn nor for an answer.
 async fn gone(command: &OwnedFd) {
     loop {
         sleep(LOOK).await;
         let mut asked = [PollFd::new(command.as_fd(), PollFlags::empty())];
-        // Nothing but its end is told to whoever asks for nothing.
+        // A poll that asks for no events reports only the command's end.
         if poll(&mut asked, PollTimeout::ZERO).is_ok_and(|told| told > 0) {
             return;
         }
@@ -406,7 +407,7 @@ async fn gone(command: &OwnedFd) {
 struct Asked<'a> {
     shared: &'a Arc<Shared>,
     attempt: Attempt,
-    /// Given to what works on it, whose end nobody may wait for any more.
+    /// Given to the task that works on it, for whose end perhaps nobody waits any more.
     turn: Option<OwnedSemaphorePermit>,
 }
 
@@ -483,8 +484,9 @@ impl Asked<'_> {
         }
     }
 
-    /// The store's answer. While the database is away there is none: then only as many wait as there are executions,
-    /// because the turn is kept until the store has answered, even when the command has gone.
+    /// The store's answer. There is none while the database is away: then only as many questions wait as there
+    /// are executions, because a question keeps its turn until the store has answered, even when the command has
+    /// gone.
     async fn of_store<T: Send + 'static>(
         &mut self,
         answer: impl Future<Output = T> + Send + 'static,

@@ -28,8 +28,8 @@ pub(super) fn both(argument: &str) -> (&str, &str) {
     argument.split_once(';').expect("it has two parts")
 }
 
-/// Writes a fragment as PostgreSQL and SQLite have it, which names a batch as `rows` does; false when there is none of
-/// this name.
+/// Writes a fragment in the form of PostgreSQL and SQLite, which refers to a batch as `rows` writes it; false when no
+/// fragment has this name.
 pub(super) fn standard(
     name: &str,
     argument: &str,
@@ -49,7 +49,7 @@ pub(super) fn standard(
         }
         "big" => write!(to, "CAST({argument} AS bigint)"),
         "materialized" => to.write_str("AS MATERIALIZED"),
-        // An index of the rows that are open says so itself.
+        // A partial index shows by itself that it holds only the open rows.
         "narrow" | "found" => Ok(()),
         "cross" => to.write_str("CROSS JOIN"),
         "ended" => write!(

@@ -1,10 +1,10 @@
 //! The seam between the store and each database.
 //!
 //! Owns: [`Backend`], the differences between databases that are no whole statement: fragments of
-//! SQL, the words of transactions and of settings, the manner in which a hot operation is sent; and
+//! SQL, the texts of transactions and of settings, the manner in which a hot operation is sent; and
 //! [`DriverError`], the meaning of a driver's errors. Each database has a folder with its
-//! implementations, its connection and its own statements. Never: a decision of an operation, but
-//! for the manner in which it is sent.
+//! implementations, its connection and its own statements. Never: a decision of an operation,
+//! except for the manner in which it is sent.
 
 mod fragment;
 pub mod mysql;
@@ -26,16 +26,16 @@ pub enum Asks {
 /// A setting of the transaction under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// A migration waits for a lock no longer than this. A statement behind a migration that waits
-    /// for a table waits as well, and a dump reads for hours; so the migration gives up its place
-    /// again and again.
+    /// A migration waits for a lock no longer than this. While a migration waits for a table,
+    /// statements behind it wait as well, and a dump reads for hours; so the migration gives up its
+    /// place again and again.
     MigrationLockWait,
-    /// A transaction of a cancellation waits for somebody else's row no longer than this. It has
-    /// rows itself for which others wait, so it lets go of them and asks again.
+    /// A transaction of a cancellation waits for somebody else's row no longer than this. It holds
+    /// rows that others wait for, so it releases them and tries again.
     CancellationLockWait,
     /// The planner's settings for an audit, which reads whole tables.
     AuditPlanner,
-    /// Tables are joined by hash: all of one with all of another.
+    /// Tables are joined by hash: all rows of one with all rows of another.
     HashJoins,
     /// Rows are looked up by their keys.
     KeyedJoins,
@@ -43,7 +43,7 @@ pub enum Setting {
     TemporaryInMemory,
 }
 
-/// The differences of a database that are no whole statement.
+/// The differences between databases that are no whole statement.
 pub(in crate::store) trait Backend: Sync {
     /// The name as shown to people.
     fn name(&self) -> &'static str;
@@ -51,15 +51,15 @@ pub(in crate::store) trait Backend: Sync {
     /// The manner in which it takes a hot operation.
     fn asks(&self) -> Asks;
 
-    /// The mark before the number of a parameter.
+    /// The character before the number of a parameter.
     fn mark(&self) -> char;
 
-    /// True where a number behind the mark says which parameter it is; otherwise the place does.
+    /// True where a number after the mark says which parameter it is; otherwise its position does.
     fn numbers(&self) -> bool {
         true
     }
 
-    /// Writes the SQL of the fragment `{name:argument}`; false when there is none of this name.
+    /// Writes the SQL of the fragment `{name:argument}`; false when no fragment has this name.
     fn fragment(&self, name: &str, argument: &str, to: &mut String) -> bool;
 
     /// Begins a transaction that writes.
@@ -71,11 +71,11 @@ pub(in crate::store) trait Backend: Sync {
     /// The SQL of a setting; `None` where the database has nothing to set.
     fn setting(&self, setting: Setting) -> Option<&'static str>;
 
-    /// True where two transactions write at once, and lock what they read and write row by row.
+    /// True where two transactions may write at once, and lock the rows that they read and write.
     fn locks_rows(&self) -> bool;
 
-    /// True where a change of the schema is undone with the transaction that it is in; otherwise it commits by
-    /// itself, and may be tried again.
+    /// True where a change of the schema is rolled back with its transaction; otherwise it commits by itself,
+    /// and may be tried again.
     fn undoes_schema(&self) -> bool {
         true
     }
@@ -83,15 +83,15 @@ pub(in crate::store) trait Backend: Sync {
     /// True where a process wakes those of other hosts through the database.
     fn notifies(&self) -> bool;
 
-    /// True where a connection is lost with an error of its environment: the other end of it is a
+    /// True where an error of the environment means that the connection is lost, because its other end is a
     /// server.
     fn is_server(&self) -> bool;
 
-    /// The tasks to finish before a measurement, so that the server does not do them beside it:
+    /// The tasks to finish before a measurement, so that the server does not do them during it:
     /// statistics, tidying, writing to disk. The first has to succeed.
     fn settle(&self) -> &'static [&'static str];
 
-    /// The schema's script as a person may run it.
+    /// The schema's script in the form in which a person may run it.
     fn by_hand(&self, script: String) -> String {
         script
     }
@@ -101,7 +101,7 @@ pub(in crate::store) trait Backend: Sync {
 }
 
 impl Dialect {
-    /// The one place that knows them all.
+    /// The only place that knows all backends.
     pub(in crate::store) fn backend(self) -> &'static dyn Backend {
         match self {
             Self::Postgres => &postgres::Postgres,
@@ -129,30 +129,31 @@ pub(in crate::store) trait DriverError {
     /// The cause.
     fn blame(&self) -> Blame;
 
-    /// The constraint that refused the write, as far as the database tells.
+    /// The constraint that refused the write, if the database tells.
     fn constraint(&self) -> Option<String>;
 
-    /// The remedy for a person, where the error keeps the database from being used.
+    /// The remedy for a person, where the error makes the database unusable.
     fn remedy(&self) -> &'static str;
 
-    /// True for the word of the database itself, and not of the way to it.
+    /// True where the error comes from the database itself, and not from the connection to it.
     fn has_answered(&self) -> bool;
 
-    /// True where the database's file is not what it should be.
+    /// True where the database's file is damaged.
     fn is_damage(&self) -> bool {
         false
     }
 
-    /// True where the server had no room in its memory for what was to be written.
+    /// True where the server had no memory left for the data to be written.
     fn is_out_of_memory(&self) -> bool {
         false
     }
 }
 
-/// Drops a driver's connection and nothing more. Left to itself it would say goodbye, in a task of its own, and
-/// wait for the answer; on a connection that has gone silent none comes, and the socket would stay open.
+/// Drops a driver's connection and does nothing more. On its own, the driver would say goodbye, in a task of
+/// its own, and wait for the answer; on a connection that has gone silent no answer comes, and the socket would
+/// stay open.
 pub(in crate::store) fn abandon<T>(connection: T) {
-    // Its task is given to a runtime that ends before it begins.
+    // The driver gives its task to this runtime, which ends before the task begins.
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else {
         return;
     };
@@ -162,6 +163,6 @@ pub(in crate::store) fn abandon<T>(connection: T) {
     runtime.shutdown_background();
 }
 
-/// The remedy where the server was not reached.
+/// The remedy where the server could not be reached.
 pub(in crate::store) const UNREACHED: &str =
     "check that the server is running, and that `database.url` is right";

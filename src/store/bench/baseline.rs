@@ -1,9 +1,9 @@
 //! The limit of the database itself: the row writes of our steps, as plain SQL.
 //!
-//! Owns: the same rows in tables of the same shape, as many per transaction as asked for, with
-//! all that could be prepared prepared: the ids are there, in a temporary table, so nothing is
-//! sent, decided, or read back. Never: runs beside real runs, nor keeps any promise: it guards
-//! nothing, and what it leaves breaks the invariants.
+//! Owns: the same rows in tables of the same shape, as many per transaction as requested, with
+//! everything prepared that can be: the ids are already in a temporary table, so nothing is sent,
+//! decided, or read back. Never: runs beside real runs, or keeps any promise: it guards nothing,
+//! and the rows that it leaves break the invariants.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use super::super::process::{self, NewProcess};
 use super::super::statement::{Only, Statement};
 use super::data::{self, Numbers};
 
-/// How long one measurement may take: it ends sooner when its rows are used up.
+/// The longest time of one measurement: it ends sooner when its rows are used up.
 const LONGEST: Duration = Duration::from_secs(5);
 
 static NUMBER_MOVES: Statement = Statement::new(
@@ -30,7 +30,7 @@ static NUMBER_MOVES: Statement = Statement::new(
            {made:5;:base + n}, {made:6;:base + n}
       FROM {series}",
 );
-/// Writes the rows of a table that a round's moves name; MySQL has its own words for it.
+/// Writes the rows of a table that a round's moves name; MySQL has its own syntax for it.
 macro_rules! update {
     ($name:ident, $table:literal, $set:literal, $key:literal) => {
         static $name: Statement = {
@@ -185,7 +185,7 @@ static FLAT: &[&Statement] = &[
     &ADVANCEMENT,
 ];
 
-/// Whose row writes.
+/// The kind of work whose row writes are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// A step in the middle of a chain: four inserts and three updates.
@@ -195,7 +195,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// The statements of one transaction, after the process's row.
+    /// The statements of one transaction, after the write of the process's row.
     fn statements(self) -> &'static [&'static Statement] {
         match self {
             Self::Chain => CHAIN,
@@ -204,16 +204,16 @@ impl Load {
     }
 }
 
-/// The work that was done, and its time.
+/// The finished work, and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
     /// Steps whose rows were written.
     pub steps: u64,
-    /// From the first to the last.
+    /// The time from the first to the last.
     pub took: Duration,
 }
 
-/// One client, with what it is to write.
+/// One client, with the work that it has to write.
 struct Writer {
     conn: Conn,
     process: ProcessId,
@@ -222,7 +222,7 @@ struct Writer {
     rounds: u64,
 }
 
-/// Writes the rows of about `steps` steps, `batch` per transaction, over so many connections.
+/// Writes the rows of about `steps` steps, `batch` per transaction, over this many connections.
 pub async fn write(
     location: &Location,
     definition: &Definition,
@@ -260,7 +260,7 @@ pub async fn write(
     })
 }
 
-/// How long it takes to commit the update of one row; this often.
+/// How long it takes to commit the update of one row, measured `count` times.
 pub async fn commits(location: &Location, count: usize) -> Result<Vec<Duration>, Error> {
     let mut conn = location.connect(Purpose::Engine).await?;
     let process = register(&mut conn).await?;
@@ -290,10 +290,11 @@ impl Writer {
         conn.execute(&CREATE_MOVES, &[]).await?;
         let index = "CREATE INDEX ductwork_moves_round ON ductwork_moves (round)";
         conn.script("CREATE INDEX", index).await?;
-        // Its first half is the time, to the ms, and two connections may be of the same.
+        // The first half of the number is the time, to the ms, and two connections may have the
+        // same.
         let mut numbers = Numbers::now(&mut conn).await?;
         numbers.spread(process);
-        // Of a chain the branches stay, of flat runs each batch has its own.
+        // The branches of a chain stay the same; each batch of flat runs has its own.
         let (runs, needed) = match load {
             Load::Chain => (batch, batch),
             Load::Flat => (i64::MAX as u64, batch * (rounds + 1)),
@@ -308,7 +309,7 @@ impl Writer {
             ("runs", (runs as i64).into()),
         ];
         conn.execute(&NUMBER_MOVES, &args).await?;
-        // MySQL is told the order in which it joins them.
+        // For MySQL, the statements give the order of the joins.
         if conn.dialect() != Dialect::Mysql {
             conn.script("ANALYZE", "ANALYZE ductwork_moves").await?;
         }
@@ -321,7 +322,7 @@ impl Writer {
         })
     }
 
-    /// Round by round; how many steps.
+    /// Writes round by round, and returns how many steps it wrote.
     async fn write(&mut self, began: Instant) -> Result<u64, Error> {
         let mut written = 0;
         for round in 0..self.rounds {

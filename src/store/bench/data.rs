@@ -1,8 +1,8 @@
-//! Tables that are full: what a benchmark finds a backlog and a history in.
+//! Filled tables: the backlog and the history that a benchmark needs.
 //!
-//! Owns: the rows of many runs, made by the database itself in a few statements, as valid as
-//! if they had been triggered and worked. Never: used on real runs: the ids are made from
-//! numbers, so that each statement finds those of the others.
+//! Owns: the rows of many runs, which the database itself makes in a few statements, as valid as if
+//! the runs had been triggered and worked. Never: used on real runs: the ids are made from numbers,
+//! so that each statement finds the rows of the others.
 
 use crate::definition::Definition;
 use crate::model::{ProcessId, Via};
@@ -13,7 +13,7 @@ use super::super::error::Error;
 use super::super::query;
 use super::super::statement::{Arg, Args, Rows, statements};
 
-/// Runs per statement: a bound on what one transaction holds.
+/// Runs per statement: this bounds how much one transaction holds.
 const CHUNK: u64 = 20_000;
 
 statements! {
@@ -34,8 +34,8 @@ statements! {
     FILL_AVAILABILITIES = "
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
         SELECT {made:4;n}, :pipeline, {now} FROM {series}";
-    /// Each ended at a time of its own: what a single commit ends is little, and what looks for the
-    /// oldest ones would have to sort those of one time.
+    /// Each run ended at a time of its own: a single commit ends only a few runs, and a search for
+    /// the oldest ones would have to sort all runs of one time.
     FILL_ENDED_RUNS = "
         INSERT INTO ductwork_runs
             (id, pipeline, definition, status, input, output, triggered_at, completed_at)
@@ -46,7 +46,7 @@ statements! {
         INSERT INTO ductwork_branches (id, run_id, pipeline, status, step_id, last_advanced_at)
         SELECT {made:2;n}, {made:1;n}, :pipeline, 'completed', {made:3;n * :steps + :steps - 1}, {now}
           FROM {series}";
-    /// The number of a step is that of its run, times the steps of each, plus its place.
+    /// The number of a step is the number of its run, times the steps per run, plus its place.
     FILL_ENDED_STEPS = "
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, output,
@@ -73,29 +73,29 @@ statements! {
           FROM {series}";
 }
 
-/// Numbers that no id was made from yet.
+/// Numbers that no id has been made from yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
-    /// The first part of all ids, ms since 1970.
+    /// The first part of all ids, in ms since 1970.
     pub(super) time: i64,
     next: i64,
 }
 
 impl Numbers {
-    /// Those of this moment, by the database's clock.
+    /// Numbers that start now, by the database's clock.
     pub async fn now(conn: &mut Conn) -> Result<Self, Error> {
         let time = query::now(conn).await? / 1_000;
         Ok(Self { time, next: 0 })
     }
 
-    /// Far from those of anybody else who has begun within the same millisecond.
+    /// Moves the numbers far from those of anybody else who began within the same millisecond.
     pub(super) fn spread(&mut self, process: ProcessId) {
         let random = process.0.as_u128() as u64;
-        // Fifteen hexadecimal digits, and room to count.
+        // Fifteen hexadecimal digits, with room to count.
         self.next = (random >> 16) as i64;
     }
 
-    /// The first of `count` of them.
+    /// Takes `count` numbers, and returns the first.
     pub(super) fn take(&mut self, count: u64) -> i64 {
         let first = self.next;
         self.next += count as i64;
@@ -103,8 +103,9 @@ impl Numbers {
     }
 }
 
-/// Makes `runs` runs of `definition` whose first step waits in the queue; `report` hears how many
-/// there are. The first number: their ids are made from it and those behind it.
+/// Makes `runs` runs of `definition` whose first step waits in the queue; `report` receives how
+/// many exist so far. Returns the first number: the ids are made from it and the numbers that
+/// follow it.
 pub async fn waiting(
     conn: &mut Conn,
     definition: &Definition,
@@ -144,8 +145,8 @@ pub async fn waiting(
     Ok(from)
 }
 
-/// Makes `runs` completed runs of `definition`, which must be a chain; `report` hears how many
-/// there are.
+/// Makes `runs` completed runs of `definition`, which must be a chain; `report` receives how many
+/// exist so far.
 pub async fn completed(
     conn: &mut Conn,
     definition: &Definition,
@@ -155,7 +156,7 @@ pub async fn completed(
 ) -> Result<(), Error> {
     let digest = definition::save(conn, definition).await?;
     let steps = definition.nodes.len();
-    // The processes that worked on them have long gone.
+    // The process that worked on them is long gone.
     let process = ProcessId::new();
     let time = numbers.time;
     let from = numbers.next;
@@ -206,7 +207,7 @@ pub async fn completed(
     Ok(())
 }
 
-/// The arguments that all statements share, and those of one.
+/// The arguments that all statements share, and those of one statement.
 fn args<'a>(
     common: &[(&'static str, Arg<'a>)],
     first: i64,
@@ -222,9 +223,9 @@ fn args<'a>(
     args
 }
 
-/// Lets the server do what it does by itself after a while: look at what is there now, tidy the
-/// tables and write them to disk. Otherwise it would do so beside the work that is measured, for as
-/// long as filling them took.
+/// Makes the server do at once the work that it does by itself after a while: analyse the current
+/// rows, tidy the tables and write them to disk. Otherwise it would do so during the measured work,
+/// for as long as filling the tables took.
 pub async fn settle(conn: &mut Conn) -> Result<(), Error> {
     for (at, text) in conn.dialect().backend().settle().iter().enumerate() {
         let done = conn.script("SETTLE", text).await;
@@ -235,7 +236,7 @@ pub async fn settle(conn: &mut Conn) -> Result<(), Error> {
     Ok(())
 }
 
-/// First and last number of each statement.
+/// The first and the last number of each statement.
 fn chunks(from: i64, count: u64) -> impl Iterator<Item = (i64, i64)> {
     let end = from + count as i64;
     let starts = (from..end).step_by(CHUNK as usize);

@@ -1,7 +1,7 @@
-//! The figures that a benchmark reads from the database: counts, times by the database's clock, and what
-//! the database tells about itself.
+//! The figures that a benchmark reads from the database: counts, times by the database's clock, and the
+//! database's own figures.
 //!
-//! Owns: those statements. Never: writes, nor runs in a daemon: some of them scan.
+//! Owns: those statements. Never: writes, or runs in a daemon: some of them scan.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ static HELD_COUNT: Statement = Statement::new(
     SELECT count(*) AS n FROM ductwork_executions
      WHERE process_id = :process AND completed_at IS NULL",
 );
-/// Every statement by key is a scan of an index.
+/// Every statement by key counts as a scan of an index.
 static SCANS: Statement = Statement::only(
     Only::Postgres,
     "SCANS",
@@ -56,7 +56,8 @@ static SCANS: Statement = Statement::only(
     SELECT CAST(coalesce(sum(coalesce(seq_scan, 0) + coalesce(idx_scan, 0)), 0) AS bigint) AS n
       FROM pg_stat_user_tables WHERE schemaname = current_schema()",
 );
-/// The database, for people: its version, and how careful it is with what was committed.
+/// A description of the database for people: its version, and how carefully it keeps committed
+/// data.
 static SERVER: [Statement; Dialect::COUNT] = [
     Statement::only(
         Only::Postgres,
@@ -82,10 +83,10 @@ pub async fn in_progress(conn: &mut Conn) -> Result<u64, Error> {
     count(conn.fetch_optional(&IN_PROGRESS, &[]).await?)
 }
 
-/// The work on the runs of one pipeline, by the database's clock.
+/// The work on the runs of one pipeline, measured by the database's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkSpan {
-    /// From the first claim until the last run was completed.
+    /// From the first claim to the completion of the last run.
     pub took: Duration,
     /// Executions that succeeded.
     pub steps: u64,
@@ -93,8 +94,7 @@ pub struct WorkSpan {
     pub runs: u64,
 }
 
-/// The work that was done on `pipeline` since this time of the database's; `None` where nothing
-/// was.
+/// The work on `pipeline` since this time of the database's clock; `None` where there was none.
 pub async fn work_span(
     conn: &mut Conn,
     pipeline: &str,
@@ -115,8 +115,8 @@ pub async fn work_span(
     }))
 }
 
-/// How many steps of `pipeline` succeeded in each slice of the time from `since` to `until`, by
-/// the database's clock; µs.
+/// How many steps of `pipeline` succeeded in each slice of the time from `since` to `until`, in µs
+/// by the database's clock.
 pub async fn slices(
     conn: &mut Conn,
     pipeline: &str,
@@ -156,8 +156,8 @@ pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<u64, Error> {
     count(conn.fetch_optional(&HELD_COUNT, &args).await?)
 }
 
-/// How many scans of tables and indexes there have been in this schema; `None` where the
-/// database does not count. It lags behind by up to a second.
+/// How many scans of tables and indexes this schema has had; `None` where the database does not
+/// count them. It lags behind by up to a second.
 pub async fn scans(conn: &mut Conn) -> Result<Option<u64>, Error> {
     if !SCANS.is_for(conn.dialect()) {
         return Ok(None);
@@ -165,7 +165,8 @@ pub async fn scans(conn: &mut Conn) -> Result<Option<u64>, Error> {
     count(conn.fetch_optional(&SCANS, &[]).await?).map(Some)
 }
 
-/// The database, for people: its version, and how careful it is with what was committed.
+/// A description of the database for people: its version, and how carefully it keeps committed
+/// data.
 pub async fn server(conn: &mut Conn) -> Result<String, Error> {
     let dialect = conn.dialect();
     let statement = SERVER.iter().find(|one| one.is_for(dialect));

@@ -1,7 +1,8 @@
 //! Deliveries as people and programs see them.
 //!
-//! Owns: their lists, of which each reads as many rows as it returns and at most as many again for each pipeline,
-//! endpoint and state: every filter has an index in its order; and what waits for each endpoint. Never: writes.
+//! Owns: their lists, each of which reads as many rows as it returns and at most as many again for each pipeline,
+//! endpoint and state: every filter has an index in its order; and the waiting messages of each endpoint. Never:
+//! writes.
 
 use uuid::Uuid;
 
@@ -21,12 +22,13 @@ macro_rules! columns {
     };
 }
 
-// They are ordered by the first column of their index as well, of which they want one value, in words by which
-// PostgreSQL does not see that: otherwise it may walk the index of ids, and leave out what is not wanted.
+// The lists are also ordered by the first column of their index, although they want only one value of it, in a
+// form in which PostgreSQL does not notice that: otherwise it may scan the index of ids, and skip the unwanted
+// rows.
 statements! {
     FIND_DELIVERY = concat!("
         SELECT ", columns!(), " FROM ductwork_deliveries d WHERE d.id = :id");
-    /// Of each endpoint that any console ever had. Their ids begin with the time.
+    /// For each endpoint that any console ever had. Ids begin with the time.
     OLDEST_UNSENT = "
         SELECT w.name AS endpoint, w.seen, d.attempts, d.status, substr(d.error, 1, 1000) AS error,
                CASE WHEN d.attempts = 0 THEN coalesce(d.tried_at, d.created_at) ELSE d.created_at END AS since
@@ -37,12 +39,12 @@ statements! {
                   FROM ductwork_webhooks h) w
           JOIN ductwork_deliveries d ON {key:d.id;w.oldest}
          ORDER BY since, w.name LIMIT :n";
-    /// Up to a bound.
+    /// Counts up to a bound.
     COUNT_UNSENT = "
         SELECT count(*) AS n
           FROM (SELECT d.id FROM ductwork_deliveries d
                  WHERE {key:d.endpoint;:endpoint} AND d.state = 'waiting' LIMIT :n) x";
-    /// Of one endpoint, in the order in which they are sent.
+    /// The messages of one endpoint, in the order in which they are sent.
     DELIVERIES_THAT_WAIT = concat!("
         SELECT ", columns!(), "
           FROM ductwork_deliveries d WHERE d.endpoint = :endpoint AND d.due_at IS NOT NULL
@@ -65,7 +67,7 @@ statements! {
          WHERE {key:d.pipeline;:pipeline} AND d.endpoint = :endpoint AND d.state = :state
            AND d.id >= :from AND d.id < :before
          ORDER BY d.pipeline DESC, d.id DESC LIMIT :n");
-    /// From one endpoint to the next by the index, however many messages each has.
+    /// Moves from one endpoint to the next by the index, however many messages each has.
     ENDPOINTS_OF_PIPELINE = "
         WITH RECURSIVE names (endpoint) AS (
             SELECT (SELECT d.endpoint FROM ductwork_deliveries d
@@ -93,7 +95,7 @@ pub struct Delivery {
     pub endpoint: String,
     /// The run.
     pub run: RunId,
-    /// The run's status that it is about.
+    /// The status of the run that it is about.
     pub event: String,
     /// The run's pipeline.
     pub pipeline: String,
@@ -103,13 +105,13 @@ pub struct Delivery {
     pub attempts: u32,
     /// µs since 1970.
     pub created_at: i64,
-    /// When it may be sent: µs since 1970.
+    /// The time from which it may be sent, in µs since 1970.
     pub due_at: Option<i64>,
-    /// When the last attempt ended: µs since 1970.
+    /// The time at which the last attempt ended, in µs since 1970.
     pub tried_at: Option<i64>,
     /// The status of the last response.
     pub status: Option<i64>,
-    /// Why the last attempt failed.
+    /// The reason why the last attempt failed.
     pub error: Option<String>,
 }
 
@@ -142,7 +144,7 @@ pub enum Listed {
 }
 
 impl Listed {
-    /// None where the row has no id by which anybody could ask for it.
+    /// None where the row has no id by which it could be requested.
     fn read(row: &Row) -> Option<Self> {
         match Delivery::read(row) {
             Ok(delivery) => Some(Self::Delivery(Box::new(delivery))),
@@ -174,14 +176,14 @@ pub async fn find(conn: &mut Conn, id: Uuid) -> Result<Option<Delivery>, Error> 
     row.as_ref().map(Delivery::read).transpose()
 }
 
-/// As many endpoints are told of.
+/// At most this many endpoints are listed.
 const ENDPOINTS: usize = 100;
 
-/// Messages that are kept for an endpoint are counted so far.
+/// The waiting messages of an endpoint are counted up to this number.
 pub const COUNTED: usize = 1_000;
 
-/// The messages that wait, endpoint by endpoint, that one first whose oldest waits for longest; those to others than
-/// these names are counted.
+/// The waiting messages, by endpoint, first the endpoint whose oldest message has waited longest; messages to
+/// endpoints other than these names are counted.
 pub async fn unsent(conn: &mut Conn, configured: &[String]) -> Result<Vec<Waits>, Error> {
     let mut all = Vec::new();
     for row in conn
@@ -217,7 +219,7 @@ pub async fn unsent(conn: &mut Conn, configured: &[String]) -> Result<Vec<Waits>
     Ok(all)
 }
 
-/// Which deliveries to list.
+/// The deliveries to list.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// In this state only.
@@ -226,13 +228,14 @@ pub struct Filter {
     pub endpoint: Option<String>,
     /// About runs of these pipelines only.
     pub pipelines: Option<Vec<String>>,
-    /// Older than this one: the last of the page before.
+    /// Older than this one, which is the last of the previous page.
     pub before: Option<Uuid>,
     /// At most this many.
     pub limit: usize,
 }
 
-/// Deliveries, newest first. A filter by endpoint or pipeline knows the states that this version knows.
+/// Deliveries, newest first. A filter by endpoint or pipeline finds only the states that this version
+/// knows.
 pub async fn latest(conn: &mut Conn, filter: &Filter) -> Result<Vec<Listed>, Error> {
     let states: Vec<&str> = filter.state.map_or(STATES.to_vec(), |it| vec![it]);
     let endpoint = filter.endpoint.as_deref();
@@ -279,7 +282,7 @@ pub async fn latest(conn: &mut Conn, filter: &Filter) -> Result<Vec<Listed>, Err
     .await
 }
 
-/// The endpoints to which there are messages about runs of a pipeline.
+/// The endpoints that have messages about runs of a pipeline.
 async fn endpoints_of(conn: &mut Conn, pipeline: &str) -> Result<Vec<String>, Error> {
     list::names(
         conn,
@@ -289,16 +292,16 @@ async fn endpoints_of(conn: &mut Conn, pipeline: &str) -> Result<Vec<String>, Er
     .await
 }
 
-/// A list that is put together, source by source.
+/// A list that is assembled from several sources.
 struct List<'a> {
     found: Vec<Listed>,
-    /// No older one is listed.
+    /// No older delivery is listed.
     from: Uuid,
     filter: &'a Filter,
 }
 
 impl List<'_> {
-    /// Merges what a source has. A full list says what the next source is asked for.
+    /// Merges the rows of a source. A full list limits the request to the next source.
     async fn read(
         &mut self,
         conn: &mut Conn,
@@ -306,7 +309,7 @@ impl List<'_> {
         of: &[(&'static str, Arg<'_>)],
     ) -> Result<(), Error> {
         let limit = self.filter.limit;
-        // A row that has no id is not listed, and takes no other's place.
+        // A row without an id is not listed, and takes no other row's place.
         let mut more = 0;
         let rows = loop {
             let mut args = vec![
@@ -335,21 +338,21 @@ impl List<'_> {
     }
 }
 
-/// As many messages of an endpoint that wait are looked at.
+/// At most this many waiting messages of an endpoint are listed.
 pub const LINE: usize = 100;
 
-/// An endpoint, and its messages that wait.
+/// An endpoint, and its waiting messages.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Its name.
     pub name: String,
-    /// The runs that had ended by then have been found: µs since 1970.
+    /// The runs that had ended by this time have been found, in µs since 1970.
     pub seen: i64,
-    /// The first that are due, at most `LINE`.
+    /// The first ones due, at most `LINE`.
     pub waiting: Vec<Listed>,
 }
 
-/// These endpoints, as far as anybody has looked for runs for them.
+/// Those of these endpoints for which anybody has looked for runs.
 pub async fn lines(conn: &mut Conn, names: &[String]) -> Result<Vec<Line>, Error> {
     let mut lines = Vec::new();
     for name in names {

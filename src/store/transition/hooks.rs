@@ -1,9 +1,9 @@
 //! Steps beside the flow: the hooks of a run, and the deadlines of its questions.
 //!
 //! Owns: their rows. A hook is a step like any other, made in the transaction that makes it due: it cannot
-//! be lost between a flag and a call, and cannot run for what was rolled back (A16). It names the
-//! transition that called it, and moves no branch. The hook of a run's end stands behind the last step of
-//! the root branch; that of a wait has its question's place, below zero. Never: decides when a hook is due.
+//! be lost between a flag and a call, and cannot run after a rollback (A16). It names the transition that
+//! called it, and moves no branch. The hook of a run's end is placed after the last step of the root
+//! branch; the hook of a wait has its question's place, below zero. Never: decides when a hook is due.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -20,11 +20,11 @@ use super::super::statement::{Rows, statements};
 use super::insert::{insert_executions, insert_steps};
 use super::plan::{Crossed, Input, NewExecution, NewStep, Standing, Wait};
 
-/// Runs whose hooks are made at once: each input has up to a hundred error messages.
+/// How many runs' hooks are made at once: each input has up to a hundred error messages.
 const HOOKS_AT_ONCE: usize = if cfg!(feature = "failpoints") { 2 } else { 16 };
 
 statements! {
-    /// The first hundred of each run: of a wide fan-out there may be a million.
+    /// The first hundred halts of each run: a wide fan-out may have a million.
     HALTS_OF_RUNS = "
         SELECT halted.run_id, halted.halt_reason, s.node, s.step, e.error_class, e.error_message
           FROM (SELECT x.id, x.run_id, x.step_id, x.halt_reason,
@@ -36,7 +36,7 @@ statements! {
                (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
          WHERE halted.place <= 100
          ORDER BY halted.id";
-    /// A program that knows no deadlines may have left one behind.
+    /// A program that knows no deadlines may have left a deadline behind.
     INSERT_DEADLINES = "
         INSERT INTO ductwork_deadlines (branch_id, answer_by, unanswered)
         SELECT b.id, {now} + b.timeout, b.unanswered
@@ -44,7 +44,7 @@ statements! {
         {replace:branch_id} answer_by = {new:answer_by}, unanswered = {new:unanswered}";
 }
 
-/// The hooks of runs that have halted.
+/// Makes the hooks of runs that have halted.
 pub(super) async fn halted(
     conn: &mut Conn,
     roots: &[&Standing<'_>],
@@ -82,7 +82,7 @@ pub(super) async fn halted(
     Ok(())
 }
 
-/// The hooks of runs that have completed.
+/// Makes the hooks of runs that have completed.
 pub(super) async fn completed<'a>(
     conn: &mut Conn,
     roots: impl Iterator<Item = &'a Standing<'a>>,
@@ -96,7 +96,7 @@ pub(super) async fn completed<'a>(
     enqueue(conn, hooks, &mut crossed.available).await
 }
 
-/// The hooks and the deadlines of branches that have begun to wait for a person.
+/// Makes the hooks and the deadlines of branches that have begun to wait for a person.
 pub(in crate::store) async fn begin_waits(
     conn: &mut Conn,
     waits: &[Wait<'_>],
@@ -144,7 +144,7 @@ pub(in crate::store) async fn begin_waits(
     enqueue(conn, hooks, available).await
 }
 
-/// The word that is stored for it.
+/// The stored word for it.
 fn word(then: Unanswered) -> &'static str {
     match then {
         Unanswered::Halt => HALT,
@@ -152,7 +152,7 @@ fn word(then: Unanswered) -> &'static str {
     }
 }
 
-/// The stored words for the move without an answer.
+/// The stored words for the move when nobody answers.
 pub(in crate::store) const HALT: &str = "halt";
 pub(in crate::store) const APPROVE: &str = "approve";
 
@@ -163,7 +163,7 @@ fn seconds(timeout: Duration) -> Value {
     }
 }
 
-/// An object and, as its last field, the value at which the hook's branch stands.
+/// An object whose last field is the value at which the hook's branch is.
 fn about_value<'a>(about: &Value, field: &str) -> Input<'a> {
     let mut text = about.to_string();
     text.truncate(text.len() - 1);

@@ -27,14 +27,15 @@ statements! {
             (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
         SELECT b.id, b.run_id, b.branch_id, b.ordinal, b.node, b.step, b.via, b.transition_id, b.status, b.input, {now}
           FROM {rows:b(id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, status text, input text)}";
-    /// The input is another step's output, copied where it lies.
+    /// The input is another step's output, which is copied inside the database.
     INSERT_STEPS_FROM_OUTPUT = "
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
         SELECT b.id, b.run_id, b.branch_id, b.ordinal, b.node, b.step, b.via, b.transition_id, b.status, f.output, {now}
           FROM {rows:b(id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, status text, from_id id)}
           JOIN ductwork_steps f ON {key:f.id;b.from_id}";
-    /// The input is the array of a fan-out's outputs in its order (I30), gathered where it lies.
+    /// The input is the array of a fan-out's outputs in its order (I30), which is gathered inside
+    /// the database.
     INSERT_STEPS_FROM_FAN_OUT = "
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
@@ -43,8 +44,8 @@ statements! {
                   FROM ductwork_branches c JOIN ductwork_steps s ON {key:s.id;c.step_id}
                  WHERE c.fan_out_id = b.from_id), {now}
           FROM {rows:b(id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, status text, from_id id)}";
-    /// The input is about the value at which a branch stands: the one that a person is asked about, or
-    /// the one that it ended with.
+    /// The input contains the value at which a branch is: the value of the question to a person, or
+    /// the value that the branch ended with.
     INSERT_HOOKS = "
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
@@ -58,8 +59,8 @@ statements! {
             (id, step_id, pipeline, attempt, retry_count, crash_count)
         SELECT b.id, b.step_id, b.pipeline, b.attempt, b.retry_count, b.crash_count
           FROM {rows:b(id id, step_id id, pipeline text, attempt int, retry_count int, crash_count int)}";
-    /// Without a wait they go before all of their pipeline that is due, whose head is looked up once
-    /// for each pipeline.
+    /// Without a wait they precede everything of their pipeline that is due; the head of a queue is
+    /// looked up once for each pipeline.
     INSERT_AVAILABILITIES = "
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
         WITH b {materialized} (
@@ -74,7 +75,7 @@ statements! {
                         CASE WHEN heads.due_at < {now} THEN heads.due_at - 1 END,
                         {now})
           FROM b LEFT JOIN heads ON heads.pipeline = b.pipeline", on Mysql [&INSERT_BEFORE_HEADS];
-    /// The head of a pipeline's queue is looked up for each row, which is one entry of an index.
+    /// The head of a pipeline's queue is looked up for each row, which reads one entry of an index.
     INSERT_BEFORE_HEADS in Mysql = "
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
         SELECT b.execution_id, b.pipeline,
@@ -195,7 +196,7 @@ fn columns<'a>(steps: impl Iterator<Item = &'a NewStep<'a>> + Clone) -> Rows<'a>
         .texts("status", steps.map(|step| step.status.as_str()))
 }
 
-/// New attempts, with their place in the queue.
+/// Inserts new attempts, with their places in the queue.
 pub(in crate::store) async fn insert_executions(
     conn: &mut Conn,
     executions: &[NewExecution<'_>],

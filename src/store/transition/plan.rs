@@ -1,7 +1,8 @@
 //! The rows that each branch's advance becomes.
 //!
 //! Owns: the plan of a transition: new steps, branches and barriers, moves, arrivals and ends of
-//! runs, as values. Pure: the parent module writes them, and loads the branches they are made for.
+//! runs, as values. Pure: the parent module writes them, and loads the branches that they are made
+//! for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,17 +24,18 @@ pub struct Crossing<'a> {
     pub pipeline: &'a str,
     /// Its run's definition.
     pub definition: &'a Arc<Definition>,
-    /// The barrier it will arrive at.
+    /// The barrier at which it will arrive.
     pub fan_out_id: Option<FanOutId>,
     /// Its place in that fan-out.
     pub ordinal: i64,
-    /// The step it leaves.
+    /// The step that it leaves.
     pub from: StepId,
     /// That step's place on the branch.
     pub from_ordinal: i64,
     /// That step's node.
     pub node: NodeIndex,
-    /// That step has an output, and is left with it; otherwise it has failed.
+    /// True where that step has an output, with which the branch leaves it; otherwise the step has
+    /// failed.
     pub leaves: bool,
     /// The claim's fence.
     pub token: ClaimToken,
@@ -41,18 +43,18 @@ pub struct Crossing<'a> {
     pub transition: TransitionId,
     /// The record of the attempt.
     pub advancement: AdvancementId,
-    /// The barrier of the expand that it has begun in an earlier transaction, and how many branches
-    /// that has by now.
+    /// The barrier of the expand that the branch began in an earlier transaction, and how many
+    /// branches the expand has so far.
     pub begun: Option<(FanOutId, usize)>,
-    /// How many it has after this transaction.
+    /// How many branches the expand has after this transaction.
     pub until: usize,
     /// The advance that it makes.
     pub advance: Advance<'a>,
 }
 
 impl Crossing<'_> {
-    /// Takes as many branches for its expand as it wants of those that are left for this transaction.
-    /// False when it wants more: it does not leave its step yet.
+    /// Takes as many branches for its expand as it needs out of those that are left for this
+    /// transaction. False when it needs more: it does not leave its step yet.
     pub(in crate::store) fn is_whole_within(&mut self, rest: &mut usize) -> bool {
         let Advance::Spread { elements, .. } = &self.advance else {
             return true;
@@ -65,7 +67,7 @@ impl Crossing<'_> {
         self.is_whole()
     }
 
-    /// False while more of its expand is to come.
+    /// False while its expand is not complete.
     pub(super) fn is_whole(&self) -> bool {
         match &self.advance {
             Advance::Spread { elements, .. } => self.until == elements.len(),
@@ -79,18 +81,18 @@ impl Crossing<'_> {
 pub struct Crossed {
     /// Pipelines with new availabilities.
     pub available: BTreeSet<String>,
-    /// Runs that ended, and how.
+    /// Runs that ended, each with its final state.
     pub ended: Vec<(RunId, String, RunStatus)>,
-    /// Branches that halted by themselves, and why.
+    /// Branches that halted by themselves, each with the reason.
     pub halted: Vec<(RunId, BranchId, HaltReason)>,
 }
 
-/// Where a new step's input comes from.
+/// The source of a new step's input.
 pub(in crate::store) enum Input<'a> {
     Text(std::borrow::Cow<'a, str>),
     OutputOf(StepId),
     GatheredFrom(FanOutId),
-    /// A hook's: this text, the value at which its branch stands, and a closing brace.
+    /// For a hook: this text, the value at which its branch is, and a closing brace.
     About(String),
 }
 
@@ -124,8 +126,8 @@ pub(in crate::store) struct NewExecution<'a> {
     pub attempt: u32,
     pub retry_count: u32,
     pub crash_count: u32,
-    /// Microseconds from now; `None`: it goes before all of its pipeline that is due, as it did when it was
-    /// claimed.
+    /// Microseconds from now; `None`: it precedes everything of its pipeline that is due, as it did when it
+    /// was claimed.
     pub due_in: Option<i64>,
 }
 
@@ -141,7 +143,7 @@ pub(in crate::store) struct Moved<'a> {
     pub output: Option<&'a str>,
 }
 
-/// A branch standing at a node: what a level of the cascade works on.
+/// A branch at a node: the unit of work of one level of the cascade.
 pub(in crate::store) struct Standing<'a> {
     pub branch_id: BranchId,
     pub run_id: RunId,
@@ -152,16 +154,17 @@ pub(in crate::store) struct Standing<'a> {
     pub from: StepId,
     pub from_ordinal: i64,
     pub node: NodeIndex,
-    /// It leaves its step now; one that waited did so long ago.
+    /// It leaves its step now; a branch that waited left it long ago.
     pub leaves: bool,
     pub token: Option<ClaimToken>,
-    /// The crossing whose arrival made it move: the producer of what it makes.
+    /// The crossing whose arrival made it move, and which counts as the producer of its new steps.
     pub transition: TransitionId,
-    /// Its value, where that is not its current step's output.
+    /// The fan-out that its value is gathered from, where the value is not its current step's
+    /// output.
     pub gathered: Option<FanOutId>,
-    /// The barrier of the expand that it has begun, and how many branches that has.
+    /// The barrier of the expand that it has begun, and how many branches the expand has.
     pub begun: Option<(FanOutId, usize)>,
-    /// How many it has after this transaction.
+    /// How many branches the expand has after this transaction.
     pub until: usize,
     /// `None`: it halts because branches of its fan-out did.
     pub advance: Option<Advance<'a>>,
@@ -173,9 +176,9 @@ pub(in crate::store) struct Writes<'a> {
     pub executions: Vec<NewExecution<'a>>,
     pub branches: Vec<NewBranch<'a>>,
     pub fan_outs: Vec<(FanOutId, &'a str, Via, usize, usize)>,
-    /// Expands: whose they are, and their barriers.
+    /// Expands: the branch that each belongs to, and its barrier.
     pub spreads: Vec<(usize, FanOutId)>,
-    /// Branches whose expand goes on in another transaction, with their claims.
+    /// Branches whose expand continues in another transaction, with their claims.
     pub held: Vec<(BranchId, ClaimToken)>,
     pub moved: Vec<Moved<'a>>,
     pub gathered: Vec<(BranchId, FanOutId)>,
@@ -192,7 +195,7 @@ pub(in crate::store) struct Wait<'a> {
     pub run_id: RunId,
     pub pipeline: &'a str,
     pub definition: &'a Definition,
-    /// Its node, and that step's place on the branch.
+    /// Its node, and the place of that step on the branch.
     pub node: NodeIndex,
     pub ordinal: i64,
     pub transition: Option<TransitionId>,
@@ -305,7 +308,7 @@ pub(super) fn plan<'a>(
                 child(branch, fan_out, ordinal, *to, Via::Divide, input, writes);
             }
         }
-        // The children are made by `apply`, in chunks: there may be a million.
+        // `apply` makes the children, in chunks: there may be a million.
         Advance::Spread { elements, .. } => {
             let fan_out = match branch.begun {
                 Some((fan_out, _)) => fan_out,
@@ -351,7 +354,7 @@ pub(super) fn plan<'a>(
     }
 }
 
-/// A branch has ended: it arrives at its barrier, or its run is over.
+/// Ends a branch: it arrives at its barrier, or its run is over.
 fn end<'a>(index: usize, branch: &Standing<'a>, halted: bool, writes: &mut Writes<'a>) {
     match branch.fan_out_id {
         Some(fan_out) => {
@@ -369,7 +372,7 @@ fn end<'a>(index: usize, branch: &Standing<'a>, halted: bool, writes: &mut Write
     }
 }
 
-/// The branch waits at its barrier: all that it was split into is there.
+/// The branch waits at its barrier: all branches that it was split into exist.
 fn wait<'a>(branch: &Standing<'a>, writes: &mut Writes<'a>) {
     let moved = branch.moved(BranchStatus::Waiting, branch.from);
     writes.moved.push(moved);
@@ -434,8 +437,8 @@ fn enqueue<'a>(
         status: StepStatus::InProgress,
         input,
     });
-    // A branch that has begun goes before one that has not. The elements of an expand queue behind
-    // what is due: there may be a million, and earlier runs would wait for all of them.
+    // A branch that has begun precedes one that has not. The elements of an expand queue after
+    // everything that is due: there may be a million, and earlier runs would wait for all of them.
     let first = delay.is_zero() && via != Via::Expand;
     writes.executions.push(NewExecution {
         id: ExecutionId::new(),

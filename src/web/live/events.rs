@@ -1,7 +1,7 @@
 //! Changes of runs, as they happen, for programs.
 //!
-//! Owns: reading it for all who listen, and telling each what it may know and asked for. Never: decides what
-//! is an event; that is `feed`'s.
+//! Owns: reading the changes for all listeners, and sending each listener the events that it requested and
+//! may know. Never: decides what an event is (`feed` does).
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -35,16 +35,16 @@ pub static PARAMS: [&About; 2] = [&runs::PIPELINE.about, &actions::RUN.about];
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Some were missed.
+/// Some events were missed.
 const LOST: &str = "event: events.lost\ndata: {}\n\n";
 
-/// Events of one part of a stream.
+/// The number of events in one part of a stream.
 const AT_ONCE: usize = 100;
 
 /// The changes of runs, while somebody listens.
 pub struct Feed {
     state: Mutex<Listened>,
-    /// Readings, and what became of the last one.
+    /// The number of readings, and the outcome of the last one.
     read: watch::Sender<(u64, Option<ReadError>)>,
     /// Held while the past is read.
     past: tokio::sync::Mutex<()>,
@@ -73,11 +73,11 @@ impl Default for Feed {
     }
 }
 
-/// One who listens: while there is one, the changes are read.
+/// A listener: while there is one, the changes are read.
 struct Listener(Arc<Site>);
 
 impl Listener {
-    /// And true where there was nobody before.
+    /// A listener, and true if nobody listened before.
     fn new(site: &Arc<Site>) -> (Self, bool) {
         let mut state = lock(&site.live.feed.state);
         state.listeners += 1;
@@ -129,10 +129,11 @@ async fn read(site: Arc<Site>) {
     }
 }
 
-/// Reads the past that the log lacks for one who was told everything up to this place by another console.
+/// Reads the past that the log lacks for a listener that has received everything up to this place from
+/// another console.
 async fn remember(site: &Arc<Site>, last: &Place) -> Result<(), ReadError> {
     let feed = &site.live.feed;
-    // Those who come at once need the same.
+    // Listeners that come at the same time need the same past.
     let _turn = feed.past.lock().await;
     let lacks = lock(&feed.state).log.lacks(last);
     let Some((from, until)) = lacks else {
@@ -143,14 +144,14 @@ async fn remember(site: &Arc<Site>, last: &Place) -> Result<(), ReadError> {
         .read(async move |conn| event::past(conn, from, until).await)
         .await?;
     let mut state = lock(&feed.state);
-    // It may have begun anew meanwhile.
+    // The log may have begun anew meanwhile.
     if state.log.lacks(last) == lacks {
         state.log.take_past((from, until), past);
     }
     Ok(())
 }
 
-/// The events that one who listens is told.
+/// The events that a listener receives.
 struct Wanted {
     visitor: Arc<Visitor>,
     pipeline: Option<String>,
@@ -193,7 +194,7 @@ pub async fn events(
     let feed = &site.live.feed;
     let mut read = feed.read.subscribe();
     let (listener, is_first) = Listener::new(&site);
-    // The head of the response comes when the log goes on: all that happens from then on is told.
+    // The response's head is sent when the log goes on: every event from then on is sent.
     let mut waits = is_first;
     while waits || lock(&feed.state).log.is_new() {
         if read.changed().await.is_ok() {
@@ -224,7 +225,7 @@ pub async fn events(
     Ok(response)
 }
 
-/// Tells one who listens.
+/// Sends a listener its events.
 async fn tell(
     mut stream: Stream,
     listener: Listener,
@@ -243,7 +244,8 @@ async fn tell(
             {
                 let log = &lock(&feed.state).log;
                 let Some((told, passed)) = told(log, next, &wanted, seal) else {
-                    // It reads too slowly, or too much has happened for the console: it goes on from now.
+                    // The listener reads too slowly, or too much has happened for the console: the listener
+                    // goes on from now.
                     let anew = log.start(None);
                     (next, wanted.from) = (anew.next, anew.from);
                     break format!("id: {}\n{LOST}", seal.write(&log.here()));
@@ -264,7 +266,8 @@ async fn tell(
     }
 }
 
-/// The next events of these that are wanted, as they are told, and the number of the one behind them.
+/// The next events that are wanted, in the form in which they are sent, and the number of the event behind
+/// them.
 fn told(log: &Log, next: u64, wanted: &Wanted, seal: &Seal) -> Option<(String, u64)> {
     let (mut text, mut number, mut count) = (String::new(), next, 0);
     for change in log.from(next)? {
@@ -283,7 +286,7 @@ fn told(log: &Log, next: u64, wanted: &Wanted, seal: &Seal) -> Option<(String, u
             },
         };
         let place = seal.write(&log.behind(number - 1));
-        // Ids and texts are always JSON.
+        // Ids and texts can always be written as JSON.
         let event = serde_json::to_string(&event).unwrap_or_default();
         text.push_str(&format!("id: {place}\nevent: {kind}\ndata: {event}\n\n"));
         count += 1;

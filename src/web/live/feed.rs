@@ -1,7 +1,7 @@
 //! Changes of runs, in the order in which they were seen.
 //!
-//! Owns: the events that are kept for those who come back, what is asked of the database next, and that each
-//! change is told once however often it is read. Never: asks; decides only.
+//! Owns: the events that are kept for returning listeners, the next question to the database, and reporting
+//! each change once however often it is read. Never: asks the database; it only decides.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
@@ -10,29 +10,30 @@ use crate::store::event::{Changed, Changes, Past, Since};
 
 use super::way::{LONG_OVERLAP, OVERLAP, Way};
 
-/// Those who come back from further away than that begin anew.
+/// A listener that was away for longer than this begins anew.
 const BACK_MAX: i64 = 600_000_000;
 
-/// Where changes are read from further back than that, it did not keep up, or nobody has listened for long.
+/// If changes had to be read from further back than this, the console did not keep up, or nobody has listened
+/// for long.
 const BEHIND_MAX: i64 = BACK_MAX + 2 * LONG_OVERLAP;
 
-/// Events that are kept.
+/// The number of events that are kept.
 const KEPT: usize = 20_000;
 
-/// The first number of all: what was before anybody listened has room below it.
+/// The first number of all: events from before anybody listened have room below it.
 const FIRST: u64 = 1 << 32;
 
-/// The past is read from a full minute on, so that it is read a few times at most.
+/// The past is read from a full minute on, so that it is read only a few times.
 const MINUTE: i64 = 60_000_000;
 
-/// Changes that are remembered, so that they are told once.
+/// The number of changes that are remembered, so that each is reported once.
 const REMEMBERED: usize = 1_000_000;
 
-/// The place of an event, as a listener names it who comes back: whose number it is, the number, and a time
-/// up to which everything was told, but for what is read late.
+/// The place of an event, as a returning listener names it: the console whose number it is, the number, and a
+/// time up to which everything was reported, except for changes that are read late.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Numbers count in the life of one console, this one.
+    /// The life of one console: numbers count within it.
     pub epoch: String,
     /// The number of the next event.
     pub number: u64,
@@ -45,9 +46,9 @@ pub struct Place {
 pub struct Start {
     /// The number of the first event.
     pub next: u64,
-    /// Nothing older is told.
+    /// Nothing older is reported.
     pub from: i64,
-    /// Some before it may have been missed.
+    /// Some earlier events may have been missed.
     pub lost: bool,
 }
 
@@ -56,25 +57,26 @@ struct Kept {
     change: Changed,
     /// The time of the reading that found it.
     found: i64,
-    /// Up to this time everything had been told before that reading.
+    /// Everything up to this time had been reported before that reading.
     after: i64,
 }
 
 /// The events.
 pub struct Log {
-    /// Numbers count in this console's life.
+    /// This console's life, within which numbers count.
     epoch: String,
     /// The number of the first event that is kept.
     first: u64,
-    /// The number of the first event that there was since it has begun.
+    /// The number of the first event since the log has begun.
     base: u64,
     events: VecDeque<Kept>,
-    /// All that has happened since then was found; none before the first reading, and before one after which
-    /// it begins anew.
+    /// Everything that has happened since this time was found; none before the first reading, and before a
+    /// reading with which the log begins anew.
     begun: Option<i64>,
-    /// Changes that the first reading found, and nobody was told of; none once it is among the events.
+    /// Changes that the first reading found and that were reported to nobody; none once they are among the
+    /// events.
     before: Option<Vec<Changed>>,
-    /// From this time on the past is too much to be kept.
+    /// The past from this time on is too much to keep.
     too_much: i64,
     started: Way,
     ended: Way,
@@ -84,7 +86,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// An empty one.
+    /// An empty log.
     pub fn new(epoch: String) -> Self {
         Self {
             epoch,
@@ -101,13 +103,14 @@ impl Log {
         }
     }
 
-    /// The next question.
+    /// The next question to the database.
     pub fn since(&self) -> Since {
         Since {
             started: self.started.behind(),
             ended: self.ended.behind(),
             at_most: BEHIND_MAX,
-            // The first reading is for what is not to be told, although the next one finds it.
+            // The first reading finds changes that must not be reported, although the next reading finds them
+            // too.
             anew: OVERLAP,
         }
     }
@@ -115,7 +118,7 @@ impl Log {
     /// Takes the answer.
     pub fn take(&mut self, changes: Changes) {
         let now = changes.now;
-        // The database's clock may have been set back: what was remembered is of no use.
+        // The database's clock may have been set back: then the remembered changes are of no use.
         if changes.is_anew || now < self.now - LONG_OVERLAP {
             self.begin_anew();
         }
@@ -158,7 +161,8 @@ impl Log {
         }
     }
 
-    /// Some may be missing: nobody goes on from a number of before, and the next reading is the first one.
+    /// Begins anew, because some events may be missing: nobody goes on from an earlier number, and the next
+    /// reading is the first one.
     fn begin_anew(&mut self) {
         if self.begun.take().is_some() {
             self.first = self.end() + 1;
@@ -174,8 +178,8 @@ impl Log {
         self.begun.is_none()
     }
 
-    /// The past that is not here though one who comes back with this place may not have been told of it: from
-    /// the first time up to the second.
+    /// The past that this log lacks, although a listener that returns with this place may not have received
+    /// it: from the first time up to the second.
     pub fn lacks(&self, last: &Place) -> Option<(i64, i64)> {
         let begun = self.begun?;
         let from = last.at.saturating_sub(LONG_OVERLAP);
@@ -186,7 +190,7 @@ impl Log {
             && from < begun
             && from > self.too_much
             && from >= self.now - BEHIND_MAX;
-        // The first reading has looked back a little by itself.
+        // The first reading itself has looked back a little.
         let until = match self.before {
             Some(_) => begun - OVERLAP,
             None => begun,
@@ -194,7 +198,7 @@ impl Log {
         fits.then_some((from, until))
     }
 
-    /// Takes the past that it lacked; none: it is too much.
+    /// Takes the past that the log lacked; none: it is too much.
     pub fn take_past(&mut self, (from, until): (i64, i64), past: Option<Past>) {
         let Some(begun) = self.begun else { return };
         let Some((started, ended)) = past else {
@@ -232,17 +236,18 @@ impl Log {
         (self.base, self.begun, self.before) = (self.first, Some(from), None);
     }
 
-    /// True where more could be read at once.
+    /// True if more can be read at once.
     pub fn has_more(&self) -> bool {
         self.started.has_more(self.now) || self.ended.has_more(self.now)
     }
 
-    /// The time up to which everything was found, but for what is read late.
+    /// The time up to which all changes were found, except for those that are read late.
     fn read_until(&self) -> i64 {
         self.started.read_until().min(self.ended.read_until())
     }
 
-    /// Where somebody begins who was told everything up to this place; nobody yet: with what comes.
+    /// The start of a listener that has received everything up to this place; without a place it starts with
+    /// the next event.
     pub fn start(&self, last: Option<&Place>) -> Start {
         let end = self.end();
         let anew = Start {
@@ -265,7 +270,7 @@ impl Log {
                 false => lost,
             };
         }
-        // Of another console: some are told again.
+        // The place is another console's: some events are reported again.
         let from = last.at.saturating_sub(LONG_OVERLAP);
         let is_here = self.begun.is_some_and(|begun| begun <= from);
         let before = self.events.partition_point(|it| it.found < from);
@@ -280,14 +285,14 @@ impl Log {
         self.first + self.events.len() as u64
     }
 
-    /// The events from this number on; none where some of them are kept no longer.
+    /// The events from this number on; none if some of them are no longer kept.
     pub fn from(&self, next: u64) -> Option<impl Iterator<Item = &Changed>> {
         let skipped = usize::try_from(next.checked_sub(self.first)?).ok()?;
         let skipped = Some(skipped).filter(|it| *it <= self.events.len())?;
         Some(self.events.iter().skip(skipped).map(|it| &it.change))
     }
 
-    /// The place behind an event, of which its number is told: it is the same whatever came behind it.
+    /// The place behind the event with this number: it is the same whatever came behind the event.
     pub fn behind(&self, number: u64) -> Place {
         let skipped = number.checked_sub(self.first).map(usize::try_from);
         let event = skipped.and_then(|it| self.events.get(it.ok()?));
@@ -299,7 +304,7 @@ impl Log {
         self.place(self.end(), self.read_until().max(0))
     }
 
-    /// The place at which one begins who came back with this one, or with none.
+    /// The place at which a listener begins that returned with this place, or without one.
     pub fn begins(&self, start: &Start, last: Option<&Place>) -> Place {
         match last {
             Some(last) if !start.lost => self.place(start.next, last.at),
@@ -348,7 +353,7 @@ mod tests {
         }
     }
 
-    /// A change as it is found by its own time.
+    /// A change, placed by its own time.
     fn placed(change: Changed) -> Placed {
         (Cursor::new(change.at, change.run.0), change)
     }
@@ -371,7 +376,7 @@ mod tests {
         let (mut log, on_time, late) = (log(), RunId::new(), RunId::new());
         log.take(finds(1_010, &[(on_time, 1_009)]));
         assert_eq!(told(&log, 0), [on_time]);
-        // It was written before the reading and committed after it.
+        // The late change was written before the reading and committed after it.
         log.take(finds(1_011, &[(on_time, 1_009), (late, 1_009)]));
         log.take(finds(1_012, &[(on_time, 1_009), (late, 1_009)]));
         assert_eq!(told(&log, 0), [on_time, late]);
@@ -391,7 +396,7 @@ mod tests {
         log.take(finds(1_001, &[(run, 1_001)]));
         let place = log.behind(FIRST);
         assert!(!log.start(Some(&place)).lost);
-        // Nobody has listened for long, or there was too much to be read: the store began elsewhere.
+        // Nobody has listened for long, or there was too much to read: the store began elsewhere.
         let mut reading = finds(2_000, &[(RunId::new(), 1_999)]);
         reading.is_anew = true;
         log.take(reading);
@@ -401,7 +406,7 @@ mod tests {
         assert_eq!(log.from(anew.next).map(Iterator::count), Some(0));
         log.take(finds(2_001, &[(run, 2_001)]));
         assert_eq!(log.from(anew.next).map(Iterator::count), Some(1));
-        // The database's clock was set back, and all that is remembered is of times to come.
+        // The database's clock was set back, and everything that is remembered lies in the future.
         log.take(finds(1_500, &[(RunId::new(), 1_500)]));
         assert!(log.from(anew.next).is_none());
         assert_eq!(log.since().ended.on, Cursor::at(1_500 * SECOND));
@@ -468,10 +473,11 @@ mod tests {
             (3, now, true),
             "it was never told"
         );
-        // Of another console: all that this one has heard since, if it has heard long enough.
+        // The place is another console's: the listener gets all that this one has heard since, if it has
+        // listened long enough.
         assert_eq!(start("b", 77, 1_062), (1, ANYTHING, false));
         assert_eq!(start("b", 77, 1_059), (3, now, true));
-        // A place names a time up to which everything before it was told.
+        // A place names a time up to which everything before it was reported.
         assert_eq!(log.behind(FIRST), place("a", FIRST + 1, 1_000));
         assert_eq!(log.here(), place("a", FIRST + 3, 1_003));
         let last = place("b", 77, 1_062);
@@ -503,7 +509,7 @@ mod tests {
     fn a_new_console_reads_the_past_for_each_who_comes_back_whoever_came_first() {
         let mut log = Log::new("new".to_owned());
         let [old, older, at_first, late, new] = [(); 5].map(|()| RunId::new());
-        // One without a place, and one who was away for longer than the first reading looks back.
+        // A listener without a place, and one that was away for longer than the first reading looks back.
         log.take(finds(1_000, &[(at_first, 999)]));
         log.take(finds(1_001, &[(at_first, 999), (late, 999), (new, 1_001)]));
         let listener = log.start(None).next - 2;
@@ -523,10 +529,10 @@ mod tests {
             |log: &Log, next| -> Vec<RunId> { log.from(next).unwrap().map(|it| it.run).collect() };
         assert_eq!(told(&log, start.next), [old, at_first, late, new]);
         assert_eq!(told(&log, listener), [late, new], "nobody else hears of it");
-        // A long look back now and then goes back to there, and finds what is known.
+        // Now and then a long look back reaches that far, and finds changes that are known.
         log.take(finds(1_002, &[(old, 950), (at_first, 999), (late, 999)]));
         assert_eq!(told(&log, listener), [late, new]);
-        // Another one was away for longer, and one for too long.
+        // Another listener was away for longer, and one for too long.
         let lacks = log.lacks(&place("b", 7, 800)).expect("more of the past");
         assert_eq!(lacks, (720 * SECOND, 900 * SECOND));
         log.take_past(lacks, past(&[(older, 800)]));
@@ -535,7 +541,7 @@ mod tests {
         assert_eq!(log.lacks(&place("b", 7, 995)), None);
         assert_eq!(log.lacks(&place("b", 7, 200)), None);
         assert!(log.start(Some(&place("b", 7, 200))).lost);
-        // Too much has happened: that is read once, and said.
+        // Too much has happened: the log reads that once, and says so.
         let lacks = log.lacks(&place("b", 7, 700)).expect("still more of it");
         log.take_past(lacks, None);
         assert_eq!(log.lacks(&place("b", 7, 700)), None);

@@ -1,10 +1,10 @@
 //! Streams: responses that go on while somebody listens.
 //!
-//! Owns: their ends: the listener goes or does not read, the console drains, the
-//! visitor's token ends. Never: says what is told; that is `page`'s, of pages that renew themselves, and
-//! `events`', of what becomes of runs.
+//! Owns: the ends of streams: the listener leaves or does not read, the console drains, the visitor's token
+//! ends. Never: decides what is sent: `page` does, for pages that renew themselves, and `events` does, for
+//! changes of runs.
 //!
-//! One reading serves all who listen, and there is none while nobody does.
+//! One reading serves all listeners, and nothing is read while nobody listens.
 
 pub mod events;
 mod feed;
@@ -41,15 +41,16 @@ use seats::{Full, Seat, Seats, Who};
 
 pub use page::page;
 
-/// Between two looks at the tokens of those who listen.
-/// The word of a proxy about a visitor counts for so long.
+/// A proxy's word about a visitor counts for this long.
 const VOUCHED_FOR: Duration = Duration::from_secs(60);
+/// The interval between two looks at the tokens of listeners.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(2);
 
-/// A stream is never silent for longer, so that a listener who has gone without a word is noticed.
+/// A stream is never silent for longer than this, so that a listener that has left without notice is
+/// detected.
 const BEAT: Duration = Duration::from_secs(15);
 
-/// A page, or the changes, are read for those who listen this often at most,
+/// A page, or the changes, are read for listeners at most this often,
 const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// and for a twentieth of the time at most,
@@ -58,16 +59,16 @@ const TIMES_AS_LONG: u32 = 20;
 /// unless that would make them older than this.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
-/// After a reading that failed, or took too long, the next one comes so soon: what it cost says nothing of
-/// what the next one does.
+/// The time between a reading that failed, or took too long, and the next one: the cost of one reading says
+/// nothing about the next.
 const READ_AGAIN: Duration = Duration::from_millis(1_500);
 
-/// A reading of what there is already waits for a shorter time: a fifth of the time is spent on it at most.
+/// A reading of changes that exist already waits for a shorter time: it takes a fifth of the time at most.
 const HURRIED: (Duration, u32) = (Duration::from_millis(50), 4);
 
 const KIND: &str = "text/event-stream";
 
-/// A proxy is to hand on each part as it comes.
+/// Tells a proxy to pass on each part as it comes.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// The streams of a console.
@@ -79,7 +80,7 @@ pub struct Live {
     feed: events::Feed,
 }
 
-/// The tokens by which somebody listens; false: it holds no longer.
+/// The tokens with which visitors listen; false: the token no longer holds.
 #[derive(Default)]
 struct Holders {
     of: BTreeMap<String, watch::Sender<bool>>,
@@ -87,7 +88,7 @@ struct Holders {
 }
 
 impl Live {
-    /// Of a console that nobody listens to yet.
+    /// The streams of a console to which nobody listens yet.
     pub fn new() -> Self {
         Self {
             seats: Seats::default(),
@@ -98,35 +99,36 @@ impl Live {
         }
     }
 
-    /// Ends all of them, and begins no other one.
+    /// Ends all streams; no other one begins.
     pub fn end(&self) {
         self.over.send_replace(true);
     }
 }
 
-/// True where a visitor asks to be told of changes.
+/// True if a visitor asks for changes.
 pub fn is_wanted(request: &Request) -> bool {
     let accepted = request.headers().get(ACCEPT).map(HeaderValue::to_str);
     *request.method() == Method::GET && accepted.is_some_and(|it| it.is_ok_and(|it| it == KIND))
 }
 
-/// The time until the next reading, after readings that took so long.
+/// The time until the next reading, after a reading that took this long.
 fn pause(took: Duration) -> Duration {
     (took * TIMES_AS_LONG).clamp(READ_EVERY, READ_WITHIN)
 }
 
-/// The same, where the reading did not come to the end.
+/// The same, after a reading that did not reach the end.
 fn hurried(took: Duration) -> Duration {
     (took * HURRIED.1).clamp(HURRIED.0, READ_WITHIN)
 }
 
-/// A stream, seen from the end that tells.
+/// A stream, seen from its sending end.
 struct Stream {
     parts: mpsc::Sender<Bytes>,
     over: watch::Receiver<bool>,
-    /// False: the visitor's token holds no longer.
+    /// False: the visitor's token no longer holds.
     holds: Option<watch::Receiver<bool>>,
-    /// Then it ends, and its reader asks again, so that the peer is heard once more about who that is.
+    /// At this time the stream ends, and its reader asks again, so that the peer states again who the
+    /// visitor is.
     until: Option<tokio::time::Instant>,
     seat: Arc<Seat>,
 }
@@ -145,8 +147,8 @@ fn open(site: &Arc<Site>, visitor: &Visitor, from: Remote) -> Result<(Stream, Re
             Full::Theirs => "you have as many streams as are left for others: close some",
         })
     })?;
-    // The next part waits until this one has been written: who does not read is told less, and nothing piles
-    // up here.
+    // The next part waits until this one has been written: a listener that does not read gets less, and
+    // nothing piles up here.
     let (parts, told) = mpsc::channel(1);
     let stream = Stream {
         parts,
@@ -164,14 +166,14 @@ fn open(site: &Arc<Site>, visitor: &Visitor, from: Remote) -> Result<(Stream, Re
 }
 
 impl Stream {
-    /// Tells it; false where nobody is to be told any more.
+    /// Sends this part to the listener; false once the stream is over.
     async fn tell(&mut self, part: String) -> bool {
         let parts = self.parts.clone();
         let told = self.unless_over(parts.send(part.into())).await;
         told.is_some_and(|told| told.is_ok())
     }
 
-    /// The value of a future, unless the stream is over before.
+    /// The value of a future, unless the stream ends first.
     async fn unless_over<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let Self {
             over, holds, until, ..
@@ -184,7 +186,7 @@ impl Stream {
         };
         let revoked = async {
             match holds {
-                // A sender that is gone said false before.
+                // A sender that is gone has sent false before.
                 Some(holds) => drop(holds.wait_for(|holds| !holds).await),
                 None => std::future::pending().await,
             }
@@ -200,7 +202,7 @@ impl Stream {
     }
 }
 
-/// A stream, seen from the end that listens.
+/// A stream, seen from its receiving end.
 struct Told(mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for Told {
@@ -216,7 +218,7 @@ impl hyper::body::Body for Told {
     }
 }
 
-/// The way in which those who listen by a token hear that it holds no longer.
+/// The channel by which the listeners with this token learn that it no longer holds.
 fn holder(site: &Arc<Site>, token: &str) -> watch::Receiver<bool> {
     let mut holders = lock(&site.live.holders);
     if !holders.are_watched {
@@ -229,7 +231,7 @@ fn holder(site: &Arc<Site>, token: &str) -> watch::Receiver<bool> {
         .subscribe()
 }
 
-/// Looks at all these tokens with one question, as long as somebody listens by one.
+/// Checks all these tokens with one query, as long as somebody listens with one.
 async fn look_after(site: Arc<Site>) {
     loop {
         tokio::time::sleep(LOOKED_AT_EVERY).await;
@@ -246,7 +248,7 @@ async fn look_after(site: Arc<Site>) {
         let holding = site
             .source
             .read(async move |conn| token::holding(conn, &asked).await);
-        // While the database is away nothing is told either.
+        // While the database is away, nothing is sent either.
         let Ok(holding) = holding.await else {
             continue;
         };

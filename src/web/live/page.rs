@@ -1,9 +1,9 @@
-//! Pages that renew themselves while they are looked at.
+//! Pages that renew themselves while somebody looks at them.
 //!
-//! Owns: one reading of a page for all who look at it, and telling them what it shows when that has changed.
-//! Never: knows a page: it asks the page's own route.
+//! Owns: one reading of a page for all its viewers, and sending them its content when that has changed. Never:
+//! knows a page: it asks the page's own route.
 //!
-//! A part of the stream is all that the page shows, so whoever missed one misses nothing.
+//! Each part of the stream is the page's whole content, so a reader that missed one misses nothing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, Weak};
@@ -26,31 +26,32 @@ use super::super::visitor::{Visitor, as_asked_by};
 use super::seats::{Seat, Who};
 use super::{BEAT, READ_AGAIN, Stream, lock, open, pause};
 
-/// A reading may take so long.
+/// The time limit of a reading.
 const WITHIN: Duration = Duration::from_secs(5);
 
 /// The largest page.
 const BYTES_MAX: usize = 4 << 20;
 
-/// An address, and whoever it is the same page for: a visitor without a name, and with a proof that stands for
-/// the own proof of each. The inside of a page tells nobody's name.
+/// An address, and the visitors that share the page: a visitor without a name, and with a proof that stands for
+/// each visitor's own. The inside of a page contains nobody's name.
 type Key = (String, Visitor);
 
-/// Pages that are looked at.
+/// The pages that somebody looks at.
 #[derive(Default)]
 pub struct Rooms {
     of: Mutex<HashMap<Key, Room>>,
-    /// Held while one is read: one after the other, and each knows what it alone cost. Each visitor has a turn
-    /// of their own before it, so that one who looks at many waits for them alone.
+    /// Held while a page is read: pages are read one after the other, so that each knows its own cost. Before
+    /// this turn, each visitor has a turn of their own, so that a visitor who looks at many pages waits for those
+    /// alone.
     turn: tokio::sync::Mutex<()>,
 }
 
-/// A page that is looked at.
+/// A page that somebody looks at.
 struct Room {
     seen: watch::Sender<Option<View>>,
-    /// The seats of those who look at it, as long as they do.
+    /// The seats of those who look at it, while they do.
     seats: Vec<Weak<Seat>>,
-    /// The last reading that did not fail took so long.
+    /// The duration of the last reading that did not fail.
     took: Duration,
 }
 
@@ -65,19 +66,19 @@ impl Room {
 #[derive(Clone)]
 enum View {
     Page {
-        /// How many different ones there were.
+        /// The number of different contents so far.
         version: u64,
         main: Arc<str>,
         read_at: Arc<str>,
     },
     /// It cannot be read now.
     Away(String),
-    /// It is there no more.
+    /// It no longer exists.
     Gone(String),
 }
 
 impl Rooms {
-    /// Takes note of a reading. The time until the next one: what all pages together cost is bounded.
+    /// Records a reading; returns the time until the next one, so that the total cost of all pages is bounded.
     fn show(&self, key: &Key, view: View, took: Duration) -> Duration {
         let mut rooms = lock(&self.of);
         let failed = matches!(view, View::Away(_));
@@ -113,7 +114,7 @@ impl Rooms {
         pause(cost(&owners, &all))
     }
 
-    /// The turn of somebody who looks at this page: of one who looks at the fewest.
+    /// The turn of a visitor who looks at this page: the one who looks at the fewest.
     fn turn_of(&self, key: &Key) -> Option<Arc<tokio::sync::Mutex<()>>> {
         let rooms = lock(&self.of);
         let seats = rooms.get(key)?.seats.iter().filter_map(Weak::upgrade);
@@ -140,8 +141,8 @@ impl Rooms {
     }
 }
 
-/// The cost of pages, for one that these look at: each of all who look at any has an equal share of the time, and
-/// a page has the largest share of those who look at it.
+/// The cost of pages, for a page that these visitors look at: every visitor who looks at any page has an equal
+/// share of the time, and a page gets the largest share among its own visitors.
 fn cost(owners: &BTreeSet<Who>, rooms: &[(BTreeSet<Who>, Duration)]) -> Duration {
     let all: BTreeSet<&Who> = rooms.iter().flat_map(|(owners, _)| owners).collect();
     let all = u32::try_from(all.len()).unwrap_or(u32::MAX);
@@ -152,13 +153,13 @@ fn cost(owners: &BTreeSet<Who>, rooms: &[(BTreeSet<Who>, Duration)]) -> Duration
     owners.iter().map(of).min().unwrap_or_default() * all
 }
 
-/// The same but for the time at which it was read, which is told first.
+/// True if two readings differ at most in the time of reading, which comes first.
 fn is_same(one: &str, other: &str) -> bool {
     let rest = one.split_once("</p>").zip(other.split_once("</p>"));
     rest.map_or(one == other, |((_, one), (_, other))| one == other)
 }
 
-/// The stream of a page that this visitor has asked for, and may see.
+/// The stream of a page that this visitor has requested and may see.
 pub fn page(
     site: &Arc<Site>,
     visitor: &Arc<Visitor>,
@@ -231,7 +232,7 @@ async fn renew(site: Arc<Site>, key: Key, parts: Parts, next: Next) {
     }
 }
 
-/// Asks the page's own route.
+/// Requests the page from its own route.
 async fn look(request: Request, next: Next) -> View {
     let response = next.run(request).await;
     let status = response.status();
@@ -256,7 +257,7 @@ async fn look(request: Request, next: Next) -> View {
     }
 }
 
-/// Tells one who looks at a page what it shows, each time that this has changed, and otherwise that it has not.
+/// Sends a visitor the page's content each time that it has changed, and otherwise the time of the reading.
 async fn tell(
     mut stream: Stream,
     mut seen: watch::Receiver<Option<View>>,
@@ -323,10 +324,10 @@ mod tests {
         rooms.push((of_one.clone(), took));
         assert_eq!(cost(&of_one, &rooms), took * 2);
         assert_eq!(cost(&of_many, &rooms), took * 180 * 2);
-        // A page at which both look is as young as the one has it.
+        // A page that both look at is as fresh as the one visitor gets it.
         rooms.push((shared.clone(), took));
         assert_eq!(cost(&shared, &rooms), took * 2 * 2);
-        // Together they cost no more than a page that costs as much as all of them.
+        // Together the pages cost no more than one page that costs as much as all of them.
         let share = |rooms: &[(BTreeSet<Who>, Duration)]| -> f64 {
             let of = |it: &(BTreeSet<Who>, Duration)| {
                 it.1.as_secs_f64() / cost(&it.0, rooms).as_secs_f64()

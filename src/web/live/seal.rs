@@ -1,11 +1,11 @@
-//! Places as listeners are told them.
+//! Places, in the form in which listeners get them.
 //!
-//! Owns: the text of a place, and the seal on its number. Never: knows which place is whose.
+//! Owns: the text of a place, and the seal on its number. Never: knows whose place it is.
 //!
-//! Numbers count the changes of all pipelines. A listener who may know of some alone would learn from them
-//! how much happens in the others, so no number stands in a text openly, and one number is never written
-//! the same twice. The seal is this console's: in another one a place counts by its time, which is that of a
-//! reading.
+//! Numbers count the changes of all pipelines. A listener that may see only some pipelines would learn from
+//! them how much happens in the others. So no text shows a number openly, and no number is written the same
+//! way twice. The seal is this console's: in another console, a place counts by its time, which is the time
+//! of a reading.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,21 +15,21 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use super::feed::Place;
 
-/// The way to write places, and to read them.
+/// Writes and reads places.
 pub struct Seal {
     key: Option<LessSafeKey>,
     random: SystemRandom,
 }
 
 impl Seal {
-    /// One of its own.
+    /// A seal with a key of its own.
     pub fn new() -> Self {
         let random = SystemRandom::new();
         let mut bytes = [0; 32];
         let key = random.fill(&mut bytes);
         let key = key.and_then(|()| UnboundKey::new(&AES_256_GCM, &bytes));
         Self {
-            // The kernel gives no random bytes: places have no number then.
+            // If the kernel gives no random bytes, places have no number.
             key: key.ok().map(LessSafeKey::new),
             random,
         }
@@ -52,7 +52,7 @@ impl Seal {
         Ok([&sealed[..], &number, tag.as_ref()].concat())
     }
 
-    /// Reads one. A number that was not sealed here is none that there is.
+    /// Reads a place. A number that was not sealed here becomes one that does not exist.
     pub fn read(&self, text: &str) -> Option<Place> {
         let (epoch, rest) = text.split_once('-')?;
         let (sealed, at) = rest.rsplit_once('-')?;

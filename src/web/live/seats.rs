@@ -1,10 +1,11 @@
-//! Seats: who listens, by how many streams.
+//! Seats: the listeners, and the number of their streams.
 //!
-//! Owns: how many streams there are and whose they are, and that nobody takes all of them. Never: opens one.
+//! Owns: how many streams there are and whose they are, and the rule that nobody takes all of them. Never:
+//! opens a stream.
 //!
-//! A visitor has at most as many seats as are left for others, so that there is always one for somebody who
-//! has none, until very many take part. Visitors without a name count by their address; behind a proxy all of
-//! these have the proxy's.
+//! A visitor has at most as many seats as are left for others, so there is always one for a visitor without
+//! any, until very many take part. Visitors without a name count by their address; behind a proxy, they all
+//! have the proxy's address.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -13,20 +14,20 @@ use super::super::strangers::Remote;
 use super::super::visitor::Visitor;
 use super::lock;
 
-/// So many streams at once.
+/// The greatest number of streams at once.
 pub const STREAMS_MAX: usize = 200;
 
-/// Those who are told from each other.
+/// The identity by which visitors are told apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Who {
-    /// By the name of a token, with which somebody has signed in.
+    /// The name of the token with which a visitor has signed in.
     Named(String),
-    /// By an address.
+    /// The address of a visitor who has not signed in.
     At(Remote),
 }
 
 impl Who {
-    /// A visitor who comes from there.
+    /// The identity of a visitor who comes from this address.
     pub fn of(visitor: &Visitor, from: Remote) -> Self {
         match visitor.has_signed_in {
             true => Self::Named(visitor.name.clone()),
@@ -39,7 +40,7 @@ impl Who {
 #[derive(Clone, Default)]
 pub struct Seats(Arc<Mutex<HashMap<Who, Owner>>>);
 
-/// One who has some.
+/// A visitor who has seats.
 #[derive(Default)]
 struct Owner {
     seats: usize,
@@ -55,17 +56,17 @@ pub struct Seat {
     pub turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// Why there is none.
+/// The reason why there is no seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// All are taken.
+    /// All seats are taken.
     All,
-    /// They have as many as are left for others.
+    /// The visitor has as many as are left for others.
     Theirs,
 }
 
 impl Seats {
-    /// One for them.
+    /// A seat for this visitor.
     pub fn take(&self, who: Who) -> Result<Seat, Full> {
         let mut owners = lock(&self.0);
         let free = STREAMS_MAX.saturating_sub(owners.values().map(|it| it.seats).sum());
@@ -119,7 +120,7 @@ mod tests {
             counts.push(taken.len() - before);
         }
         assert_eq!(counts, [100, 50, 25, 13, 6, 3, 2]);
-        // Those who go make room.
+        // Visitors who leave make room.
         taken.truncate(50);
         assert!(seats.take(who(0)).is_ok() && seats.take(who(8)).is_ok());
         drop(taken);

@@ -1,4 +1,4 @@
-//! Streams over real connections, and what is read for them.
+//! Streams over real connections, and the readings for them.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use super::super::routes::page;
 use super::super::tests::with;
 use super::seats::STREAMS_MAX;
 
-/// A stream, as a listener has it: without the parts of HTTP 1.1.
+/// A stream as a listener gets it, without the parts of HTTP 1.1.
 struct Heard(BufReader<TcpStream>);
 
 impl Heard {
@@ -22,7 +22,7 @@ impl Heard {
         Self::from(1, address, path).await
     }
 
-    /// One who comes from this address of this host.
+    /// A listener from this address of this host.
     async fn from(host: u8, address: SocketAddr, path: &str) -> (u16, Self) {
         let socket = TcpSocket::new_v4().unwrap();
         socket
@@ -62,7 +62,7 @@ impl Heard {
     }
 }
 
-/// A page that says this.
+/// A page with this text.
 fn says(what: &str) -> axum::response::Response {
     let main = format!(
         "<main id=\"main\" tabindex=\"-1\">\n<p class=\"asof\">As of <span class=\"id\">now</span></p>{what}\n</main>"
@@ -117,7 +117,7 @@ async fn many_who_look_are_told_by_one_reading_when_it_changes_and_nobody_by_non
         drop(all);
         let (_, mut clock) = Heard::of(address, "/clock").await;
         let mut seen = Vec::new();
-        // Those who went are noticed when they are told something.
+        // A listener that has left is noticed when the next part is sent to it.
         while seen.len() < 4 || seen[seen.len() - 4] != seen[seen.len() - 1] {
             assert!(seen.len() < 30, "{seen:?}");
             clock.event().await.unwrap();
@@ -200,7 +200,8 @@ async fn a_page_that_took_too_long_to_fail_is_asked_for_again_soon() {
     with(routes, async |address, _running| {
         let (_, mut heard) = Heard::of(address, "/away").await;
         assert_eq!(heard.event().await.unwrap().0, "away");
-        // No beat comes first: by what it cost it would be asked for after thirty seconds, and one comes every fifteen.
+        // No beat comes first: going by its cost, the next reading would follow after thirty seconds, and a beat comes
+        // every fifteen.
         let mut lines = Vec::new();
         while !lines
             .iter()

@@ -1,51 +1,51 @@
-//! The way through the changes of a kind: how far they were read, and what of them is read again.
+//! The way through the changes of a kind: how far they were read, and which of them are read again.
 //!
-//! Owns: the places behind which the database is asked next, and that a change is found once however often it
-//! is read. Never: asks, or knows what a change means.
+//! Owns: the places behind which the database is asked next, and finding each change once however often it is read.
+//! Never: asks the database, or knows the meaning of a change.
 //!
-//! A commit becomes visible a little later than the time that it wrote, so what was read is read again. New
-//! changes are read on from their own place, whatever is read again, and may take several readings; so may
-//! what is read again, and then it goes on from its own place. A change that was found is remembered for as long as it
-//! may be read again.
+//! A commit becomes visible a little later than the time that it wrote, so changes are read again. Reading new changes
+//! goes on from its own place, whatever is read again, and may take several readings. Reading again may take several
+//! readings too, and then goes on from its own place. A change that was found is remembered for as long as it may be
+//! read again.
 
 use std::collections::BTreeSet;
 
 use crate::store::cursor::Cursor;
 use crate::store::event::{Behind, Changed, Found};
 
-/// Changes are read again for so long,
+/// Changes are read again for this long,
 pub const OVERLAP: i64 = 2_000_000;
 
-/// and now and then for so long, for a commit that took longer, and for clocks that differ.
+/// and now and then for this long, for a commit that took longer, and for clocks that differ.
 pub const LONG_OVERLAP: i64 = 60_000_000;
 
-/// Every so many readings.
+/// The number of readings after which a long one follows.
 pub const LONG_EVERY: u64 = 15;
 
 /// How far the changes of a kind were read.
 pub struct Way {
-    /// All that was visible up to here was read.
+    /// Everything that was visible up to this place was read.
     on: Cursor,
-    /// The reading again goes on from here,
+    /// Reading again goes on from this place,
     again: Cursor,
-    /// and ends here.
+    /// and ends at this one.
     until: Cursor,
-    /// It has not begun yet.
+    /// Reading again has not begun yet.
     is_next: bool,
-    /// It goes back for as long as one does now and then.
+    /// Reading again goes back for the longer time.
     is_long: bool,
-    /// The time of the reading in which it began, and of that in which the last long one began.
+    /// The time of the reading in which it began, and the time of the reading in which the last long one began.
     began: (i64, i64),
     /// Readings since the last long one began.
     readings: u64,
-    /// Nothing is read again from before.
+    /// Nothing before this place is read again.
     least: Cursor,
-    /// The changes that were found, as far back as it may be read again.
+    /// The changes that were found, as far back as they may be read again.
     seen: BTreeSet<Cursor>,
 }
 
 impl Way {
-    /// Nothing was read.
+    /// A way on which nothing was read.
     pub fn new() -> Self {
         Self {
             on: Cursor::FIRST,
@@ -60,7 +60,7 @@ impl Way {
         }
     }
 
-    /// The places of the next question.
+    /// The places for the next question.
     pub fn behind(&self) -> Behind {
         Behind {
             again: self.again,
@@ -68,17 +68,17 @@ impl Way {
         }
     }
 
-    /// Nothing is read again from before this time.
+    /// Reads nothing again from before this time.
     pub fn begin_at(&mut self, time: i64) {
         self.least = Cursor::at(time);
     }
 
-    /// These are known: they were found elsewhere.
+    /// Marks these changes as known: they were found elsewhere.
     pub fn know(&mut self, places: impl Iterator<Item = Cursor>) {
         self.seen.extend(places);
     }
 
-    /// Takes an answer of this time; the changes that were not known.
+    /// Takes an answer of this time; returns the changes that were not known.
     pub fn take(&mut self, found: Found, now: i64) -> Vec<Changed> {
         if self.is_next {
             self.is_next = false;
@@ -89,7 +89,7 @@ impl Way {
             }
         }
         self.readings += 1;
-        // The clock of whoever triggered may be ahead: nothing that comes before it is passed by.
+        // The clock of the process that triggered a run may be ahead: no earlier change is skipped.
         let now = Cursor::at(now);
         self.on = found.on.map_or(now, |on| on.min(now));
         match found.again {
@@ -105,11 +105,11 @@ impl Way {
         new
     }
 
-    /// All of it was read again; the next time it is what may have become visible since that began.
+    /// Reading again is complete. The next time, it covers the changes that may have become visible since it began.
     ///
-    /// RACE: a commit becomes visible after the way has passed its time, and after what was read again had
-    /// passed it too. That began before the commit was visible, so the next one goes back from that beginning,
-    /// however long it all took. Proven by `however_much_is_read_again_what_was_late_is_found_once`.
+    /// RACE: a commit becomes visible after the way has passed its time, and after reading again has passed it too.
+    /// Reading again began before the commit was visible, so the next one goes back from that beginning, however long
+    /// it all took. Proven by `however_much_is_read_again_what_was_late_is_found_once`.
     fn read_again(&mut self) {
         self.is_long = self.readings >= LONG_EVERY;
         let back = match self.is_long {
@@ -120,17 +120,17 @@ impl Way {
         self.again = Cursor::at(back).max(self.least).min(self.on);
     }
 
-    /// True where more could be read at once.
+    /// True if more can be read at once.
     pub fn has_more(&self, now: i64) -> bool {
         !self.is_next || self.on < Cursor::at(now)
     }
 
-    /// The time up to which all was read, but for what is read late.
+    /// The time up to which all changes were read, except for those that are read late.
     pub fn read_until(&self) -> i64 {
         self.on.time()
     }
 
-    /// How many changes are remembered.
+    /// The number of changes that are remembered.
     pub fn remembers(&self) -> usize {
         self.seen.len()
     }
@@ -148,7 +148,7 @@ mod tests {
 
     const SECOND: i64 = 1_000_000;
 
-    /// Changes of a kind by their places, each with the time from which on it is visible.
+    /// Changes of a kind by their places, each with the time from which it is visible.
     #[derive(Default)]
     struct Database(BTreeMap<Cursor, (i64, Changed)>);
 
@@ -164,7 +164,7 @@ mod tests {
             self.0.insert(Cursor::new(at, run.0), (visible, change));
         }
 
-        /// As the store answers, by pages of a few.
+        /// Answers as the store does, in pages of a few.
         fn answer(&self, now: i64, behind: Behind) -> Found {
             const PAGE: usize = 5;
             let mut found = Found::default();
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Reads once a second from then on, up to that time.
+    /// Reads once a second, from the first time to the second.
     fn read(way: &mut Way, database: &Database, from: i64, to: i64) -> Vec<Changed> {
         let mut told = Vec::new();
         for second in from..to {

@@ -1,6 +1,6 @@
-//! Acting on runs: the questions before it, and the deeds.
+//! Acts on runs: the questions before them, and the deeds.
 //!
-//! A deed is a POST with the proof of its form, and leads to the run that it was done to, or that it made.
+//! A deed is a POST with the proof of its form, and leads to the run that it changed or made.
 
 use std::sync::Arc;
 
@@ -27,13 +27,13 @@ use super::{Frame, elsewhere, page};
 
 type Who = Extension<Arc<Visitor>>;
 
-/// Interventions of a page.
+/// Actions per page.
 const ACTIONS: usize = 100;
 
-/// Letters of a name.
+/// The longest name, in characters.
 const LETTERS: usize = 100;
 
-/// An intervention, for people.
+/// An action, for people.
 pub struct Acted {
     pub verb: String,
     pub by: String,
@@ -45,7 +45,7 @@ pub struct Acted {
 }
 
 impl Acted {
-    /// Of an intervention, as it is told at this time.
+    /// An action, as a page shows it at this time.
     pub fn of(action: &Action, now: i64) -> Self {
         let verb = match action.verb.parse() {
             Ok(Verb::Trigger) => "triggered",
@@ -198,9 +198,9 @@ struct Answer {
     frame: Frame,
     run: RunLink,
     id: RunId,
-    /// The step that waits, where the form has named it.
+    /// The step that waits, if the form named it.
     step: Option<StepId>,
-    /// As it was typed.
+    /// The text as it was typed.
     value: String,
     error: String,
 }
@@ -222,7 +222,7 @@ pub async fn resume(
     let value = given.map(|text| deeds::value("value", text, u64::MAX));
     let value = match value.transpose() {
         Ok(value) => value,
-        // The text that was typed is not lost.
+        // The text that was typed is kept.
         Err(refusal) => {
             let response = page(&Answer {
                 frame: Frame::without_time("waiting"),

@@ -1,7 +1,6 @@
-//! The questions in an address.
+//! The parameters and ids in an address.
 //!
-//! Owns: reading the parameters and the ids of an address, and the words with which each mistake is refused.
-//! Never: asks the database.
+//! Owns: reading them, and the words that refuse each mistake. Never: queries the database.
 
 use std::str::FromStr;
 
@@ -14,8 +13,8 @@ use crate::web::refusal::Refusal;
 pub struct Asked(Vec<(String, String)>);
 
 impl Asked {
-    /// Reads them. A page names those that it knows, and refuses others: a filter with a slip in its name
-    /// would be taken for one that lets everything through.
+    /// Reads them. A page names the parameters that it knows and refuses others: a filter whose name is
+    /// misspelled would be taken for one that lets everything through.
     pub fn of(uri: &Uri, known: &[&str]) -> Result<Self, Refusal> {
         let mut pairs = Vec::new();
         let query = uri.query().unwrap_or_default();
@@ -36,7 +35,7 @@ impl Asked {
                 };
                 return Err(wrong(format!("this page has no parameter `{name}`: {has}")));
             }
-            // A form sends those that nobody has filled in.
+            // A form also sends the fields that nobody has filled in.
             if !value.trim().is_empty() {
                 pairs.push((name, value.trim().to_owned()));
             }
@@ -50,7 +49,7 @@ impl Asked {
         self.0.iter().filter(of).map(|(_, value)| value.as_str())
     }
 
-    /// The value of a parameter that may be there once.
+    /// The value of a parameter that may occur once.
     pub fn one(&self, name: &str) -> Result<Option<&str>, Refusal> {
         let mut all = self.all(name);
         match (all.next(), all.next()) {
@@ -59,13 +58,13 @@ impl Asked {
         }
     }
 
-    /// The same as a number.
+    /// The same, as a number.
     pub fn number(&self, name: &str) -> Result<Option<u64>, Refusal> {
         let Some(text) = self.one(name)? else {
             return Ok(None);
         };
         let number = text.parse::<u64>().ok();
-        // The database counts no further.
+        // The database counts no further than this.
         match number.filter(|number| i64::try_from(*number).is_ok()) {
             Some(number) => Ok(Some(number)),
             None => Err(wrong(format!(
@@ -75,12 +74,12 @@ impl Asked {
     }
 }
 
-/// A request that asks for what cannot be.
+/// The refusal of a request for something impossible.
 pub fn wrong(detail: impl Into<String>) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, detail)
 }
 
-/// A request for what is not there.
+/// The refusal of a request for something that does not exist.
 pub fn missing(detail: impl Into<String>) -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, detail)
 }
@@ -94,7 +93,7 @@ pub fn id<T: FromStr>(text: &str, what: &str) -> Result<T, Refusal> {
     })
 }
 
-/// A text as a form sends it; `None` where it is no UTF-8.
+/// A text as a form sends it; `None` if it is not UTF-8.
 pub fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,4 +1,5 @@
-//! Interventions in many runs at once: the question before one, their list, and one as it goes on.
+//! Actions in many runs at once: the question before one, their list, and the page of each
+//! one.
 
 use std::sync::Arc;
 
@@ -32,19 +33,19 @@ use super::{Frame, elsewhere, page};
 
 type Who = Extension<Arc<Visitor>>;
 
-/// Bulk actions of a page.
+/// Bulk actions per page.
 const LISTED: usize = 50;
 
-/// Runs that are counted before a bulk action.
+/// The number up to which runs are counted before a bulk action.
 const COUNTED: usize = 10_000;
 
-/// Chosen runs that are named.
+/// The number of chosen runs that are named.
 const NAMED: usize = 50;
 
-/// Letters of a text.
+/// The longest text, in characters.
 const LETTERS: usize = 300;
 
-/// The names of the parameters that say what is wanted.
+/// The names of the parameters that describe a bulk action.
 const PARAMETERS: [&str; 12] = [
     "verb", "all", "run", "pipeline", "status", "since", "kind", "node", "reason", "class",
     "error", "newest",
@@ -79,7 +80,7 @@ fn words(verb: Verb) -> Words {
     }
 }
 
-/// The runs that are meant, for people.
+/// The selected runs, for people.
 struct Meant {
     runs: Vec<RunLink>,
     more: String,
@@ -142,24 +143,24 @@ struct Ask {
     meant: Meant,
     /// How many runs the deed changes.
     number: String,
-    /// How many were chosen, where it changes fewer of them.
+    /// How many were chosen, if it changes fewer of them.
     chosen: Option<String>,
     /// The chosen runs that it leaves as they are, and why.
     left: Vec<(RunLink, &'static str)>,
-    /// As many of them are not named.
+    /// The number of them that are not named.
     more_left: Option<String>,
     is_none: bool,
     is_bad: bool,
-    /// The runs are those that match, and not chosen ones.
+    /// The runs are those that match a filter, not chosen ones.
     is_all: bool,
-    /// The configuration has the pipeline that is named, so its newest definition can be asked for.
+    /// The configuration has the named pipeline, so its newest definition can be requested.
     offers_latest: bool,
     /// The fields that the form sends.
     fields: Vec<(&'static str, String)>,
     back: String,
 }
 
-/// The wish in an address or in a form.
+/// The bulk action that an address or a form describes.
 fn wanted<'a>(get: impl Fn(&'static str) -> Vec<&'a str>) -> Result<Wanted, Refusal> {
     let one = |name| {
         let all = get(name);
@@ -223,7 +224,7 @@ fn wanted<'a>(get: impl Fn(&'static str) -> Vec<&'a str>) -> Result<Wanted, Refu
     })
 }
 
-/// The address of the question before a bulk action in all runs that match.
+/// The address of the question before a bulk action in all matching runs.
 pub fn address(verb: Verb, filter: &Filter, since: Option<&str>) -> String {
     let mut path = format!("/bulk/new?verb={verb}&all=1");
     let mut add = |name: &str, value: &str| {
@@ -384,7 +385,7 @@ struct Shown {
     done: String,
     skipped: String,
     failed: String,
-    /// None, where there are none.
+    /// `None` if there are none.
     aside: Option<String>,
     failures: Vec<(RunLink, String)>,
     has_more_failures: bool,
@@ -480,7 +481,7 @@ pub async fn stop_bulk(
 struct List {
     frame: Frame,
     bulks: Vec<Shown>,
-    /// Those that only another version can read.
+    /// Bulk actions that only another version can read.
     unreadable: Vec<Uuid>,
     may_stop: bool,
     older: Option<String>,

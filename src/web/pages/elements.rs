@@ -1,4 +1,4 @@
-//! The elements of a fan-out, from a place on, and those that have failed.
+//! The elements of a fan-out from a given place, and the failed ones.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use super::parts::{self, Place, RunLink, State};
 use super::text::clip;
 use super::{Frame, page};
 
-/// Elements of a page.
+/// Elements per page.
 const ELEMENTS: usize = 50;
 
-/// Failed elements that are told first.
+/// The number of failed elements that are shown first.
 const FAILED: usize = 20;
 
-/// Letters of an error.
+/// The longest error, in characters.
 const LETTERS: usize = 200;
 
 #[derive(Template)]

@@ -1,18 +1,18 @@
 //! The fields of a form that asks for a run's input, from the schema of its pipeline.
 //!
-//! Owns: which parts of an input have a field of their own, three objects deep; what the fields are filled with at
-//! first; and the input that they make. Pure. Never: judges the input (`definition::input` does). A field
-//! that is left empty is left out of the input: whoever means an empty text writes the input as JSON.
+//! Owns: which parts of an input have a field of their own, three objects deep; the initial texts of the fields;
+//! and the input that they make. Pure. Never: judges the input (`definition::input` does). A field that is left
+//! empty is left out of the input: a visitor who means an empty text writes the input as JSON.
 
 use std::collections::BTreeMap;
 
 use crate::definition::input::{Json, Kind, Literal, Schema, Violation, pointer_token, quote};
 use crate::step::output::parse_json;
 
-/// Objects in objects whose members have fields of their own.
+/// The number of nested objects whose members have fields of their own.
 const DEPTH: usize = 3;
 
-/// The name of a field is this and its JSON pointer.
+/// A field's name consists of this prefix and its JSON pointer.
 const PREFIX: &str = "at:";
 
 /// The texts in fields, by their pointers.
@@ -27,16 +27,16 @@ pub struct Part<'s> {
     pub name: &'s str,
     /// Its rules.
     pub schema: &'s Schema,
-    /// It must be there, and so must all around it.
+    /// It must be present, and so must everything around it.
     pub is_required: bool,
-    /// The way in which it is asked for.
+    /// The kind of its field.
     pub shape: Shape<'s>,
 }
 
-/// The way in which a part is asked for.
+/// The kind of field that asks for a part.
 #[derive(Debug)]
 pub enum Shape<'s> {
-    /// Its members, each by itself.
+    /// Its members, each with its own field or fields.
     Group(Vec<Part<'s>>),
     /// A text.
     Text,
@@ -44,14 +44,14 @@ pub enum Shape<'s> {
     Number,
     /// Yes or no.
     Check,
-    /// One of these, each in its own text; or none of them.
+    /// A choice of one of these, each as it is written; or of none.
     Select(Vec<&'s str>),
     /// As JSON.
     Json,
 }
 
 impl<'s> Part<'s> {
-    /// The whole input; `None` where it is best asked for as JSON.
+    /// The whole input; `None` if a form should ask for it as JSON.
     pub fn of(schema: &'s Schema) -> Option<Self> {
         let whole = Self::at(String::new(), "", schema, true, 0);
         (!matches!(whole.shape, Shape::Json)).then_some(whole)
@@ -83,7 +83,7 @@ impl<'s> Part<'s> {
             }
             ([Kind::String], _) => Shape::Text,
             ([Kind::Boolean], _) if is_required => Shape::Check,
-            // One that need not be there may be neither.
+            // An optional value may be neither.
             ([Kind::Boolean], _) => Shape::Select(vec!["true", "false"]),
             ([_, ..], _) if kinds.iter().all(numbers) => Shape::Number,
             _ => Shape::Json,
@@ -115,7 +115,7 @@ impl<'s> Part<'s> {
         name.strip_prefix(PREFIX)
     }
 
-    /// The part whose field a violation belongs to: that of the part itself, or of one around it.
+    /// The part whose field a violation belongs to: the part itself, or one around it.
     pub fn blamed(&self, violation: &Violation) -> Option<String> {
         let is_in = |leaf: &&Self| match violation.pointer.strip_prefix(&leaf.pointer) {
             Some(rest) => rest.is_empty() || rest.starts_with('/'),
@@ -125,7 +125,7 @@ impl<'s> Part<'s> {
         leaves.filter(is_in).map(|leaf| leaf.pointer.clone()).next()
     }
 
-    /// The texts that the fields begin with.
+    /// The initial texts of the fields.
     pub fn defaults(&self) -> Values {
         let mut values = Values::new();
         self.fill_defaults(&mut values);
@@ -139,7 +139,7 @@ impl<'s> Part<'s> {
             }
         }
         if let Some(initial) = &self.schema.initial {
-            // One that has no fields is the author's affair, and stays what JSON may say.
+            // A default that does not fit the fields is the author's choice, and remains available as JSON.
             let mut of_default = Values::new();
             if self.fill(initial.json(), &mut of_default).is_some() {
                 values.extend(of_default);
@@ -147,7 +147,7 @@ impl<'s> Part<'s> {
         }
     }
 
-    /// The fields of an input; `None` where they cannot say all of it.
+    /// The fields of an input; `None` if they cannot express all of it.
     pub fn values(&self, input: Json<'_>) -> Option<Values> {
         let mut values = Values::new();
         self.fill(input, &mut values)?;
@@ -169,7 +169,7 @@ impl<'s> Part<'s> {
             }
             Shape::Text => {
                 let text = value.string()?;
-                // A form sends every end of a line as two characters, and an empty text is left out.
+                // A form sends every end of a line as two characters, and leaves out an empty text.
                 if text.is_empty() || text.contains('\r') {
                     return None;
                 }
@@ -188,7 +188,7 @@ impl<'s> Part<'s> {
         Some(())
     }
 
-    /// The input that the fields make; or what is wrong with fields, by their pointers.
+    /// The input that the fields make, or the faults of the fields, by their pointers.
     pub fn input(&self, values: &Values) -> Result<String, Vec<Violation>> {
         let mut wrong = Vec::new();
         let input = self.made(values, &mut wrong);
@@ -198,13 +198,13 @@ impl<'s> Part<'s> {
         }
     }
 
-    /// The input that the fields make but for those that are wrong.
+    /// The input that the fields make, without those that are wrong.
     pub fn rest(&self, values: &Values) -> String {
         let input = self.made(values, &mut Vec::new());
         input.unwrap_or_else(|| "null".to_owned())
     }
 
-    /// True when a violation of what the rest is asked for may be there only because a wrong field was left out.
+    /// True if a violation of the rest may exist only because a wrong field was left out.
     pub fn is_due_to(violation: &Violation, wrong: &[Violation]) -> bool {
         let is_around = |it: &Violation| match it.pointer.strip_prefix(&violation.pointer) {
             Some(rest) => rest.is_empty() || rest.starts_with('/'),

@@ -1,6 +1,6 @@
 //! The fields that a page's form sends.
 //!
-//! Owns: reading it, and the proof that it is a form that was made for its visitor. Never: acts.
+//! Owns: reading them, and the proof that the form was made for its visitor. Never: acts.
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -30,12 +30,13 @@ impl Form {
                 Err(wrong("a form has no NUL in its fields"))
             }
             Some(pairs) => Ok(Self(pairs)),
-            // To put other letters in their place would change what somebody sends.
+            // Other characters in their place would change the text that was sent.
             None => Err(wrong("a form is sent as text, in UTF-8")),
         }
     }
 
-    /// The same, of a form that was made for this visitor: a page of another site cannot know its proof.
+    /// The same, for a form that was made for this visitor: a page of another site cannot know its
+    /// proof.
     pub fn of(body: &Bytes, visitor: &Visitor) -> Result<Self, Refusal> {
         let form = Self::read(body)?;
         let is_of = |proof| same(proof, &visitor.proof);
@@ -49,7 +50,7 @@ impl Form {
         }
     }
 
-    /// The values of a field, where several may be given.
+    /// The values of a field that may have several.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         let of = move |(own, _): &&(String, String)| own == name;
         let values = self.0.iter().filter(of).map(|(_, value)| value.trim());

@@ -22,13 +22,13 @@ use super::parts::{self, Moment, RunLink};
 use super::text::clip;
 use super::{Frame, page};
 
-/// Kinds that are shown.
+/// The number of kinds that are shown.
 const KINDS: usize = 100;
 
-/// Runs of a kind that are shown.
+/// The number of a kind's runs that are shown.
 const RUNS: usize = 20;
 
-/// Letters of an error.
+/// The longest error, in characters.
 const LETTERS: usize = 240;
 
 #[derive(Template)]
@@ -41,7 +41,7 @@ struct Page {
     is_partial: bool,
 }
 
-/// A kind, as pages tell it.
+/// A kind, as pages show it.
 pub struct Kind {
     pub pipeline: String,
     pub encoded: String,
@@ -51,17 +51,17 @@ pub struct Kind {
     pub error: String,
     pub number: String,
     pub runs: Vec<RunLink>,
-    /// Runs of it that are not among those.
+    /// The number of its runs that are not in this list.
     pub more: String,
     pub first: Moment,
     pub last: Moment,
     pub is_one: bool,
-    /// The address of the question before all of them are revived.
+    /// The address of the question that comes before all of them are revived.
     pub revive: String,
 }
 
 impl Kind {
-    /// As seen now.
+    /// A kind, as seen at this time.
     pub fn of(kind: &HaltedKind, now: i64) -> Self {
         let runs: Vec<RunLink> = kind
             .ids

@@ -1,7 +1,7 @@
 // Keys for a reader whose hands are on the keyboard.
 //
-// Owns: the way to the search, to the pages of the head and along the rows of a page, and the list of these keys,
-// in which a reader can turn them off. Never: does a deed, or takes a key from a field or the browser.
+// Owns: the keys that lead to the search, to the pages in the head and along the rows of a page, and the list of
+// these keys, in which a reader can turn them off. Never: does a deed, or takes a key from a field or the browser.
 "use strict";
 (() => {
   const OFF = "keys-are-off";
@@ -11,7 +11,7 @@
   const remembered = () => { try { return localStorage.getItem(OFF); } catch { return null; } };
   let isOff = remembered() !== null, isGoing = 0;
 
-  // Each page by the first letter of its name that no page before it has.
+  // Each page, by the first letter of its name that no earlier page has.
   const pages = new Map();
   for (const link of document.querySelectorAll(".top nav a")) {
     const letter = [...link.textContent.toLowerCase()].find((it) => it !== "g" && !pages.has(it));
@@ -40,7 +40,7 @@
     dialog.showModal();
   }
 
-  // The link of the row that is so many rows further down.
+  // The link of the row that is this many rows further down.
   function move(by) {
     const links = [...document.querySelectorAll("main tbody tr")].map((row) => row.querySelector("th a, td a")).filter(Boolean);
     const row = document.activeElement.closest("main tbody tr");
@@ -75,7 +75,7 @@
   button.addEventListener("click", open);
   box.addEventListener("change", () => {
     isOff = !box.checked;
-    try { if (isOff) localStorage.setItem(OFF, ""); else localStorage.removeItem(OFF); } catch { /* For this page only. */ }
+    try { if (isOff) localStorage.setItem(OFF, ""); else localStorage.removeItem(OFF); } catch { /* The setting holds for this page only. */ }
   });
   button.hidden = false;
 })();

@@ -1,14 +1,14 @@
 // A page renews itself while somebody looks at it.
 //
-// Owns: listening to the page's own address, and changing what is shown into what is told, in such a way that
-// nothing moves under the reader's hand. Never: makes markup, or asks for anything but this page: without it a
-// page is the same, and as old as it says.
+// Owns: listening to the page's own address, and changing the shown page into the one that the console sends, so
+// that nothing moves under the reader's hand. Never: makes markup, or requests anything but this page: without the
+// script, a page is the same, and as old as it says.
 "use strict";
 (() => {
   const main = document.getElementById("main");
   const bar = document.getElementById("live");
   const [word, age, button] = bar.children;
-  // A stream that is silent for so long is lost.
+  // A stream that is silent for this long is lost.
   const SILENT = 40_000;
   let stream = null, isPaused = false, isPressed = false, heard = 0, delay = 1_000, timer = 0, fresh = null;
 
@@ -30,7 +30,7 @@
       });
       status = response.status;
       const isStream = (response.headers.get("Content-Type") || "").startsWith("text/event-stream");
-      // A question to its reader stays as it was asked.
+      // A page that asks its reader a question stays as it is.
       if (status === 200 && !isStream) {
         isPaused = bar.hidden = true;
         own.abort();
@@ -47,10 +47,10 @@
         }
         hasEnded = true;
       }
-    } catch { /* It ended, or there is nobody: the same. */ }
+    } catch { /* The stream ended, or nobody answers: both are treated alike. */ }
     if (own !== stream) return;
     stream = null;
-    // In order, after a while: the console asks the reverse proxy again who this is.
+    // An orderly end after a while: the console asks the reverse proxy again who this is.
     if (hasEnded && performance.now() - began > 10_000) return listen();
     if (status === 401) return say("signed out: load the page again", "off");
     if (status >= 400 && status < 500 && status !== 429) return say("not live", "off");
@@ -78,7 +78,7 @@
 
   // ---- Showing it ----
 
-  // True while a change would move what the reader holds.
+  // True while a change would move an element under the reader's hand.
   function isHeld() {
     const selection = getSelection();
     return isPressed || !selection.isCollapsed && selection.containsNode(main, true);
@@ -97,7 +97,7 @@
     say("live", "on");
   }
 
-  // The part that is to stay where it is: it has the focus, the pointer is about to press it, it is being read.
+  // The part that must stay in place: it has the focus, the pointer is about to press it, or it is being read.
   function underHand() {
     const at = document.activeElement;
     if (at !== main && main.contains(at)) return at;
@@ -114,7 +114,7 @@
 
   const ROWS = new Set(["TR", "LI", "FORM"]);
 
-  // Each child with what makes it the same one in both trees: its name, a row's first link, or its turn.
+  // Each child with its key, by which it is the same in both trees: its name, a row's first link, or its turn.
   function named(parent) {
     const turns = new Map(), found = new Map();
     for (const child of parent.childNodes) {
@@ -139,7 +139,7 @@
     return field.value !== field.defaultValue;
   }
 
-  // Somebody has begun to fill it in.
+  // The reader has begun to fill it in.
   const isInUse = (node) => node.nodeType === Node.ELEMENT_NODE
     && [node, ...node.querySelectorAll("input, textarea, select")].some((it) => isField(it) && isTyped(it));
 
@@ -168,7 +168,7 @@
       if (old.data !== next.data) old.data = next.data;
       return;
     }
-    // Whatever was typed, ticked or opened is the reader's.
+    // The reader's own input stays: everything that was typed, ticked or opened.
     if (isField(old)) return;
     const isOwn = (name) => name === "open" && old.nodeName === "DETAILS";
     for (const { name, value } of next.attributes) {
@@ -188,9 +188,9 @@
     if (isPaused) { stop(); say("paused", "off"); } else listen();
   });
   addEventListener("pointerdown", () => { isPressed = true; });
-  // The click comes behind it.
+  // The click follows it.
   for (const name of ["pointerup", "pointercancel"]) addEventListener(name, () => setTimeout(() => { isPressed = false; }));
-  // A browser has few connections to a host, and a page that nobody sees needs none.
+  // A browser has few connections to a host, and a page that nobody sees needs no stream.
   document.addEventListener("visibilitychange", () => {
     if (isPaused) return;
     if (document.hidden) stop(); else { delay = 1_000; listen(); }

@@ -1,10 +1,10 @@
 //! The console's pages.
 //!
-//! Owns: what each page shows, the frame around all of them, and their stylesheet. Each is a GET whose address
-//! says all of it, works without a script, and tells the time at which it was read. Never: decides anything,
-//! or reads but through the `Source`.
+//! Owns: the content of each page, the frame around all of them, and their stylesheet. Each page is a GET whose
+//! address describes it completely, works without a script, and shows the time at which it was read. Never: decides
+//! anything, or reads except through the `Source`.
 //!
-//! A page is a file here, which asks and makes words of the answer, and a template of the same name in
+//! A page is a file here, which queries the database and words the answer, and a template of the same name in
 //! `templates/`.
 
 mod acts;
@@ -74,7 +74,7 @@ const SCRIPT: &str = include_str!("live.js");
 /// The script that gives a page its keys.
 const KEYS: &str = include_str!("keys.js");
 
-/// Their names, by which they may be kept for good.
+/// The names of these files, under which browsers may keep them for good.
 static STYLE_NAME: LazyLock<String> = LazyLock::new(|| name(&STYLE, "style", "css"));
 static SCRIPT_NAME: LazyLock<String> = LazyLock::new(|| name(SCRIPT, "live", "js"));
 static KEYS_NAME: LazyLock<String> = LazyLock::new(|| name(KEYS, "keys", "js"));
@@ -85,7 +85,7 @@ fn name(text: &str, name: &str, kind: &str) -> String {
     format!("{name}-{}.{kind}", digits.collect::<String>())
 }
 
-/// A file that pages need.
+/// Serves a file that pages need.
 pub async fn asset(Path(name): Path<String>) -> Result<Response, Refusal> {
     let (kind, text) = match name {
         name if name == *STYLE_NAME => ("text/css; charset=utf-8", STYLE.as_str()),
@@ -106,7 +106,7 @@ pub async fn asset(Path(name): Path<String>) -> Result<Response, Refusal> {
 
 /// The parts around every page.
 struct Frame {
-    /// The pages that every page leads to: their paths, names, and whether this is one of them.
+    /// The pages to which every page links: their paths, names, and whether this is one of them.
     pages: Vec<(String, &'static str, bool)>,
     /// The database's time when it was read, for people.
     read_at: Option<String>,
@@ -117,7 +117,7 @@ struct Frame {
     visitor: Option<Arc<Visitor>>,
 }
 
-/// The pages that every page leads to.
+/// The pages to which every page links.
 const PAGES: [(&str, &str); 9] = [
     ("", "Overview"),
     ("runs", "Runs"),
@@ -130,7 +130,7 @@ const PAGES: [(&str, &str); 9] = [
     ("trust", "Trust"),
 ];
 
-/// The pages that this visitor may see: of a token for one pipeline those of that pipeline.
+/// The pages that this visitor may see: with a token for one pipeline, the pages of that pipeline.
 fn pages_for(asking: Option<&Asking>) -> Vec<(String, &'static str)> {
     let only = asking.and_then(|it| it.visitor.pipelines.as_deref());
     let mut pages: Vec<(String, &str)> = match only {
@@ -157,8 +157,8 @@ fn pages_for(asking: Option<&Asking>) -> Vec<(String, &'static str)> {
 }
 
 impl Frame {
-    /// Of a page that was read at this time (µs since 1970, by the database); `here` is the first part of its
-    /// path.
+    /// The frame of a page that was read at this time (µs since 1970, by the database); `here` is the first part of
+    /// its path.
     fn of(here: &'static str, now: i64) -> Self {
         Self {
             read_at: Some(parts::seconds(now)),
@@ -187,7 +187,8 @@ impl Frame {
         }
     }
 
-    /// The way to a page that tells of all pipelines: for a visitor who may not see these, to the own first page.
+    /// The path of a page about all pipelines; for a visitor who may not see all of these, the visitor's own first
+    /// page.
     fn way<'a>(&self, path: &'a str) -> &'a str {
         match self.sees_all() {
             true => path,
@@ -195,13 +196,13 @@ impl Frame {
         }
     }
 
-    /// True where no page is beyond the visitor's rights.
+    /// True if no page is beyond the visitor's rights.
     fn sees_all(&self) -> bool {
         let visitor = self.visitor.as_ref();
         visitor.is_none_or(|it| it.may_see_all())
     }
 
-    /// The proof for forms that act on this pipeline; none where the visitor may not.
+    /// The proof for forms that act on this pipeline; none if the visitor may not act on it.
     fn proof_on(&self, pipeline: &str) -> Option<String> {
         let visitor = self.visitor.as_ref()?;
         visitor.may_act_on(pipeline).then(|| visitor.proof.clone())
@@ -216,7 +217,7 @@ impl Frame {
         self.visitor.as_ref().is_some_and(may)
     }
 
-    /// The proof that a page has of which the gate has let the visitor through.
+    /// The proof for forms on a page to which the gate has admitted the visitor.
     fn proof(&self) -> &str {
         self.visitor.as_ref().map_or("", |it| it.proof.as_str())
     }
@@ -233,8 +234,8 @@ fn page(template: &impl Template) -> Result<Response, Refusal> {
     Ok((kind, text::visible(&page)).into_response())
 }
 
-/// The inside of a page, and the time at which it was read: the part that is renewed while it is looked at. None of a
-/// page that tells no time.
+/// The inside of a page, and the time at which it was read: the part that is renewed while somebody looks at the
+/// page. None for a page that shows no time.
 pub fn main_of(page: &str) -> Option<(&str, &str)> {
     let (_, rest) = page.split_once("<main id=\"main\" tabindex=\"-1\">\n")?;
     let (main, _) = rest.rsplit_once("\n</main>")?;
@@ -245,7 +246,7 @@ pub fn main_of(page: &str) -> Option<(&str, &str)> {
 
 const HTML: &str = "text/html; charset=utf-8";
 
-/// The way to another page of ours.
+/// A redirect to another page of ours.
 fn elsewhere(path: &str) -> Response {
     (StatusCode::SEE_OTHER, [(LOCATION, path)]).into_response()
 }
@@ -257,11 +258,11 @@ struct Refused<'a> {
     code: u16,
     title: &'a str,
     detail: &'a str,
-    /// Where the visitor may go on: paths and names.
+    /// Links for the visitor: paths and names.
     ways: Vec<(String, &'static str)>,
 }
 
-/// The page of a request that is refused, and its kind.
+/// The page of a refused request, with its content type.
 pub fn refused(
     status: StatusCode,
     title: &str,
@@ -286,7 +287,7 @@ pub fn refused(
     };
     match refused.render() {
         Ok(page) => (HTML, text::visible(&page)),
-        // Nothing is worse than no words at all.
+        // No words at all would be worse.
         Err(_) => ("text/plain; charset=utf-8", format!("{status}: {detail}\n")),
     }
 }

@@ -27,19 +27,19 @@ use super::rates::{self, LastDay, Rate};
 use super::text::clip;
 use super::{Frame, elsewhere, page};
 
-/// Numbers are counted up to this.
+/// Counting stops at this number.
 const MOST: u64 = 10_000;
 
 /// Work that has waited for longer is marked.
 const OLD: Duration = Duration::from_secs(60);
 
-/// Kinds of halted runs, and questions, that are shown here.
+/// The number of kinds of halted runs, and of questions, that are shown here.
 const FEW: usize = 5;
 
-/// Questions that are looked for, to be counted.
+/// The number up to which questions are counted.
 const QUESTIONS: usize = 1_000;
 
-/// Letters of a pipeline's name, and of a fact with its reason.
+/// The longest name of a pipeline, and the longest fact with its reason, in characters.
 const NAME: usize = 200;
 const LETTERS: usize = 1_000;
 
@@ -50,7 +50,7 @@ struct Overview {
     troubles: Vec<Trouble>,
     pauses: Vec<String>,
     rates: [Rate; 2],
-    /// With what each of them means.
+    /// Each with its meaning.
     states: [(State, &'static str); 5],
     pipelines: Vec<Pipeline>,
     halted: Vec<Kind>,
@@ -67,7 +67,7 @@ struct Trouble {
 
 struct Pipeline {
     name: String,
-    /// Its part of an address.
+    /// The name as a part of an address.
     encoded: String,
     /// Runs by state, in the order of the states.
     counts: [Number; 5],
@@ -85,7 +85,7 @@ struct Pipeline {
 struct Number {
     text: String,
     is_none: bool,
-    /// The address of the list of these runs, but for the pipeline at its end.
+    /// The address of the list of these runs, without the pipeline at its end.
     path: String,
 }
 
@@ -103,7 +103,7 @@ struct Process {
     holds: u64,
 }
 
-/// The states in the order in which they are shown: those that go on first.
+/// The states in the order in which they are shown: those of unfinished runs first.
 const STATES: [RunStatus; 5] = [
     RunStatus::InProgress,
     RunStatus::Dampened,
@@ -116,11 +116,12 @@ const STATES: [RunStatus; 5] = [
 #[template(path = "own.html")]
 struct Own {
     frame: Frame,
-    /// Names, and their parts of an address.
+    /// Names, each with its form in an address.
     pipelines: Vec<(String, String)>,
 }
 
-/// The first page of a visitor whose token is for some pipelines: the runs of that one, or a choice.
+/// The first page of a visitor whose token is for some pipelines: with one pipeline its runs, else a
+/// choice.
 fn own(only: &[String]) -> Result<Response, Refusal> {
     match only {
         [] => Err(visitor::alone(only)),

@@ -1,7 +1,7 @@
 //! The parts of which pages are made.
 //!
-//! Owns: the markup of a state, a time, an id, a bar, so that each looks the same wherever it stands. Never:
-//! reads anything.
+//! Owns: the markup of a state, a time, an id, a bar, so that each looks the same everywhere. Never: reads
+//! anything.
 
 use askama::Template;
 use askama::filters::HtmlSafe;
@@ -42,7 +42,7 @@ pub fn of_run(status: RunStatus) -> State {
     }
 }
 
-/// The meaning of a run's state, for those who are new to it.
+/// The meaning of a run's state, for new users.
 pub fn meaning(status: RunStatus) -> &'static str {
     match status {
         RunStatus::InProgress => "It moves, or waits for its turn",
@@ -53,7 +53,7 @@ pub fn meaning(status: RunStatus) -> &'static str {
     }
 }
 
-/// Whether what was checked is as it must be; none: it was not checked.
+/// Whether a checked invariant holds; none: it was not checked.
 pub fn of_check(holds: Option<bool>) -> State {
     match holds {
         Some(true) => state("✓", "holds", "good"),
@@ -62,7 +62,7 @@ pub fn of_check(holds: Option<bool>) -> State {
     }
 }
 
-/// Whether a drill has shown what it is for.
+/// Whether a drill has shown its point.
 pub fn of_drill(ok: bool) -> State {
     match ok {
         true => state("✓", "shown", "good"),
@@ -73,7 +73,7 @@ pub fn of_drill(ok: bool) -> State {
 /// The state of a run whose first step is not due yet.
 pub const SCHEDULED: State = state("○", "scheduled", "busy");
 
-/// The state of a step, which its latest attempt tells more of.
+/// The state of a step, refined by its latest attempt.
 pub fn of_step(step: &StepHead) -> State {
     let latest = step.latest.as_ref().filter(|it| it.result.is_none());
     match (step.status, latest) {
@@ -82,7 +82,7 @@ pub fn of_step(step: &StepHead) -> State {
     }
 }
 
-/// The state of a step, as far as it alone says.
+/// The state of a step, from its own status alone.
 pub fn of_step_status(status: StepStatus) -> State {
     match status {
         StepStatus::InProgress => state("●", "in progress", "busy"),
@@ -178,7 +178,7 @@ pub fn ago(at: i64, now: i64) -> Moment {
     }
 }
 
-/// A time as itself, to the second.
+/// A time itself, to the second.
 pub fn at(at: i64) -> Moment {
     Moment {
         text: seconds(at),
@@ -216,7 +216,7 @@ pub fn run(id: RunId) -> RunLink {
     }
 }
 
-/// A process that has or had something.
+/// A process that holds or held something.
 #[derive(Clone, Debug, PartialEq, Eq, Template)]
 #[template(
     source = "<span class=\"id\">{{ place }}</span>{% if is_gone %} <span class=\"dim\">(gone{% if let Some(how) = death %}: {{ how }}{% endif %})</span>{% endif %}",
@@ -225,7 +225,7 @@ pub fn run(id: RunId) -> RunLink {
 pub struct Place {
     pub place: String,
     pub is_gone: bool,
-    /// How it was known to be dead, where it did not end in order.
+    /// How its death became known, if it did not end in order.
     pub death: Option<String>,
 }
 
@@ -249,7 +249,7 @@ pub fn place(process: Option<ProcessId>, holders: &[Holder]) -> Option<Place> {
     })
 }
 
-/// A span in a longer one: a piece that waits, and one that runs.
+/// A span within a longer one: a piece in which it waits, and one in which it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Template)]
 #[template(
     source = "<svg class=\"bar\" viewBox=\"0 0 200 10\" width=\"200\" height=\"10\" role=\"img\" aria-label=\"{{ label }}\"><title>{{ label }}</title><rect class=\"bar-track\" width=\"200\" height=\"10\" rx=\"2\"/>{% if waits.1 > 0 %}<rect class=\"bar-wait\" x=\"{{ waits.0 }}\" width=\"{{ waits.1 }}\" height=\"10\"/>{% endif %}{% if runs.1 > 0 %}<rect class=\"bar-run {{ class }}\" x=\"{{ runs.0 }}\" width=\"{{ runs.1 }}\" height=\"10\"/>{% endif %}</svg>",
@@ -264,11 +264,11 @@ pub struct Bar {
 
 impl HtmlSafe for Bar {}
 
-/// Columns of a bar.
+/// The number of a bar's columns.
 const COLUMNS: u128 = 200;
 
 impl Bar {
-    /// In the span from `from` to `to`: it waits from `since` on, runs from `began`, and ends.
+    /// Within the span from `from` to `to`: it waits from `since` on, runs from `began`, and ends.
     pub fn of(
         (from, to): (i64, i64),
         since: i64,
@@ -283,7 +283,7 @@ impl Bar {
         };
         let piece = |start: i64, end: i64| {
             let (start, end) = (column(start).min(198), column(end));
-            // The shortest can be seen.
+            // Even the shortest piece is visible.
             (start, end.saturating_sub(start).max(2))
         };
         let begins = began.unwrap_or(ended);

@@ -1,4 +1,4 @@
-//! A payload as a file: what is too long for a page, and what a program is to have.
+//! A payload as a file: for a person, if it is too long for a page, and for a program.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The pipelines that are known here, and one of them: its graph and its versions.
+//! The known pipelines, and one of them: its graph and its versions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use super::rates::{self, Chart, SPANS};
 use super::text::clip;
 use super::{Frame, page};
 
-/// Versions that are read: of all pipelines together.
+/// The number of versions that are read, of all pipelines together.
 const VERSIONS: usize = 10_000;
 
-/// Versions of one pipeline that are listed.
+/// The number of one pipeline's versions that are listed.
 const LISTED: usize = 100;
 
-/// Letters of a pause.
+/// The longest text about a pause, in characters.
 const LETTERS: usize = 700;
 
 #[derive(Template)]
@@ -43,7 +43,7 @@ struct Row {
     name: String,
     encoded: String,
     versions: usize,
-    /// There where there was a run.
+    /// Present if there was a run.
     first: Option<Moment>,
     last: Option<Moment>,
 }
@@ -52,21 +52,21 @@ struct Row {
 #[template(path = "pipeline.html")]
 struct One {
     frame: Frame,
-    /// There for a visitor who may act on it.
+    /// Present for a visitor who may act on the pipeline.
     proof: Option<String>,
     /// The fact that it is paused.
     pause: Option<String>,
     name: String,
     encoded: String,
     graph: Option<String>,
-    /// Why there is no graph.
+    /// The reason why there is no graph.
     unreadable: String,
-    /// The schema of its input, where it has one, and the author's words about it.
+    /// The schema of its input, if it has one, and the author's words about it.
     input: Option<String>,
     about: String,
-    /// There where there was a run.
+    /// Present if there was a run.
     shown: Option<Version>,
-    /// A run of it can be started from here.
+    /// A run of it can be started from this page.
     is_defined: bool,
     versions: Vec<Version>,
     more: usize,
@@ -74,7 +74,7 @@ struct One {
     spans: Vec<Span>,
 }
 
-/// A length of time that the chart may be of.
+/// A time span for the chart.
 struct Span {
     text: &'static str,
     address: String,
@@ -121,7 +121,7 @@ pub async fn pipelines(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
     })
 }
 
-/// The length of time of the chart that is asked for.
+/// The time span that the chart was requested for.
 fn span(asked: Option<&str>) -> Result<(&'static str, &'static str, usize), Refusal> {
     let Some(asked) = asked else {
         return Ok(SPANS[0]);

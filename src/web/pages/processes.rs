@@ -18,13 +18,13 @@ use super::asked::Asked;
 use super::parts::{self, Moment, RunLink, State};
 use super::{Frame, page};
 
-/// Processes that are gone, the last ones.
+/// The number of processes that are listed as gone, the last ones first.
 const GONE: usize = 50;
 
-/// Executions that are listed as held.
+/// The number of executions that are listed as held.
 const HELD: usize = 500;
 
-/// Of one process.
+/// The same for one process.
 const OF_ONE: usize = 20;
 
 #[derive(Template)]

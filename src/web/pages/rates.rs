@@ -1,6 +1,6 @@
 //! Counts over time as pages show them: rates, small rows of bars, and the chart of a pipeline.
 //!
-//! Owns: their words, and which hours and minutes a picture has. Never: reads anything.
+//! Owns: their words, and the hours and minutes of each picture. Never: reads anything.
 
 use crate::metrics::Histogram;
 use crate::metrics::series::{Grain, HOUR, MINUTE, Point, Sum};
@@ -11,23 +11,23 @@ use crate::web::series::{Day, Glance, HOURS, MINUTES};
 
 use super::parts::{self, Moment};
 
-/// A look that comes later than this is told as if it came then.
+/// A look that comes later than this counts as one that comes then.
 const MONTH: i64 = 30 * 24 * HOUR;
 
-/// A rate is that of so many of the last minutes.
+/// The number of the last minutes that a rate covers.
 pub const LATELY: i64 = 5;
 
-/// Runs of all pipelines by the minute.
+/// Runs of all pipelines per minute.
 pub struct Rate {
     pub name: &'static str,
-    /// The meaning of it.
+    /// Its meaning.
     pub meaning: &'static str,
     pub text: String,
     /// The last hour, as a picture.
     pub row: String,
 }
 
-/// The rates of the overview: how many runs started, and how many ended.
+/// The rates of the overview: started runs and ended runs.
 pub fn rates(glance: &Glance) -> [Rate; 2] {
     let rate = |name, meaning, of: &dyn Fn(&Sum) -> (u64, u64)| {
         let mut bars = [(0, 0); MINUTES];
@@ -36,7 +36,7 @@ pub fn rates(glance: &Glance) -> [Rate; 2] {
         for point in &glance.minutes {
             let (whole, part) = of(&point.sum);
             (all, halted) = (all.saturating_add(whole), halted.saturating_add(part));
-            // A point of several minutes counts for all of them: nobody knows which of them had more.
+            // A point of several minutes counts for all of them: nobody knows which minute had more.
             let last = place(glance.until, point.at);
             let first = place(glance.until, point.since).max(0);
             let minutes = last.saturating_sub(place(glance.until, point.since)) + 1;
@@ -83,14 +83,14 @@ pub fn rates(glance: &Glance) -> [Rate; 2] {
     ]
 }
 
-/// The place of the minute in which this time is among those that end then: the last one has `MINUTES - 1`, and those
+/// The index of the minute of this time among those that end at `until`: the last one has `MINUTES - 1`, and those
 /// before the first are below 0.
 fn place(until: i64, at: i64) -> i64 {
     let back = until.saturating_sub(at).clamp(0, MONTH) / MINUTE;
     MINUTES as i64 - back
 }
 
-/// A rate to two digits that matter.
+/// A rate to two significant digits.
 fn rounded(rate: f64) -> String {
     match rate {
         _ if rate >= 10.0 || rate == 0.0 => grouped(rate.round() as u64),
@@ -101,15 +101,15 @@ fn rounded(rate: f64) -> String {
 
 /// The last day of a pipeline.
 pub struct LastDay {
-    /// Times that were not exceeded by 95 of 100, lately.
+    /// The times within which 95 of 100 stayed, lately.
     pub waited: String,
     pub lasted: String,
     pub row: String,
-    /// Runs that halted, where there are any.
+    /// The number of runs that halted, if any did.
     pub halted: Option<String>,
 }
 
-/// The last day of a pipeline; nothing was counted of one that is not there.
+/// The last day of a pipeline; without a day, nothing was counted.
 pub fn last_day(day: Option<&Day>) -> LastDay {
     let none = Day::default();
     let day = day.unwrap_or(&none);
@@ -142,20 +142,20 @@ fn quantile(times: &Histogram, share: f64) -> String {
     found.unwrap_or_default()
 }
 
-/// The lengths of time that a chart may be of: the value in the address, the words, and the hours.
+/// The time spans of a chart: the value in the address, the words, and the hours.
 pub const SPANS: [(&str, &str, usize); 2] = [("24h", "24 hours", 24), ("7d", "7 days", 168)];
 
 /// An hour in numbers.
 pub struct Hour {
     pub at: Moment,
-    /// Where it counts from another time on.
+    /// The time from which it counts, if that is another one.
     pub since: Option<String>,
     pub started: String,
     pub completed: String,
     pub halted: String,
     pub has_halted: bool,
     pub retries: String,
-    /// The half, and 95 of 100, waited and lasted no longer.
+    /// Half of them, and 95 of 100, waited and lasted no longer than this.
     pub waited: [String; 2],
     pub lasted: [String; 2],
 }
@@ -163,12 +163,12 @@ pub struct Hour {
 /// The chart of a pipeline, and its numbers.
 pub struct Chart {
     pub picture: String,
-    /// The newest first; hours without anything are not there.
+    /// The newest first, without hours in which nothing happened.
     pub hours: Vec<Hour>,
     pub has_odd: bool,
 }
 
-/// The first hour of a chart of so many, whose last one is not over.
+/// The first hour of a chart of this many hours, the last of which is not over.
 pub fn first_hour(until: i64, hours: usize) -> i64 {
     Grain::Hour.of(until - 1) - (hours as i64 - 1) * HOUR
 }
@@ -176,7 +176,7 @@ pub fn first_hour(until: i64, hours: usize) -> i64 {
 /// The chart of these hours of a pipeline.
 pub fn chart(pipeline: &str, points: &[Point], until: i64, (words, hours): (&str, usize)) -> Chart {
     let from = first_hour(until, hours);
-    // So many times below it are apart from each other.
+    // The distance between two times below the chart.
     let every = hours as i64 / 8;
     let bar = |at: usize| {
         let hour = from + at as i64 * HOUR;
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(text(steady), ["50/min", "50/min"]);
         assert_eq!(text(vec![minute(1, 20, 30)]), ["1.5/min", "1.5/min"]);
         assert_eq!(text(vec![minute(1, 1, 1)]), ["0.2/min", "0.2/min"]);
-        // Nobody knows that one of the two minutes had them all.
+        // Nobody knows that all of them fell into one of the two minutes.
         let glance = |minutes| Glance {
             until: TEN,
             minutes,
@@ -299,7 +299,7 @@ mod tests {
         let [started, _] = rates(&glance(vec![minute(1, 2, 235)]));
         let told = "235 in all, at most 118 in a minute";
         assert!(started.row.contains(told), "{}", started.row);
-        // Somebody has edited it.
+        // Somebody has edited these rows.
         let damaged = point(Grain::Minute, i64::MIN, i64::MIN, 1, 0);
         let odd = point(Grain::Minute, TEN - MINUTE, i64::MIN, u64::MAX, 0);
         rates(&glance(vec![damaged, odd, minute(1, 1, u64::MAX)]));

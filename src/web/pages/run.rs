@@ -1,4 +1,4 @@
-//! A run: what keeps it, its graph, its steps.
+//! A run: the reason why it does not move, its graph, its steps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,25 +35,25 @@ use super::parts::{self, Moment, Place, RunLink, State};
 use super::text::{Value, clip};
 use super::{Frame, elsewhere, page};
 
-/// Steps that are listed.
+/// The number of steps that are listed.
 const STEPS: usize = 200;
 
-/// The same beside a timeline, which has a row for each.
+/// The same beside a timeline, which has a row for each step.
 const STEPS_IN_TIME: usize = 100;
 
-/// Fan-outs that are listed.
+/// The number of fan-outs that are listed.
 const FAN_OUTS: usize = 50;
 
-/// Branches that have halted, told before all else.
+/// The number of halted branches that are shown first.
 const HALTED: usize = 5;
 
-/// Interventions that are listed.
+/// The number of actions that are listed.
 const ACTIONS: usize = 20;
 
-/// Letters of a line: an error's, a key's.
+/// The longest line, of an error or a key, in characters.
 const LETTERS: usize = 200;
 
-/// As much of what keeps a run from moving is shown.
+/// The longest reason why a run does not move, in characters.
 const FACT: usize = 4_000;
 
 #[derive(Template)]
@@ -64,11 +64,11 @@ struct Page {
     short: String,
     pipeline: String,
     encoded: String,
-    /// The visitor may see the input that a form would begin with.
+    /// The visitor may see the input with which a form would begin.
     shows_payloads: bool,
     definition: String,
     state: State,
-    /// When its first step is due, where that is not yet.
+    /// The time at which its first step is due, if that is still to come.
     due: Option<Moment>,
     is_open: bool,
     triggered: Moment,
@@ -83,16 +83,16 @@ struct Page {
     output: Option<Value>,
     /// The addresses of the two views.
     views: [Filter; 2],
-    /// Its timeline, where that is asked for.
+    /// Its timeline, if it was requested.
     times: Option<String>,
     is_by_node: bool,
     graph: Option<String>,
-    /// There for a visitor who may act on it.
+    /// Present for a visitor who may act on it.
     proof: Option<String>,
     is_halted: bool,
     actions: Vec<Acted>,
     more_actions: bool,
-    /// Why there is no graph.
+    /// The reason why there is no graph.
     unreadable: String,
     is_wide: bool,
     /// The steps are those that failed.
@@ -103,7 +103,7 @@ struct Page {
     is_cut: bool,
     /// The first step that waits for a person.
     asks: Option<StepId>,
-    /// The configuration's definition is another one than the run's.
+    /// The configuration's definition differs from the run's.
     is_redefined: bool,
     node: Option<String>,
     /// The other filters of the steps: their names and addresses.
@@ -121,7 +121,7 @@ struct Halted {
     node: String,
     element: Option<(String, String)>,
     reason: String,
-    /// Its last attempt: one that a process has made has left a log, or a word why there is none.
+    /// Its last attempt: one that a process has made has left a log, or a word on why there is none.
     attempt: Option<u32>,
     error: String,
 }
@@ -138,7 +138,7 @@ struct Fan {
     width: String,
     arrived: String,
     halted: String,
-    /// Of 200.
+    /// Out of 200.
     done: u64,
     failed: u64,
     fired: Option<Moment>,
@@ -186,7 +186,7 @@ pub async fn run(
     let asked = Asked::of(&uri, &["node", "status", "view"])?;
     let id: RunId = match asked::id(&given, "a run") {
         Ok(id) => id,
-        // Some digits of an id lead to the run as well.
+        // A few digits of an id also lead to the run.
         Err(_) if query::digits(&given).is_some() => {
             return Ok(elsewhere(&format!("/runs?id={}", encoded(&given))));
         }
@@ -211,7 +211,7 @@ pub async fn run(
             return Ok(None);
         };
         let read = read(conn, head, &definitions, of.as_deref(), status).await?;
-        // A damaged payload keeps nobody from reading the rest.
+        // A damaged payload prevents nobody from reading the rest.
         let facts = match facts::facts(conn, id, stale_after, &definitions).await {
             Ok(Some(mut facts)) if !may_see_payloads => {
                 facts.withhold_payloads();
@@ -253,7 +253,7 @@ async fn read(
     let is_wide = facts::is_wide(conn, id).await?;
     let (input, output) = store::payloads(conn, id).await?;
     let definition = definitions.read(conn, &head.definition).await?;
-    // Those that a fan-out counts as halted are then found.
+    // Then the branches that a fan-out counts as halted are found.
     let fan_outs = fan_out::of_root(conn, id).await?;
     let halted = match (head.status, status) {
         (RunStatus::Completed, _) => Vec::new(),
@@ -326,7 +326,7 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
         false => read.steps.clone(),
     };
     if read.is_wide {
-        // The database was asked for those of the root.
+        // The database was asked for the root's steps.
         listed.retain(|step| node.as_ref().is_none_or(|node| *node == step.node));
         listed.retain(|step| status.is_none_or(|status| status == step.status));
         listed.sort_by_key(|step| {
@@ -434,7 +434,7 @@ fn expands(read: &Read) -> impl Iterator<Item = &FanOut> {
     read.fan_outs.iter().filter(|it| it.via == "expand")
 }
 
-/// A run that has ended well needs no reason.
+/// The reason why a run does not move; a run that has ended well needs none.
 fn told(head: &RunHead, why: Why) -> Option<Told> {
     let needs = head.status != RunStatus::Completed;
     needs.then_some(Told {
@@ -470,7 +470,7 @@ fn timed(head: &RunHead, timeline: &Timeline) -> String {
     picture.svg()
 }
 
-/// The states of a wide run's parts, as far as its root tells them: its own steps, and the counts of its
+/// The states of a wide run's parts, as far as its root knows them: its own steps, and the counts of its
 /// fan-outs.
 fn of_root(read: &Read, definition: &Definition, layout: &Layout) -> BTreeMap<Part, NodeState> {
     let mut states = BTreeMap::new();
@@ -536,7 +536,7 @@ fn fan(run: RunId, it: &FanOut, now: i64) -> Fan {
         },
         done: of(it.arrived).max(failed),
         failed,
-        // Where every branch halted, nothing went on.
+        // If every branch halted, nothing went on.
         fired: it
             .fired_at
             .filter(|_| it.halted == 0 || it.arrived > it.halted)
@@ -544,7 +544,7 @@ fn fan(run: RunId, it: &FanOut, now: i64) -> Fan {
     }
 }
 
-/// The place of a step's branch in a fan-out, as an address and for people.
+/// The place of a step's branch in a fan-out, as an address and as text.
 fn element(run: RunId, step: &StepHead, fan_outs: &FanOuts<'_>) -> Option<(String, String)> {
     let (fan_out, place) = step.place?;
     let text = match fan_outs.get(&fan_out) {
@@ -592,7 +592,7 @@ fn row(run: RunId, step: &StepHead, fan_outs: &FanOuts<'_>, holders: &[Holder], 
         step: (step.step != step.node).then(|| step.step.clone()),
         element: element(run, step, fan_outs),
         state: parts::of_step(step),
-        // The one that waits in the queue is none yet.
+        // An attempt that waits in the queue does not count yet.
         attempts: latest.map_or(0, |it| {
             let is_queued = it.claimed_at.is_none() && it.result.is_none();
             it.number.saturating_sub(u32::from(is_queued))

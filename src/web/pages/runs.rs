@@ -1,4 +1,4 @@
-//! The list of runs: filters in the address, older ones by the last run of the page before.
+//! The list of runs: its address holds the filters, and for older runs the last run of the page before.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ use super::parts::{self, Moment, RunLink, State};
 use super::text::clip;
 use super::{Frame, elsewhere, page};
 
-/// Runs of a page.
+/// Runs per page.
 const LIMIT: usize = 50;
 
-/// Pipelines that the filter offers.
+/// The number of pipelines that the filter offers.
 const PIPELINES: usize = 10_000;
 
-/// Letters of a key in a row.
+/// The longest key in a row, in characters.
 const LETTERS: usize = 60;
 
 /// The spans that the filter offers.
@@ -52,14 +52,14 @@ struct Page {
     frame: Frame,
     form: Form,
     runs: Vec<Row>,
-    /// The address of the page that follows.
+    /// The address of the next page.
     older: Option<String>,
-    /// The address of the first page, where this is a later one.
+    /// The address of the first page, if this is a later one.
     first: Option<String>,
     /// Several runs whose ids have these digits.
     digits: Option<String>,
     may_act: bool,
-    /// The deeds that may be done to all that match, and where each is asked about.
+    /// The deeds that may be done to all matching runs, each with the address of its question.
     all: Vec<(&'static str, String)>,
 }
 
@@ -115,7 +115,8 @@ impl Filters {
         })
     }
 
-    /// The bulk actions that change anything in runs with these filters, and where each is asked about.
+    /// The bulk actions that change anything in runs with these filters, each with the address of its
+    /// question.
     fn bulks(&self) -> Vec<(&'static str, String)> {
         let verbs = [
             (Verb::Revive, "revive"),
@@ -161,7 +162,7 @@ impl Filters {
     }
 }
 
-/// A state by the word that people know, or by the stored one.
+/// A state, by the word that people know or by the stored word.
 pub fn status(text: &str) -> Result<RunStatus, Refusal> {
     view::status(text).ok_or_else(|| {
         let words: Vec<&str> = RunStatus::ALL.iter().map(|it| view::word(*it)).collect();
@@ -175,12 +176,12 @@ pub fn status(text: &str) -> Result<RunStatus, Refusal> {
 /// The answer of the database.
 enum Listed {
     Runs(Vec<Run>),
-    /// The digits of an id stand for this run.
+    /// The digits of an id identify this run.
     One(RunId),
-    /// They stand for these.
+    /// The digits stand for these runs.
     Several(Vec<Run>),
     NoRun,
-    /// The cursor is no run.
+    /// There is no run with the cursor's id.
     NoCursor,
 }
 
@@ -300,18 +301,18 @@ fn filter<'a>(
         since: since.and_then(|since| duration::parse(since).ok()),
         before: filters.before,
         limit: LIMIT + 1,
-        // The page shows no payload, but says which run has a damaged one.
+        // The page shows no payload, but names each run with a damaged one.
         whole: PAYLOAD_BYTES,
     }
 }
 
-/// These runs, as a list has them.
+/// These runs, as they are in a list.
 async fn of_ids(conn: &mut Conn, ids: &[RunId]) -> Result<Vec<Run>, Error> {
     let mut runs = Vec::new();
     for id in ids.iter().take(LIMIT) {
         match query::run(conn, *id).await {
             Ok(run) => runs.extend(run),
-            // Its own page tells more.
+            // The run's own page says more.
             Err(Error::Damaged { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -335,7 +336,7 @@ fn row(run: &Run, now: i64) -> Row {
 
 fn form(filters: &Filters, names: &BTreeSet<&str>) -> Form {
     let chosen = filters.pipeline.as_deref();
-    // One of which there was no run is still what was asked for.
+    // A pipeline without runs is still the requested one.
     let unknown = chosen.filter(|name| !names.contains(name));
     let pipelines = names.iter().copied().chain(unknown).map(|name| Choice {
         value: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Letting a browser in, and out.
+//! Signing a browser in and out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,8 @@ struct Page {
     error: Option<&'static str>,
 }
 
-/// `GET /sign-in`: it changes nothing, so that a link which something only looks at is not used up.
+/// `GET /sign-in`: it changes nothing, so that a program which only looks at a link does not use it
+/// up.
 pub async fn ask_sign_in(uri: Uri) -> Result<Response, Refusal> {
     let asked = Asked::of(&uri, &["link", "to"])?;
     page(&Page {
@@ -47,9 +48,10 @@ pub async fn ask_sign_in(uri: Uri) -> Result<Response, Refusal> {
     })
 }
 
-/// The path of a page of ours; the overview for anything else, so that no link leads a visitor away.
+/// The path of a page of ours; the overview for anything else, so that no link leads a visitor to
+/// another site.
 fn own(path: Option<&str>) -> String {
-    // A browser drops tabs and ends of lines, and takes a backslash for a slash.
+    // A browser drops tabs and line ends, and takes a backslash for a slash.
     let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
     let fits =
         |path: &&str| path.starts_with('/') && !path.starts_with("//") && path.bytes().all(plain);
@@ -65,7 +67,7 @@ pub async fn sign_in(
     body: Bytes,
 ) -> Result<Response, Refusal> {
     visitor::same_site(&headers)?;
-    // The session would count for nothing, and use a link up.
+    // The session would count for nothing, and would use up a link.
     if let Some(vouched) = peer.named(&site.terms.proxy, &headers)? {
         let detail = format!(
             "the reverse proxy says that you are {}: sign in there",
@@ -127,7 +129,8 @@ pub async fn sign_in(
     ))
 }
 
-/// The session's cookie: for this site alone, and no script sees it. A proxy that speaks TLS says so.
+/// The session's cookie: for this site alone, and invisible to scripts. A proxy that speaks TLS says
+/// so.
 fn with_cookie(mut response: Response, asked: &HeaderMap, value: &str, age: Duration) -> Response {
     let over_tls = asked
         .get("x-forwarded-proto")

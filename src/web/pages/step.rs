@@ -1,4 +1,4 @@
-//! A step: its attempts, what they left behind, its payloads.
+//! A step: its attempts, their logs and errors, its payloads.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use super::parts::{self, Bar, Moment, Place, RunLink, State};
 use super::text::{self, Value, clip};
 use super::{Frame, page};
 
-/// Attempts that are listed.
+/// The number of attempts that are listed.
 const ATTEMPTS: usize = 100;
 
-/// Letters of an error in a row.
+/// The longest error in a row, in characters.
 const LETTERS: usize = 300;
 
-/// Fan-outs that begin here.
+/// The number of listed fan-outs that begin at this step.
 const FAN_OUTS: usize = 20;
 
 #[derive(Template)]
@@ -45,7 +45,7 @@ struct Page {
     id: StepId,
     state: State,
     reached: Moment,
-    /// The fan-outs that it is in, outermost first.
+    /// The fan-outs around it, outermost first.
     places: Vec<Link>,
     fan_outs: Vec<Link>,
     copied: bool,
@@ -75,10 +75,10 @@ struct Row {
     is_told: bool,
 }
 
-/// An attempt that is told in full.
+/// An attempt that is shown in full.
 struct Told {
     number: u32,
-    /// The visitor may not see what it wrote.
+    /// The visitor may not see its log.
     is_withheld: bool,
     class: Option<String>,
     message: Option<String>,
@@ -150,7 +150,7 @@ pub async fn step(
     );
     let listed = &attempts[..attempts.len().min(ATTEMPTS)];
     let row = |(at, attempt): (usize, &Attempt)| {
-        // An attempt waits from the end of the one before on.
+        // An attempt waits from the end of the previous one.
         let before = attempts.get(at + 1).and_then(|it| it.completed_at);
         let since = before.unwrap_or(head_of_step.created_at);
         let ended = attempt.completed_at.unwrap_or(now);
@@ -210,7 +210,7 @@ pub async fn step(
     })
 }
 
-/// The attempt that is told where nobody asks for one: the last that has left something behind.
+/// The attempt that is shown if nobody asks for one: the last with a log or an error.
 fn default_attempt(attempts: &[Attempt]) -> Option<u32> {
     let left = |it: &&Attempt| it.has_log || it.error_message.is_some();
     attempts.iter().find(left).map(|it| it.number)
@@ -222,7 +222,7 @@ fn told(number: u32, mut log: store::Log, attempts: &[Attempt]) -> Told {
         (log.log, log.backtrace) = (None, None);
     }
     let attempt = attempts.iter().find(|it| it.number == number);
-    // The last words of a failed command are kept in the place of a backtrace.
+    // The last output of a failed command is stored in the backtrace's place.
     let (log_of, backtrace) = match log.log {
         Some(text) => (Some(text), log.backtrace),
         None => (log.backtrace, None),
@@ -250,7 +250,7 @@ fn told(number: u32, mut log: store::Log, attempts: &[Attempt]) -> Told {
     }
 }
 
-/// The fan-outs around a step, outermost first; only the innermost is known by its id.
+/// The fan-outs around a step, outermost first; only the innermost has a link, by its id.
 fn places(
     run: RunId,
     spreads: &[Spread],

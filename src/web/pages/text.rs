@@ -1,7 +1,7 @@
-//! Somebody's text on a page: names, errors, logs, payloads.
+//! Text from others on a page: names, errors, logs, payloads.
 //!
-//! Owns: how much of it a page has room for, JSON in lines, and that nothing hides in it. Never: escapes
-//! markup: the templates do.
+//! Owns: how much of it fits on a page, JSON in lines, and that nothing hides in it. Never: escapes markup:
+//! the templates do.
 
 use std::fmt::Write as _;
 
@@ -11,14 +11,14 @@ use crate::machine::layout::is_hidden;
 use crate::store::page::Payload;
 use crate::web::visitor::may_see_payloads;
 
-/// Bytes that a payload or a log may add to a page, as markup.
+/// The number of bytes that a payload or a log may add to a page, as markup.
 pub const ROOM: usize = 80 << 10;
 
-/// Bytes of it that are open to be read at once; a longer one is folded.
+/// The number of its bytes that are shown open; a longer text is folded.
 const OPEN: usize = 2 << 10;
 
-/// A finished page, with the names of letters that nobody would see, whichever element or attribute they are
-/// in. No template can forget it.
+/// A finished page that spells out the names of invisible characters, whichever element or attribute they
+/// are in. No template can forget it.
 pub fn visible(page: &str) -> String {
     let stays = |char: char| char == '\n' || char == '\t' || !is_hidden(char);
     let mut shown = String::with_capacity(page.len());
@@ -31,7 +31,7 @@ pub fn visible(page: &str) -> String {
     shown
 }
 
-/// The bytes of a letter on a page.
+/// The bytes of a character on a page.
 fn cost(char: char) -> usize {
     match char {
         '<' | '>' | '&' | '"' | '\'' => 5,
@@ -41,7 +41,7 @@ fn cost(char: char) -> usize {
     }
 }
 
-/// The beginning of a text, as far as there is room for its markup.
+/// The beginning of a text, as long as its markup fits.
 fn beginning(text: &str, room: usize) -> &str {
     let mut used = 0;
     for (at, char) in text.char_indices() {
@@ -53,7 +53,7 @@ fn beginning(text: &str, room: usize) -> &str {
     text
 }
 
-/// The end of a text, as far as there is room for its markup.
+/// The end of a text, as long as its markup fits.
 pub fn end(text: &str, room: usize) -> &str {
     let mut used = 0;
     for (at, char) in text.char_indices().rev() {
@@ -65,7 +65,7 @@ pub fn end(text: &str, room: usize) -> &str {
     text
 }
 
-/// A text on one line, in so many letters.
+/// A text on one line, with at most this many characters.
 pub fn clip(text: &str, letters: usize) -> String {
     let text = text.trim();
     match text.char_indices().nth(letters) {
@@ -76,24 +76,24 @@ pub fn clip(text: &str, letters: usize) -> String {
 
 /// A payload as a page shows it.
 pub struct Value {
-    /// JSON in lines, or its beginning as it is.
+    /// JSON in lines, or the beginning of the text as it is.
     pub text: String,
-    /// The reason why not all of it is here, if there is one.
+    /// The reason why the text is not complete, if it is not.
     pub note: Option<String>,
-    /// It is no JSON, and why.
+    /// The reason why it is not JSON, if it is not.
     pub damaged: Option<String>,
-    /// The address of the whole.
+    /// The address of the whole payload.
     pub raw: String,
     /// Its length.
     pub size: String,
-    /// It is short enough to be read at once.
+    /// It is short enough to be shown open.
     pub is_open: bool,
     /// The visitor may not see it.
     pub is_withheld: bool,
 }
 
 impl Value {
-    /// Of this payload, of which all is at `raw`, as far as the visitor may see it.
+    /// The value of this payload, all of which is at `raw`, as far as the visitor may see it.
     pub fn of(payload: &Payload, raw: String) -> Self {
         match may_see_payloads() {
             true => Self::shown(payload, raw),
@@ -142,8 +142,8 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// JSON with a line for each element and member, each number and string in its own words. One that nests so
-/// that its indentation would be longer than `most` stays as it is.
+/// JSON with a line for each element and member, and with each number and string as it was written. If it
+/// nests so deeply that its indentation would be longer than `most`, it stays as it is.
 fn lines(json: &str, most: usize) -> String {
     let mut text = String::with_capacity(json.len() * 2);
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);

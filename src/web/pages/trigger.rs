@@ -1,7 +1,7 @@
 //! Starting a run: the form, and the deed.
 //!
-//! Owns: the two ways to write an input, by fields and as JSON, and the errors beside what was typed. Nothing
-//! that was typed is lost, whichever way the form comes back.
+//! Owns: the two ways to write an input, by fields and as JSON, and the errors beside the typed texts. No
+//! typed text is lost, whichever way the form comes back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,10 +30,10 @@ use super::fields::{Part, Shape, Values, choice};
 use super::form::Form;
 use super::{Frame, elsewhere, page};
 
-/// Bytes of a form that are left for everything but the input, as a form spells it.
+/// The bytes of a form that remain for everything but the input, in the form's encoding.
 const BESIDE: usize = 8 << 10;
 
-/// A text of more characters has lines of its own.
+/// A text of more characters than this gets several lines.
 const LINE: u64 = 200;
 
 #[derive(Template)]
@@ -44,9 +44,9 @@ struct Page {
     encoded: String,
     title: String,
     about: String,
-    /// The fields; none where the input is asked for as JSON.
+    /// The fields; none if the form asks for the input as JSON.
     rows: Vec<Row>,
-    /// The input as JSON, where it is asked for so.
+    /// The input as JSON, if the form asks for it as JSON.
     input: Option<String>,
     /// There is another way to write the input.
     has_both: bool,
@@ -55,12 +55,12 @@ struct Page {
     note: String,
     key: String,
     delay: String,
-    /// All that belongs to no field.
+    /// All errors that belong to no field.
     errors: Vec<String>,
-    /// Faults of the input, where that is written as JSON, and the fault of the delay.
+    /// Faults of the input, if it is written as JSON, and the fault of the delay.
     input_errors: Vec<String>,
     delay_error: Option<String>,
-    /// Fields with errors of their own.
+    /// The number of fields with errors of their own.
     marked: usize,
 }
 
@@ -72,7 +72,7 @@ enum Row {
 }
 
 struct Field {
-    /// Its place, which its id is made of.
+    /// Its place, from which its id is made.
     at: usize,
     name: String,
     label: String,
@@ -99,14 +99,14 @@ enum Control {
 }
 
 impl Field {
-    /// Its description and what it means, in one line.
+    /// Its description and its rules, in one line.
     fn help(&self) -> String {
         let parts = [self.about.trim(), self.hint.as_str()];
         let parts: Vec<&str> = parts.into_iter().filter(|it| !it.is_empty()).collect();
         parts.join(" · ")
     }
 
-    /// The attributes by which a reader hears of its help and its errors.
+    /// The attributes by which a screen reader finds its help and its errors.
     fn described(&self) -> String {
         let at = self.at;
         let help = (!self.help().is_empty()).then(|| format!("f{at}-help"));
@@ -123,10 +123,10 @@ impl Field {
     }
 }
 
-/// The texts that somebody has typed, or that the form begins with.
+/// The texts that a visitor has typed, or with which the form begins.
 #[derive(Default)]
 struct Typed {
-    /// As JSON; else by fields.
+    /// The input as JSON; otherwise it is in fields.
     json: Option<String>,
     values: Values,
     key: String,
@@ -134,14 +134,14 @@ struct Typed {
     note: String,
 }
 
-/// Faults beside the rules of the input.
+/// Faults that are not violations of the input's rules.
 #[derive(Default)]
 struct Faults {
-    /// With the input, where it is written as JSON.
+    /// Faults of the input, if it is written as JSON.
     input_errors: Vec<String>,
-    /// With the delay.
+    /// The fault of the delay.
     delay_error: Option<String>,
-    /// With something that has no field.
+    /// Faults of something that has no field.
     errors: Vec<String>,
 }
 
@@ -219,7 +219,7 @@ fn form(
     })
 }
 
-/// A sentence begins with a capital letter, unless it begins with what somebody has written.
+/// A text as a sentence with a capital letter, unless it begins with somebody's own words.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
@@ -236,7 +236,7 @@ fn draw(
     rows: &mut Vec<Row>,
 ) {
     let about = match is_whole {
-        // The page has it already.
+        // The page shows it already.
         true => String::new(),
         false => part.schema.description.clone().unwrap_or_default(),
     };
@@ -283,7 +283,7 @@ fn control(part: &Part<'_>, value: &str) -> Control {
                 .collect(),
             has_none: !part.is_required || value.is_empty(),
         },
-        // A field of numbers would round, and send nothing where it does not understand.
+        // A number field would round, and would send nothing for a text that it does not understand.
         Shape::Number => Control::Line { kind: "text" },
         Shape::Text => {
             let kind = match part.schema.format {
@@ -295,7 +295,7 @@ fn control(part: &Part<'_>, value: &str) -> Control {
             let is_long = part.schema.max_length.is_some_and(|most| most > LINE);
             match is_long || value.contains('\n') {
                 true => Control::Lines { rows: 4 },
-                // A browser empties a date that is none, and what was typed would be lost.
+                // A browser empties a date field with an invalid date, and the typed text would be lost.
                 false if kind == "date" && !value.is_empty() && !Format::Date.admits(value) => {
                     Control::Line { kind: "text" }
                 }
@@ -331,13 +331,13 @@ pub async fn ask_trigger(
     form(&pipeline, &definition, typed, &[], Faults::default())
 }
 
-/// The form's beginning: an input that somebody had, or the defaults.
+/// The form's beginning: a given input, or the defaults.
 fn typed(definition: &Definition, given: Option<String>, is_json: bool, note: String) -> Typed {
     let schema = definition.input.as_deref();
     let whole = schema.and_then(Part::of);
     let values = match (&whole, &given) {
         (Some(whole), None) => Some(whole.defaults()),
-        // An address may have anything in it, and an input that is no JSON is shown to be mended.
+        // An address may contain anything, and an input that is not JSON is shown so that it can be mended.
         (Some(whole), Some(input)) => match parse_json(input.as_bytes(), input.len()) {
             Ok(raw) => whole.values(Json::of(raw.get())),
             Err(_) => None,
@@ -382,7 +382,7 @@ async fn of_run(
         Ok(Some((head.pipeline, store::payloads(conn, run).await?.0)))
     });
     let input = match read.await? {
-        // A visitor who may start runs of one pipeline sees no input of another's.
+        // A visitor who may start runs of one pipeline sees no input of another pipeline.
         Some((of, input)) if of == pipeline => input,
         _ => return Err(no_run(run)),
     };
@@ -407,7 +407,7 @@ async fn of_run(
     ))
 }
 
-/// The fields of every form of this page, whichever way it has the input.
+/// The fields of every form of this page, whichever way it takes the input.
 const FIELDS: [&str; 5] = ["proof", "as", "show", "key", "delay"];
 
 /// `POST /pipelines/{name}/trigger`
@@ -434,7 +434,7 @@ pub async fn trigger(
         let response = form(&pipeline, &definition, typed(), violations, faults)?;
         Ok(with_own_words(response, StatusCode::UNPROCESSABLE_ENTITY))
     };
-    // All that is wrong is told at once.
+    // All faults are reported at once.
     let (mut violations, mut faults) = (Vec::new(), Faults::default());
     let input = match by_fields {
         None => given("input"),
@@ -452,7 +452,7 @@ pub async fn trigger(
             Some(_) => faults.errors.push(detail),
         }
     });
-    // Another look at what was typed, and no deed.
+    // The visitor wants to see the typed texts the other way: this is no deed.
     if let (Some(way), Ok(input)) = (sent.get("show"), &input)
         && violations.is_empty()
     {
@@ -506,7 +506,7 @@ pub async fn trigger(
 }
 
 /// The texts in the fields of an input. A field that the form does not have is refused: the pipeline may have
-/// changed since the page was read, and what was meant for one field is not to be lost.
+/// changed since the page was read, and a text that was meant for one field must not be lost.
 fn read(sent: &Form, by_fields: Option<&Part<'_>>) -> Result<Values, Refusal> {
     let known: BTreeSet<String> = match by_fields {
         Some(whole) => whole.leaves().iter().map(|leaf| leaf.field()).collect(),

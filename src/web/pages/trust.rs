@@ -1,4 +1,4 @@
-//! Why the stored state may be trusted: what the last audit and the last drills have found.
+//! The evidence for the stored state: the results of the last audit and of the last drills.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use super::parts::{self, Moment, State};
 use super::text::clip;
 use super::{Frame, page};
 
-/// Reports of a page.
+/// Reports per page.
 const LISTED: usize = 20;
 
-/// Letters of a text.
+/// The longest text, in characters.
 const LETTERS: usize = 500;
 
-/// Checks of an audit, and drills, of whatever version: there are fewer.
+/// The greatest number of an audit's checks, and of drills, of any version: there are fewer.
 const CHECKS: usize = 100;
 
 #[derive(Template)]
 #[template(path = "trust.html")]
 struct Page {
     frame: Frame,
-    /// How many invariants this version knows.
+    /// The number of invariants that this version knows.
     known: usize,
     audit: Option<Audit>,
     drills: Option<Drills>,
@@ -52,14 +52,14 @@ struct Audit {
     took: String,
     grace: String,
     version: String,
-    /// None: its figures cannot be read.
+    /// Empty if its figures cannot be read.
     checks: Vec<Check>,
 }
 
 struct Check {
     state: State,
     name: String,
-    /// The invariant in a sentence.
+    /// The invariant as a sentence.
     sentence: String,
     rows: String,
 }
@@ -105,7 +105,7 @@ impl Audit {
     }
 }
 
-/// The invariants of this version, and those that only the program knew which ran the audit: the broken ones first.
+/// The invariants of this version, and those that only the version that ran the audit knew: the broken ones first.
 fn checks(found: &BTreeMap<String, u64>) -> Vec<Check> {
     let known = INVARIANTS.iter().map(|it| {
         let sentence = sentence(it.title);

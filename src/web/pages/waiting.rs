@@ -1,4 +1,4 @@
-//! Runs that wait for a person: what is asked, and about which value.
+//! Runs that wait for a person: the question, and the value that it is about.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::parts::{self, Moment, RunLink};
 use super::text::{Value, clip};
 use super::{Frame, page};
 
-/// Questions that are shown.
+/// The number of questions that are shown.
 const QUESTIONS: usize = 100;
 
-/// Letters of a question.
+/// The longest question, in characters.
 const LETTERS: usize = 500;
 
 #[derive(Template)]
@@ -36,7 +36,7 @@ struct Question {
     run: RunLink,
     id: RunId,
     step_id: StepId,
-    /// There for a visitor who may answer.
+    /// Present for a visitor who may answer.
     proof: Option<String>,
     pipeline: String,
     node: String,

@@ -26,22 +26,22 @@ use super::parts::{self, Moment, RunLink};
 use super::text::clip;
 use super::{Frame, elsewhere, page};
 
-/// Deliveries of a page.
+/// Deliveries per page.
 const LISTED: usize = 50;
 
-/// Runs are looked for every few seconds, and that is written down every ten.
+/// Runs are looked for every few seconds, which is recorded every ten.
 const UNHEARD_US: i64 = 60_000_000;
 
-/// Letters of an answer.
+/// The longest answer, in characters.
 const LETTERS: usize = 300;
 
 #[derive(Template)]
 #[template(path = "webhooks.html")]
 struct List {
     frame: Frame,
-    /// The way to each, its name, and whether it is this one.
+    /// The path of each state, its name, and whether it is the current one.
     states: Vec<(String, &'static str, bool)>,
-    /// The names of endpoints, and whether each is this one.
+    /// The names of endpoints, and whether each is the current one.
     names: Vec<(String, bool)>,
     pipeline: String,
     state: Option<&'static str>,
@@ -58,7 +58,7 @@ struct List {
 /// Messages that are kept for an endpoint which is no longer configured.
 struct Kept {
     name: String,
-    /// The way to them.
+    /// The path to their list.
     path: String,
     messages: String,
 }
@@ -80,14 +80,14 @@ impl Kept {
     }
 }
 
-/// An endpoint of the configuration, and how it fares, for people.
+/// An endpoint of the configuration, and its state, for people.
 struct Told {
     name: String,
     wait: String,
     next: Option<Moment>,
     tried: Option<Moment>,
     answer: String,
-    /// Nobody has looked for runs for it since then.
+    /// Since this time, nobody has looked for runs for it.
     unheard: Option<Moment>,
 }
 
@@ -133,7 +133,7 @@ struct Shown {
     state: String,
     attempts: u32,
     tried: Option<Moment>,
-    /// When the next attempt is due; none of one that is not sent.
+    /// When the next attempt is due; none for a message that is not sent.
     due: Option<Moment>,
     answer: String,
 }
@@ -199,7 +199,7 @@ pub async fn webhooks(
     };
     let configured = site.terms.webhooks.iter().map(|it| it.name.clone());
     let mut names: Vec<String> = configured.collect();
-    // How an endpoint fares tells of all pipelines.
+    // The state of an endpoint depends on all pipelines.
     let told: Vec<String> = match who.may_see_all() {
         true => names.clone(),
         false => Vec::new(),

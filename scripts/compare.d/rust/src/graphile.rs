@@ -1,7 +1,7 @@
 //! graphile_worker.
 //!
 //! Owns: its settings and its steps. It has no chains: a job enqueues the next one before it is
-//! completed, as people do. Never: measures by itself.
+//! completed, as its users do. Never: measures by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use tokio::task::JoinHandle;
 
 use crate::{Asked, Progress, Result, latencies, report_rate, report_times};
 
-/// Runs per call, when they are queued.
+/// Runs per call when they are queued.
 const BATCH: usize = 1_000;
 
-/// How long a completion waits for others to be written with.
+/// How long a completion waits to be written together with others.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 
 const OPEN: &str = "select 1 from graphile_worker._private_jobs limit 1";
 
 #[derive(Clone, Deserialize, Serialize)]
 struct Step {
-    /// Steps of the run that are still to be done, this one included.
+    /// The steps of the run that are still to be done, including this one.
     left: usize,
 }
 
@@ -72,7 +72,7 @@ async fn worker(asked: &Asked, progress: &Arc<Progress>) -> Result<Arc<Worker>> 
         .add_extension(Watched(Arc::clone(progress)))
         .define_job::<Step>();
     if asked.setting == "batched" {
-        // Nothing is lost by it: a crash makes jobs run again that were done already.
+        // Nothing is lost by it: a crash makes jobs run again that were already done.
         options = options
             .local_queue(LocalQueueConfig::default().with_size(500))
             .complete_job_batch_delay(BATCH_DELAY)
@@ -111,7 +111,7 @@ async fn work(asked: &Asked, conn: &mut PgConnection, runs: usize) -> Result<f64
     Ok(rate)
 }
 
-/// Measures what is asked for.
+/// Measures the requested workload.
 pub async fn measure(asked: Asked) -> Result<()> {
     if asked.is_latency() {
         let progress = Arc::new(Progress::of(usize::MAX));

@@ -1,8 +1,8 @@
 //! The peers of `scripts/compare` that are Rust crates.
 //!
-//! Owns: what each of them needs to be measured. It is called with PEER SETTING WORKLOAD RUNS
-//! CONCURRENCY and `COMPARE_DATABASE_URL`, and prints one line of JSON: `steps_per_second`, or
-//! `p50_ms` and `p99_ms`. Never: decides what is compared.
+//! Owns: the parts that each of them needs for its measurement. It is called with PEER SETTING
+//! WORKLOAD RUNS CONCURRENCY and `COMPARE_DATABASE_URL`, and prints one line of JSON:
+//! `steps_per_second`, or `p50_ms` and `p99_ms`. Never: decides what is compared.
 
 mod graphile;
 mod underway;
@@ -17,15 +17,15 @@ use tokio::sync::Notify;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Between two runs of the latency workload, so that each finds an idle system; `ductworkd
-/// bench` has the same.
+/// The pause between two runs of the latency workload, so that each finds an idle system;
+/// `ductworkd bench` uses the same.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Between two looks at something that takes less than a millisecond; `ductworkd bench` has the
-/// same.
+/// The pause between two looks at something that takes less than a millisecond; `ductworkd bench`
+/// uses the same.
 const SHORT_LOOK: Duration = Duration::from_micros(100);
 
-/// One run without progress for this long is stuck.
+/// A run without progress for this long is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The request.
@@ -56,7 +56,7 @@ impl Asked {
     }
 
     fn connections(&self) -> u32 {
-        // Some are for listening.
+        // Some connections are for listening.
         u32::try_from(self.concurrency).unwrap_or(100).max(10) + 5
     }
 
@@ -65,7 +65,7 @@ impl Asked {
     }
 }
 
-/// The steps of one batch of runs, as the functions that do nothing see them.
+/// The steps of one batch of runs, as counted by the steps themselves, which do nothing else.
 struct Progress {
     began: OnceLock<Instant>,
     left: AtomicUsize,
@@ -92,7 +92,7 @@ impl Progress {
         }
     }
 
-    /// Steps per second, once `open` returns no row any more.
+    /// Steps per second, measured until `open` returns no more rows.
     async fn rate(&self, steps: usize, conn: &mut PgConnection, open: &'static str) -> Result<f64> {
         self.all.notified().await;
         while sqlx::query(open)
@@ -107,8 +107,8 @@ impl Progress {
     }
 }
 
-/// One run at a time, by a client that has this thread to itself: `trigger` starts one, and `open`
-/// returns a row as long as it is not completed in the database.
+/// One run at a time, by a client that has this thread to itself: `trigger` starts a run, and
+/// `open` returns a row until the run is completed in the database.
 async fn latencies(
     asked: &Asked,
     trigger: impl AsyncFn() -> Result<()>,

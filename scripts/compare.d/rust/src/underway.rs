@@ -1,8 +1,8 @@
 //! underway.
 //!
-//! Owns: its job of five steps. A step's transaction holds its completion and the next step.
+//! Owns: its job of five steps. A step's transaction contains its completion and the next step.
 //! Never: measures by itself; works off a queue, because its worker takes up one task per
-//! notification, and jobs that were there before it notify nobody.
+//! notification, and jobs that existed before the worker trigger no notification.
 
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgPoolOptions;
@@ -17,7 +17,7 @@ const OPEN: &str = "select 1 from underway.task where state in ('pending', 'in_p
 #[derive(Clone, Deserialize, Serialize)]
 struct Nothing;
 
-/// Measures what is asked for.
+/// Measures the requested workload.
 pub async fn measure(asked: Asked) -> Result<()> {
     if !asked.is_latency() {
         return Err(format!("underway is not measured in {}", asked.workload).into());

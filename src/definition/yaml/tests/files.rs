@@ -1,4 +1,4 @@
-//! Whole directories of files, as they lie on a disk.
+//! Whole directories of files on a disk.
 
 use std::fs;
 

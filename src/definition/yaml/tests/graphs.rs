@@ -1,4 +1,4 @@
-//! Files that are right, and the graphs that they say.
+//! Correct files, and the graphs that they describe.
 
 use std::time::Duration;
 
@@ -227,7 +227,7 @@ fn yaml_and_rust_give_the_same_definition() {
 
 #[test]
 fn the_digest_never_changes() {
-    // Runs in databases refer to it: a change needs a way to read the older form.
+    // Runs in databases refer to the digest: a change of it needs a way to read the older form.
     let rust = example()
         .build()
         .unwrap_or_else(|problems| panic!("{problems}"));
@@ -363,7 +363,7 @@ fn a_question_may_have_a_deadline_and_a_run_hooks() {
         "{}",
         read.canonical()
     );
-    // Without a word about it a branch halts; without a timeout it waits.
+    // Unless the question says otherwise, its branch halts; without a timeout the branch waits.
     let halts = of("{ timeout: 1h }").nodes[1].deadline.unwrap();
     assert_eq!(halts.then, Unanswered::Halt);
     assert_eq!(of("{ prompt: sure? }").nodes[1].deadline, None);

@@ -1,4 +1,4 @@
-//! Schemas of inputs that are wrong: the words about them, and where.
+//! Faulty schemas of inputs: the messages about them, and the places.
 
 use super::mistakes::{assert_found, problems};
 use super::*;

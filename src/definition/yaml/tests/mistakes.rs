@@ -1,4 +1,4 @@
-//! Files that are wrong: what is said about them, and where.
+//! Faulty files: the messages about them, and the places.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,8 @@ pub(super) fn problems(text: &str) -> Vec<Problem> {
     }
 }
 
-/// Asserts that exactly these are found, each at its line and column, by part of its message.
+/// Asserts that exactly these problems are found, each at its line and column, by part of its
+/// message.
 pub(super) fn assert_found(text: &str, expected: &[(usize, usize, &str)]) {
     let problems = problems(text);
     let shown = Problems(problems.clone()).to_string();
@@ -47,7 +48,7 @@ fn with_step(step: &str) -> String {
 
 #[test]
 fn every_mistake_in_a_flow_is_found_where_it_is() {
-    // `- dampen` and the unused steps keep a row about one thing only.
+    // `- dampen` and the unused steps keep each row about one thing only.
     let all = "  - start: A\n  - chain: B\n  - chain: C\n";
     for (flow, expected) in [
         (

@@ -1,12 +1,12 @@
-//! The edges and the outputs of the cells, and what each means, written down by itself.
+//! The edges and the outputs of the cells, and the meaning of each, written independently.
 
 use crate::definition::{Definition, Path, Pipeline};
 use crate::machine::tests::code;
 
-/// Nesting that `step::output` lets through.
+/// The deepest nesting that `step::output` lets through.
 const DEEP: usize = 128;
 
-/// An edge that leaves the node `A`, and, written down beside it, what it means.
+/// An edge that leaves the node `A`, and, written independently, its meaning.
 pub struct EdgeCase {
     pub name: &'static str,
     pub definition: Definition,
@@ -17,9 +17,9 @@ pub struct EdgeCase {
 pub enum Meaning {
     /// One plan, whatever the output and the limit.
     Always(&'static str),
-    /// So many paths, unless that is more than the limit.
+    /// This many paths, unless that is more than the limit.
     Paths(u64, &'static str),
-    /// A branch at `P` per element; nothing to expand is this.
+    /// A branch at `P` per element; this plan if there is nothing to expand.
     Elements(&'static str),
     /// The output's key chooses among the cases of [`edges`].
     Key,
@@ -40,7 +40,7 @@ pub fn edges() -> Vec<EdgeCase> {
         definition: pipeline.build().expect("a legal pipeline"),
         meaning,
     };
-    // Before a converge there is a divert, of which `A` is a path.
+    // A divert precedes a converge, and `A` is one of its paths.
     let diverted = |path: Path| {
         let start = Pipeline::named("P").start("S");
         start.divert([("x", path)], "O").converge("C")
@@ -98,12 +98,12 @@ pub fn edges() -> Vec<EdgeCase> {
     ]
 }
 
-/// An output, and, written down beside it, what an expand and a divert read in it.
+/// An output, and, written independently, the parts that an expand and a divert read in it.
 pub struct Shape {
-    /// How it is shown.
+    /// The label under which it is shown.
     pub label: String,
     pub json: String,
-    /// The inputs of the branches of an expand; `None` where there is nothing to expand.
+    /// The inputs of the branches of an expand; `None` if it cannot be expanded.
     pub elements: Option<Vec<String>>,
     /// The value that a divert compares with its cases.
     pub key: Option<&'static str>,

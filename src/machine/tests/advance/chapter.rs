@@ -3,7 +3,7 @@
 use super::*;
 use crate::machine::tests::table;
 
-/// Cells whose plan is what the edge says, told by none of their own.
+/// Cells whose plan is the edge's, without a plan of their own.
 const AS_THE_EDGE_SAYS: &str = "as the edge says";
 
 /// The rows of all edges and outputs, at every fan-out limit.

@@ -15,7 +15,7 @@ const DEFAULT: Cell = Cell {
 };
 
 fn span(duration: Duration) -> String {
-    // To the millisecond; what is below is the floats'.
+    // To the millisecond; smaller differences come from the floats.
     if duration.is_zero() {
         return "0s".to_owned();
     }
@@ -34,7 +34,7 @@ fn verdict(verdict: Verdict) -> String {
 }
 
 fn spends(ending: Ending) -> &'static str {
-    // A budget that is large enough tells what is spent of it.
+    // With a budget that is large enough, the counters show which budget is spent.
     let limits = StepLimits {
         max_retry: 100,
         max_crash: 100,

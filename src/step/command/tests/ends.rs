@@ -47,7 +47,7 @@ async fn signals_from_outside_are_crashes_and_the_others_errors() {
         "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
         "VTALRM", "PROF", "XCPU", "XFSZ", "SYS", "IO", "PWR",
     ] {
-        // Without core dumps, which the directory of the tests could do without.
+        // Without core dumps, which the directory of the tests does not need.
         let script = format!("ulimit -c 0; kill -{signal} $$; sleep 600");
         let error = error(Stage::new("1").sh(&script).await);
         assert_eq!(error.class, format!("Signal({signal})"));
@@ -107,7 +107,7 @@ async fn a_step_that_has_itself_traced_is_ended_all_the_same() {
 
 #[tokio::test]
 async fn ten_thousand_children_that_nobody_waits_for_are_the_kernels_matter() {
-    // A small program: what a fork costs is the memory of who forks.
+    // A small program: the cost of a fork is the memory of the process that forks.
     let script = "for (1..10_000) { fork or kill 9, $$ } print 10_000";
     let stage = Stage::new("1");
     let outcome = stage.run(&["/usr/bin/perl", "-e", script]).await;
@@ -142,8 +142,8 @@ if os.fork() == 0:
 
 #[tokio::test]
 async fn a_daemon_with_a_session_of_its_own_wedges_nothing_though_it_keeps_the_pipe() {
-    // It cannot be killed with the group; the supervisor does it. Here, it gives up itself
-    // when it finds that nobody reads any more.
+    // It cannot be killed with the group; the supervisor kills it. Here it gives up by itself when it
+    // finds that nobody reads any more.
     let script = "import os, signal, time
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 print('1', flush=True)
@@ -166,7 +166,7 @@ if os.fork() == 0:
     time.sleep(600)";
     let argv = ["python3", "-c", script].map(String::from);
     let env = BTreeMap::new();
-    // Everything has happened before anything is looked at, and then there is hardly any time.
+    // Everything has happened before anybody looks, and then there is hardly any time.
     let hog = tokio::spawn(async {
         loop {
             std::thread::sleep(2 * EXIT_GRACE);
@@ -374,7 +374,7 @@ fn what_a_command_detached_is_gone_when_it_has_ended_and_nothing_of_another_one(
         .enable_all()
         .build()
         .unwrap();
-    // As of a native step.
+    // It stands for a child of a native step.
     let mut native = std::process::Command::new("sleep")
         .arg("1000")
         .spawn()

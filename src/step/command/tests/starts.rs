@@ -239,7 +239,7 @@ fn a_process_short_of_descriptors_starts_nothing_and_blames_nobody() {
         .unwrap();
     let stage = Stage::new("1");
     let mut held = Vec::new();
-    // Fewer and fewer are left, so it fails at each descriptor that it needs.
+    // Fewer and fewer descriptors are left, so it fails at each one that it needs.
     use nix::sys::resource::{Resource, setrlimit};
     setrlimit(Resource::RLIMIT_NOFILE, 128, 128).unwrap();
     while let Ok(file) = std::fs::File::open("/dev/null") {
@@ -264,7 +264,7 @@ fn a_process_short_of_descriptors_starts_nothing_and_blames_nobody() {
 
 #[test]
 fn a_user_short_of_processes_starts_nothing_and_blames_nobody() {
-    /// Nobody is this user, so that nobody else counts.
+    /// No other process runs as this user, so that no other counts.
     const ALONE: u32 = 64_320;
     let test = "starts::a_user_short_of_processes_starts_nothing_and_blames_nobody";
     let directory = tempfile::tempdir().unwrap();
@@ -278,7 +278,7 @@ fn a_user_short_of_processes_starts_nothing_and_blames_nobody() {
     }
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if nix::unistd::geteuid().is_root() {
-        // Root has as many processes as it likes.
+        // Root may have as many processes as it likes.
         let alone = nix::unistd::Uid::from_raw(ALONE);
         nix::unistd::setresuid(alone, alone, alone).unwrap();
     }
@@ -330,7 +330,7 @@ fn a_step_dies_with_the_process_that_started_it() {
     runtime.block_on(async { Stage::new("1").sh(script).await });
 }
 
-/// Nobody feeds it here: whoever started it may be dead by then.
+/// Nobody feeds it here: the process that started it may be dead by then.
 #[tokio::test]
 async fn a_program_has_its_input_before_it_starts() {
     let long = format!("\"{}\"", "x".repeat(60_000));

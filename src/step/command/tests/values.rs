@@ -137,7 +137,7 @@ async fn an_output_over_the_limit_is_refused_and_its_writer_ended() {
         "trap '' TERM PIPE; while :; do echo 1234567890; done",
         "printf '1%01000d' 1",
         "printf '1%01000d' 1 > $DUCTWORK_OUTPUT",
-        // Cut off at the limit it would be another number.
+        // Cut off at the limit, it would be another number.
         "printf '%1001d%02d' 1 2",
         "printf '%1001d%02d' 1 2 > $DUCTWORK_OUTPUT",
     ] {
@@ -161,7 +161,7 @@ async fn an_output_over_the_limit_is_refused_and_its_writer_ended() {
     assert_eq!(value(stage.sh("cat").await), most);
 }
 
-/// The other work of the runtime's one thread, beats among it, goes on meanwhile.
+/// Meanwhile the other work of the runtime's one thread goes on, beats among it.
 #[tokio::test]
 async fn a_large_output_is_read_on_a_thread_of_its_own() {
     let seen = Arc::new(AtomicBool::new(false));

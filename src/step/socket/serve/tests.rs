@@ -12,7 +12,7 @@ use super::*;
 use crate::model::{ExecutionId, ProcessId, RunId};
 use crate::step::context::{BoxFuture, Tuples};
 
-/// Longest that a test waits for something that should be a matter of milliseconds.
+/// The longest that a test waits for something that should be a matter of milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const MAX: usize = 1_000;
@@ -96,7 +96,7 @@ impl Stage {
     }
 }
 
-/// A command is another process: it blocks, and so it does here, on another thread.
+/// A command is another process: it blocks, as it does here, on another thread.
 async fn command<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let work = tokio::task::spawn_blocking(work);
     timeout(PATIENCE, work).await.unwrap().unwrap()
@@ -163,7 +163,7 @@ async fn what_is_too_long_or_no_json_is_refused_and_said_to_be() {
             let mut stream = StdStream::connect(&address.path).unwrap();
             stream.write_all(nonsense.as_bytes()).unwrap();
             let mut said = String::new();
-            // The worker may have closed it before it has read all.
+            // The worker may have closed it before it has read everything.
             let _ = stream.read_to_string(&mut said);
             assert!(said.contains("refused"), "{said}");
         }
@@ -183,7 +183,7 @@ async fn while_the_store_is_silent_one_question_of_an_execution_waits_and_others
     let (address, answered) = (pass.address.clone(), other.address.clone());
     let memory = Arc::clone(&stage.memory);
     command(move || {
-        // Each command that does not wait for the answer leaves its place.
+        // Each command that does not wait for the answer gives up its place.
         for _ in 0..3 * OF_ONE {
             let began = Instant::now();
             loop {
@@ -192,7 +192,7 @@ async fn while_the_store_is_silent_one_question_of_an_execution_waits_and_others
                     token: address.token.clone(),
                     ask: Ask::Get { key: "a".into() },
                 };
-                // One that is too much may be closed before it has said anything.
+                // A connection that is too many may be closed before it has said anything.
                 let _ = stream.write_all(&line(&request));
                 stream
                     .set_read_timeout(Some(Duration::from_millis(5)))

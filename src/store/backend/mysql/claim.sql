@@ -1,9 +1,9 @@
--- Claims executions: one statement after the other, in one transaction.
+-- Claims executions: one statement after another, in one transaction.
 
 -- name: DUE_AVAILABILITIES
--- What another has locked is somebody else's. Those that were taken before are passed over by their place, which
--- is said twice: a server looks no pair up by an index. They are deleted by id afterwards: a DELETE that looks for
--- the first ones itself locks what it walks over, and meets those of others.
+-- A row that is locked belongs to somebody else. Rows that were taken before are skipped by their place, whose
+-- first part is tested twice: the server looks up no pair by an index. They are deleted by id afterwards: a DELETE
+-- that looks for the first rows itself locks those that it scans, and runs into those of others.
 SELECT execution_id AS id, due_at, {now} - due_at AS waited FROM ductwork_availabilities
  WHERE pipeline = :pipeline AND due_at <= {now}
    AND due_at >= :behind AND (due_at > :behind OR execution_id > :behind_id)

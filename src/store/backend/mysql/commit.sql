@@ -1,9 +1,9 @@
--- Commits what executions came to: one statement after the other, in one transaction. Each is named after that of
--- `../sqlite/commit.sql` that does the same there. A table that is written from a batch says whose column it sets,
--- because the batch has some of the same name.
+-- Commits the results of executions: one statement after another, in one transaction. Each statement is named
+-- after the one in `../sqlite/commit.sql` that does the same there. A statement that writes a table from a batch
+-- qualifies the columns that it sets, because the batch has columns of the same name.
 
 -- name: HELD_RESULTS
--- The results whose execution is still ours, which stays so: its row is locked.
+-- The results whose execution is still ours. It stays ours: its row is locked.
 SELECT e.id AS execution_id
   FROM {rows:results} STRAIGHT_JOIN ductwork_executions e ON e.id = results.execution_id
  WHERE e.process_id = :process AND e.result IS NULL
@@ -22,7 +22,7 @@ UPDATE {into:ductwork_executions;results}
    AND ductwork_executions.result IS NULL
 
 -- name: ALL_CLOSED
--- As many as are locked.
+-- As many rows as are locked.
 {whole:ROW_COUNT();FOUND_ROWS()}
 
 -- name: LOCKED_LAST
@@ -69,7 +69,7 @@ UPDATE {into:ductwork_branches;held}
    AND ductwork_branches.status = 'in_progress'
 
 -- name: ALL_HELD_MOVED
--- All or nothing: refused when a branch was not where its result says (I9).
+-- All or nothing: refused when a branch was not at the step that its result says (I9).
 {whole:ROW_COUNT();:moves}
 
 -- name: END_HELD_RUNS
@@ -82,7 +82,7 @@ UPDATE {into:ductwork_runs;held}
    AND ductwork_runs.status IN ('in_progress', 'dampened')
 
 -- name: TOUCH_UNPAUSED
--- A process that is paused is told so by another question.
+-- A separate request tells a process that it is paused.
 UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
  WHERE id = :process AND epoch <= :epoch AND coalesce(paused, 0) = 0
 
@@ -90,7 +90,7 @@ UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
 {whole:ROW_COUNT();1}
 
 -- name: CLOSE_ALL
--- The claim's fence (I4, I5), of results that are `held` if all of them are.
+-- The claim's fence (I4, I5), for results that are `held` if all of them are.
 UPDATE {into:ductwork_executions;held}
    SET ductwork_executions.completed_at = {now}, ductwork_executions.result = held.result,
        ductwork_executions.error_class = held.error_class,

@@ -1,8 +1,9 @@
 //! Several statements as one: MariaDB's `BEGIN NOT ATOMIC … END`.
 //!
-//! Owns: the text of such a statement. It is one to the server and to the protocol, so an error in it is one
-//! answer; several statements in one packet may lose theirs. Its parts return no rows. Their texts are
-//! constant, and their values are in variables, which `literal` writes. Never: sends anything.
+//! Owns: the text of such a statement. The server and the protocol treat it as one statement, so it has one
+//! answer, also for an error; several statements in one packet may lose theirs. Its parts return no rows.
+//! Their texts are constant, and their values are in variables, which `literal` writes. Never: sends
+//! anything.
 
 use std::fmt::Write;
 
@@ -10,13 +11,14 @@ use super::literal;
 use crate::store::dialect::Dialect;
 use crate::store::statement::{Arg, Args, Rows, Statement, find};
 
-/// A batch that would make it longer is sent before it, as a value and not as text.
+/// A batch that would make the text longer than this is sent ahead of it, as a value and not as text.
 pub const LONGEST: usize = 1 << 20;
 
-/// True of a statement that is several, none of which returns rows.
+/// True of a statement that consists of several, none of which returns rows.
 pub fn is_fit(statement: &Statement) -> bool {
     let parts = statement.parts(Dialect::Mysql);
-    // Of what is one statement elsewhere somebody may want the count, of which a compound one has none.
+    // Callers may want the count of a statement that is a single one elsewhere; a compound statement
+    // has no count.
     !statement.in_row().is_empty() && parts.iter().all(|one| writes(one))
 }
 
@@ -27,7 +29,7 @@ pub fn writes(statement: &Statement) -> bool {
     words.iter().any(|word| sql.starts_with(word))
 }
 
-/// The text of one.
+/// The text of a compound statement.
 pub struct Compound(String);
 
 impl Compound {
@@ -76,26 +78,26 @@ impl Compound {
         }
     }
 
-    /// Adds the statements of a row.
+    /// Adds the statements that `statement` consists of.
     pub fn run(&mut self, statement: &Statement) {
         for one in statement.parts(Dialect::Mysql) {
             self.then(&one.rendered(Dialect::Mysql).compound);
         }
     }
 
-    /// Its length so far.
+    /// The length so far.
     pub fn bytes(&self) -> usize {
         self.0.len()
     }
 
-    /// The whole.
+    /// The whole text.
     pub fn end(mut self) -> String {
         self.0.push_str("END");
         self.0
     }
 }
 
-/// Bytes that the literals of some arguments take, about.
+/// About how many bytes the literals of some arguments take.
 pub fn weight(args: Args<'_>) -> usize {
     let of = |arg: &Arg<'_>| match arg {
         Arg::Id(_) | Arg::Int(_) => 32,

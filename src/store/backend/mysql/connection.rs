@@ -1,8 +1,8 @@
 //! A connection to a MySQL or MariaDB server.
 //!
-//! Owns: connecting to the first address that can be worked with, a question of one or more statements, their
-//! rows and counts. A server is sent one statement at a time, and the next after its answer: of several in one
-//! packet the error of one may be lost. Never: knows what a statement is for, or what its error means (`error`).
+//! Owns: connecting to the first usable address, a request of one or more statements, their rows and counts. A
+//! server is sent one statement at a time, and the next after its answer: when several share a packet, the error
+//! of one may be lost. Never: knows the purpose of a statement, or the meaning of its error (`error`).
 
 use std::time::Duration;
 
@@ -27,44 +27,44 @@ use crate::store::patience::Patience;
 use crate::store::statement::Asked;
 use crate::store::statement::{Arg, Args, Rows, Statement};
 
-/// Statements that stay prepared, on the server as well.
+/// How many statements stay prepared, on the server as well.
 const PREPARED: usize = 256;
 
-/// An address is given so long at least, however many there are.
+/// The shortest time that each address is given, however many addresses there are.
 const WITHIN_MIN: Duration = Duration::from_secs(2);
 
 /// A connection.
 pub struct Mysql {
     conn: Option<Conn>,
     server: Server,
-    /// The node of a cluster; none while the session is made.
+    /// The node of a cluster; none while the session is being set up.
     berth: Option<Berth>,
     in_cluster: bool,
-    /// Each of its reads sees what was committed at other nodes.
+    /// True where each read of this connection sees what was committed at other nodes.
     sees_all: bool,
-    /// The session's own wait for a lock, which a transaction may change for itself.
+    /// The session's own lock wait, which a transaction may change for itself.
     lock_wait: String,
     is_lock_wait_changed: bool,
     /// A word that no other session has.
     own: String,
-    /// Packets sent since this was last asked.
+    /// Packets sent since the last call of `take_sent`.
     sent: u64,
 }
 
-/// The answer to a question.
+/// The answer to a request.
 #[derive(Default)]
 pub struct Answer {
-    /// The rows of all statements, one after the other.
+    /// The rows of all statements, in their order.
     pub rows: Vec<Row>,
-    /// How many rows the last of them that writes has written.
+    /// How many rows the last writing statement wrote.
     pub written: u64,
 }
 
-/// Why a question was not answered.
+/// Why a request was not answered.
 pub struct Failed {
     /// The reason.
     pub source: Source,
-    /// It failed in what was to end the transaction, or may have.
+    /// The statement that ends the transaction failed, or may have failed.
     pub at_end: bool,
 }
 
@@ -87,10 +87,10 @@ impl Failed {
 }
 
 impl Mysql {
-    /// Connects to the first address whose server can be worked with, within so long.
+    /// Connects to the first usable address, within this time.
     ///
     /// # Errors
-    /// `Configured` when the server cannot be used as it is, `Unavailable` for all else.
+    /// `Configured` when the server cannot be used as it is, `Unavailable` in all other cases.
     pub async fn connect(
         nodes: &Nodes,
         purpose: Purpose,
@@ -112,7 +112,7 @@ impl Mysql {
                 Ok(Err(error)) => error,
                 Err(_) => Error::too_late(each),
             };
-            // Another node may be in better health; a mistake is one everywhere.
+            // Another node may be in better health; a mistake is a mistake on every node.
             match error.is_unavailable() {
                 true => failed = Some(error),
                 false => return Err(error),
@@ -200,7 +200,7 @@ impl Mysql {
         }
     }
 
-    /// A session has to outlive the transactions in it.
+    /// Checks that the session outlives its transactions.
     async fn check_pooler(&mut self) -> Result<(), Error> {
         const ASK: &str = "SELECT CONNECTION_ID() || '/' || hex(coalesce(@d_probe, ''))";
         let probe = uuid::Uuid::new_v4().simple();
@@ -220,10 +220,10 @@ impl Mysql {
         }
     }
 
-    /// A write counts the rows that it finds, and not those that it changes.
+    /// Checks that a write counts the rows that it finds, and not those that it changes.
     async fn check_counts(&mut self) -> Result<(), Error> {
         const MAKE: &str = "CREATE TEMPORARY TABLE ductwork_counts (n bigint NOT NULL PRIMARY KEY, m bigint) ENGINE=InnoDB";
-        // The first of the temporary tables of a session.
+        // This is the first temporary table of a session.
         self.text(MAKE)
             .await
             .map_err(|failure| refused(failure.of_temporary_table()))?;
@@ -249,17 +249,17 @@ impl Mysql {
         self.berth.as_ref().is_some_and(Berth::is_left)
     }
 
-    /// Packets sent since this was last asked.
+    /// Packets sent since the last call.
     pub fn take_sent(&mut self) -> u64 {
         std::mem::take(&mut self.sent)
     }
 
-    /// True of MariaDB.
+    /// True for MariaDB.
     pub(super) fn is_mariadb(&self) -> bool {
         self.server.is_mariadb
     }
 
-    /// The statement that lets the session wait for a lock as long as it does.
+    /// The statement that restores the session's own lock wait.
     pub(super) fn lock_wait(&self) -> String {
         self.lock_wait.clone()
     }
@@ -271,7 +271,7 @@ impl Mysql {
         self.conn.as_mut().ok_or(closed)
     }
 
-    /// Sends one statement without values; how many rows it wrote.
+    /// Sends one statement without values, and returns how many rows it wrote.
     pub(super) async fn text(&mut self, sql: &str) -> Result<u64, Failure> {
         let answer = self.conn()?.query_iter(sql).await?;
         let written = answer.affected_rows();
@@ -279,7 +279,7 @@ impl Mysql {
         Ok(written)
     }
 
-    /// The same, while the session is made.
+    /// The same, while the session is being set up.
     async fn send(&mut self, sql: &str) -> Result<u64, Error> {
         self.text(sql).await.map_err(refused)
     }
@@ -293,7 +293,7 @@ impl Mysql {
         asked.await.map_err(refused)
     }
 
-    /// Names and values.
+    /// Names and values, from the rows of an answer.
     async fn told(&mut self, sql: &str) -> Result<Told, Error> {
         let asked = async {
             let rows: Vec<mysql_async::Row> = self.conn()?.query(sql).await?;
@@ -308,10 +308,10 @@ impl Mysql {
         asked.await.map_err(refused)
     }
 
-    /// Waits until this node of a cluster has all that was committed at the others before. One that has been cut off
-    /// cannot: it fails, or has no answer before it knows that it is.
+    /// Waits until this node of a cluster has everything that was committed at the others before. A node that has
+    /// been cut off cannot do so: it fails, or does not answer until it knows that it is cut off.
     pub async fn catch_up(&mut self) -> Result<(), Failure> {
-        // Each read of a connection that is for reading has waited already.
+        // On a connection for reading, each read has waited already.
         let lags = self.in_cluster && !self.sees_all;
         let asked: &[&str] = match self.server.is_mariadb {
             _ if !lags => &[],
@@ -345,15 +345,15 @@ impl Mysql {
         let written = asked.affected_rows();
         asked.drop_result().await?;
         answer.rows.extend(rows.into_iter().map(Row::of));
-        // A statement that reads counts nothing.
+        // A reading statement counts nothing.
         if !is_read(sql.as_ref()) {
             answer.written = written;
         }
         Ok(written)
     }
 
-    /// Puts a question: the statements of it one after the other, between what begins and what ends a
-    /// transaction, if that is to be sent with them. Stops at the first that fails.
+    /// Sends a request: its statements one after another, between the statements that begin and end
+    /// the transaction, where these are to be sent with it. Stops at the first statement that fails.
     pub async fn ask(
         &mut self,
         bounds: [Option<&'static str>; 2],
@@ -376,7 +376,7 @@ impl Mysql {
         let first = begin.and_then(|begin| self.with_begin(begin, statement, args));
         let sent = usize::from(first.is_some());
         if let Some(first) = first {
-            // Of several in one there is the count of the last.
+            // A compound statement has only the count of its last part.
             answer.written = self.text(&first).await.map_err(Failed::before_end)?;
         } else if let Some(begin) = begin {
             self.script(begin).await.map_err(Failed::before_end)?;
@@ -409,8 +409,8 @@ impl Mysql {
         Ok(answer)
     }
 
-    /// The first of several statements, where it writes and one that reads follows, as one with the beginning of its
-    /// transaction.
+    /// The first of several statements, together with the beginning of its transaction as one statement. This is
+    /// possible where the first writes and the second reads.
     fn with_begin(&self, begin: &str, statement: &Statement, args: Args<'_>) -> Option<String> {
         let parts = statement.parts(Dialect::Mysql);
         let [first, second, ..] = parts.as_slice() else {
@@ -428,7 +428,7 @@ impl Mysql {
         Some(text.end())
     }
 
-    /// As one statement. A long batch goes before it.
+    /// Sends everything as one statement. A long batch goes ahead of it.
     async fn ask_at_once(
         &mut self,
         [begin, end]: [Option<&'static str>; 2],
@@ -450,7 +450,8 @@ impl Mysql {
         end.into_iter().for_each(|end| text.then(end));
         let text = text.end();
         let done = self.text(&text).await;
-        // Of several there is one count, that of the last; the parts check theirs.
+        // A compound statement has only the count of its last part; the parts check their own
+        // counts.
         done.map(|_| Answer::default())
             .map_err(|failure| match end {
                 Some(_) => Failed::at_end(failure),
@@ -471,8 +472,9 @@ impl Mysql {
         check_count(written, &Arg::Int(Some(rows.len() as i64)))
     }
 
-    /// Runs text of several statements without parameters, one after the other. `{bin}` in it is the collation
-    /// by which texts are the same where their bytes are, and `{own}` a word that no other session has.
+    /// Runs a text of several statements without parameters, one after another. `{bin}` in it stands for the
+    /// collation that treats texts as equal exactly when their bytes are, and `{own}` for a word that no other
+    /// session has.
     pub async fn script(&mut self, text: &str) -> Result<(), Failure> {
         let text = text.replace("{bin}", self.server.collation());
         let text = text.replace("{own}", &self.own);
@@ -489,7 +491,8 @@ impl Mysql {
         Ok(())
     }
 
-    /// Changes the schema by a text of several statements, each of which may have been run before.
+    /// Changes the schema with a text of several statements, each of which may have been run
+    /// before.
     pub async fn change_schema(&mut self, text: &str) -> Result<(), Failure> {
         let text = text.replace("{bin}", self.server.collation());
         for one in script::statements(&text) {
@@ -501,7 +504,7 @@ impl Mysql {
         Ok(())
     }
 
-    /// Lets the server parse a statement and look up its names, without running it.
+    /// Makes the server parse a statement and resolve its names, without running it.
     #[cfg(feature = "internals")]
     pub async fn check(&mut self, asked: &'static [Asked]) -> Result<(), Failure> {
         for one in asked {
@@ -520,21 +523,21 @@ impl Mysql {
         }
     }
 
-    /// Ends it without a word: it is in the middle of a question, or has gone silent.
+    /// Ends the connection without a goodbye: it is in the middle of a request, or has gone silent.
     pub fn give_up(&mut self) {
         self.conn.take().into_iter().for_each(abandon);
     }
 }
 
 impl Drop for Mysql {
-    /// Left to itself the driver would read the rest of an answer, in a task of its own, and say goodbye; on a
-    /// connection that has gone silent nothing comes, and the socket would stay open.
+    /// On its own, the driver would read the rest of an answer, in a task of its own, and say goodbye; on a
+    /// connection that has gone silent nothing arrives, and the socket would stay open.
     fn drop(&mut self) {
         self.give_up();
     }
 }
 
-/// True of a statement that writes nothing.
+/// True for a statement that writes nothing.
 fn is_read(sql: &str) -> bool {
     sql.trim_start().starts_with("SELECT")
 }
@@ -571,8 +574,8 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// A connection that cannot be opened is unavailable, whatever the reason: a server that is starting says so in
-/// many ways.
+/// A connection that cannot be opened is unavailable, for any reason: a server that is starting says so in many
+/// ways.
 fn refused(failure: Failure) -> Error {
     Error::unavailable(Source::Mysql(failure))
 }
@@ -592,19 +595,19 @@ async fn handshake(
     let Some(name) = certified(&failed).filter(|_| address.tls.mode == Mode::VerifyCa) else {
         return Err(configured(failed));
     };
-    // The authority is what counts. The driver would look at the name as well, so it is asked for one that the
-    // certificate is for.
+    // Only the authority counts here. The driver would check the name as well, so it is told to expect a name
+    // that the certificate is for.
     let again = Conn::new(options(address, host, patience, Some(name))).await;
     again.map_err(configured)
 }
 
-/// Files of the configuration that are not there, or hold nothing, are no reason to wait.
+/// Waiting does not help when files of the configuration do not exist or are empty.
 fn configured(error: mysql_async::Error) -> Error {
     match &error {
         mysql_async::Error::Driver(mysql_async::DriverError::NoKeyFound) => Error::Configured(
             "the file of ssl-key in `database.url` holds no private key".to_owned(),
         ),
-        // Something else than a server's first words.
+        // The answer is not the greeting of a MySQL server.
         mysql_async::Error::Io(mysql_async::IoError::Io(io))
             if io.to_string().starts_with("Packet") =>
         {
@@ -615,7 +618,7 @@ fn configured(error: mysql_async::Error) -> Error {
     }
 }
 
-/// The first name that a certificate is for, when it is not for the host that was asked for.
+/// The first name that a certificate is for, when it is not for the requested host.
 fn certified(error: &mysql_async::Error) -> Option<String> {
     use rustls::{CertificateError, Error as Tls};
     let tls = match error {
@@ -638,7 +641,7 @@ fn certified(error: &mysql_async::Error) -> Option<String> {
             .and_then(|name| name.strip_suffix(')'));
         dns.or(ip)
     })?;
-    // A certificate for all names of a domain is for one of them.
+    // A wildcard certificate is for one of the domain's names.
     Some(named.replacen('*', "any", 1))
 }
 

@@ -1,6 +1,6 @@
 //! The meaning of MySQL's and MariaDB's errors.
 //!
-//! Owns: the one table of the servers' error numbers. A number that is not in it is the program's
+//! Owns: the only table of the servers' error numbers. A number that is not in it is the program's
 //! own mistake. Never: connects, or decides what follows from an error.
 
 use mysql_async::DriverError::UnknownAuthPlugin;
@@ -9,23 +9,23 @@ use mysql_async::{Error as Driver, IoError, ServerError};
 use super::super::{DriverError, UNREACHED};
 use crate::store::blame::Blame;
 
-/// A question that was not answered as it should have been.
+/// Why a request was not answered as it should have been.
 #[derive(Debug)]
 pub enum Failure {
-    /// The driver's word, or the server's.
+    /// An error of the driver, or of the server.
     Driver(Driver),
-    /// A server that answers, and that is not to be worked with now: a node that its cluster has
-    /// left behind, or one that takes no writes.
+    /// A server that answers but cannot be used now: a node that its cluster has left behind, or
+    /// one that takes no writes.
     Node(String),
-    /// A file that the address names and nobody can read.
+    /// A file that the address names and that cannot be read.
     File(String),
-    /// A right that the user lacks, and the server does not name.
+    /// A right that the user lacks, and that the server does not name.
     Right(String),
     /// A write that did not write as many rows as it had to.
     Count {
-        /// As many as these.
+        /// The required number of rows.
         wanted: i64,
-        /// And it wrote these.
+        /// The number of rows that it wrote.
         written: i64,
     },
 }
@@ -51,7 +51,7 @@ impl Failure {
 }
 
 impl Failure {
-    /// True where a write did not write as many rows as it had to: the only sum of ours that is out of range.
+    /// True where a write did not write as many rows as it had to: no other sum of ours can be out of range.
     pub fn is_count(&self) -> bool {
         matches!(self, Self::Count { .. }) || self.code() == 1690
     }
@@ -61,7 +61,8 @@ impl Failure {
         matches!(self.code(), 1044 | 1142 | 1143 | 1227 | 1370)
     }
 
-    /// The same, of a temporary table that was to be made: the server names the user and the database, and not the right.
+    /// The same, for a temporary table that was to be created: the server names the user and the database, but not the
+    /// right.
     pub fn of_temporary_table(self) -> Self {
         let told = self.server().filter(|error| error.code == 1044);
         let told = told.and_then(|error| {
@@ -80,7 +81,7 @@ impl Failure {
         matches!(self.code(), 1290 | 1792 | 1836)
     }
 
-    /// True where a disk of the server has no room.
+    /// True where a disk of the server is full.
     fn is_full(&self) -> bool {
         let is_told = |error: &ServerError| error.message.contains("No space left on device");
         match self.code() {
@@ -95,18 +96,18 @@ impl Failure {
         matches!(self.code(), 1109 | 1146)
     }
 
-    /// True when a change of the schema was made already: the table, the column, the index or the constraint is
-    /// there, or is not there any more.
+    /// True when a change of the schema was made already: the table, the column, the index or the constraint
+    /// exists already, or is already gone.
     pub fn is_done_already(&self) -> bool {
         matches!(self.code(), 1050 | 1060 | 1061 | 1091 | 1826 | 3822)
     }
 }
 
-/// The driver refuses what the server would refuse, with these words.
+/// The driver itself refuses what the server would refuse, with these words.
 const TOO_LARGE: &str = "Packet is larger than max_allowed_packet";
 
 impl DriverError for Failure {
-    /// The server's own message. That of a duplicate repeats the value, which is nobody's business.
+    /// The server's own message. The message about a duplicate repeats the value, which must not be shown.
     fn describe(&self) -> String {
         match self {
             Self::Driver(Driver::Server(error)) => {
@@ -118,7 +119,7 @@ impl DriverError for Failure {
             }
             Self::Driver(Driver::Io(IoError::Io(error))) => error.to_string(),
             Self::Driver(Driver::Io(IoError::Tls(error))) => error.to_string(),
-            // MySQL names any of its ways to a user that it does not know.
+            // For a user that it does not know, MySQL names any of its login methods.
             Self::Driver(Driver::Driver(UnknownAuthPlugin { name })) => format!(
                 "the server knows no such user, or one who logs in by {name}, which ductworkd does not"
             ),
@@ -133,7 +134,8 @@ impl DriverError for Failure {
 
     fn blame(&self) -> Blame {
         match self {
-            // "Unknown error" is the number of a value that is longer than a packet.
+            // The server reports a value that is longer than a packet under the number of "Unknown
+            // error".
             Self::Driver(Driver::Server(error))
                 if error.code == 1105 && error.message.contains("max_allowed_packet") =>
             {
@@ -152,7 +154,7 @@ impl DriverError for Failure {
             | Self::Right(_) => Blame::Connection,
             Self::Driver(Driver::Driver(error)) => match error {
                 mysql_async::DriverError::PacketTooLarge => Blame::Value,
-                // Too many parameters, or of another number than the statement's: the program's.
+                // Too many parameters, or not as many as the statement has: the program's mistake.
                 mysql_async::DriverError::StmtParamsMismatch { .. }
                 | mysql_async::DriverError::StmtParamsNumberExceedsLimit { .. }
                 | mysql_async::DriverError::MixedParams
@@ -162,7 +164,7 @@ impl DriverError for Failure {
                 _ => Blame::Connection,
             },
             Self::Driver(Driver::Url(_)) => Blame::Program,
-            // Some servers answer a statement that was killed while it waited with success, and no rows.
+            // Some servers answer a statement that was killed while it waited with success and no rows.
             Self::Count { .. } => Blame::Contention,
         }
     }
@@ -189,7 +191,8 @@ impl DriverError for Failure {
                 "wait until the node has joined its cluster again, or name another node in `database.url`"
             }
             Self::Driver(Driver::Io(IoError::Tls(_))) => TLS,
-            // The driver hands on what its TLS library says as an error of the way to the server.
+            // The driver reports an error of its TLS library as an error of the connection to the
+            // server.
             Self::Driver(Driver::Io(IoError::Io(error)))
                 if error
                     .get_ref()
@@ -202,7 +205,7 @@ impl DriverError for Failure {
                  ssl-mode=disabled in `database.url`"
             }
             Self::Driver(Driver::Driver(UnknownAuthPlugin { .. })) => of_answer(1045),
-            // The same number is that of other settings.
+            // Other settings share this number.
             Self::Driver(Driver::Server(error))
                 if error.code == 1290 && !error.message.contains("read") =>
             {
@@ -231,8 +234,9 @@ impl DriverError for Failure {
     }
 }
 
-/// True for a mistake in somebody's trigger on a table of ours, or in what it names: we have none. Where statements are
-/// killed while a trigger is read, MariaDB 10.11 says the same of one that has no mistake.
+/// True for a mistake in somebody's trigger on a table of ours, or in an object that the trigger names: we have no
+/// triggers. Where statements are killed while a trigger is read, MariaDB 10.11 reports the same for a correct
+/// trigger.
 fn is_of_trigger(error: &ServerError) -> bool {
     match error.code {
         1064 => error.message.contains("has an error in its body"),
@@ -241,11 +245,11 @@ fn is_of_trigger(error: &ServerError) -> bool {
     }
 }
 
-/// The remedy where no TLS came about.
+/// The remedy where TLS could not be established.
 const TLS: &str = "let ssl-ca in `database.url` name the authority that signed the server's certificate, and \
                    the host be one that it is for";
 
-/// The remedy where there is no better one than the server's own words.
+/// The remedy where none is better than the server's own words.
 const SAYS: &str = "the server answers, and says what is in the way";
 
 fn of_answer(code: u16) -> &'static str {
@@ -272,7 +276,7 @@ fn of_answer(code: u16) -> &'static str {
 /// The index or the constraint that a message names, without the name of its table.
 fn key(code: u16, message: &str) -> Option<String> {
     let name = match code {
-        // "Duplicate entry '…' for key 'table.name'", where the entry may have any text in it.
+        // "Duplicate entry '…' for key 'table.name'", where the entry may contain any text.
         1062 | 1586 => message.rsplit_once(" for key '")?.1.strip_suffix('\'')?,
         // "CONSTRAINT `name` failed for `database`.`table`"; "Check constraint 'name' is violated."
         _ => message.split(['`', '\'']).nth(1)?,
@@ -281,19 +285,19 @@ fn key(code: u16, message: &str) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Of the servers' numbers.
+/// The blame of an error number.
 fn of_code(code: u16, state: &str) -> Blame {
     match code {
-        // A deadlock, or the first of two nodes to commit; a lock that was not to be had in time; a row
-        // that has changed since it was read (snapshot isolation); a table that a DDL changed meanwhile; a
-        // statement to be prepared anew; a count that was not what it had to be.
+        // A deadlock, or a commit that came second at two nodes; a lock that could not be obtained in
+        // time; a row that has changed since it was read (snapshot isolation); a table that a DDL changed
+        // meanwhile; a statement that has to be prepared anew; a count that was not as required.
         1213 | 1205 | 1020 | 1412 | 1615 | 1690 | 3101 | 3572 => Blame::Contention,
         // Somebody killed the statement, or it ran out of time. It leaves its transaction open.
         1317 | 1969 | 3024 => Blame::Contention,
-        // The fate of a COMMIT that failed in the engine or in the cluster is not known.
+        // The outcome of a COMMIT that failed in the engine or in the cluster is unknown.
         1180 => Blame::Connection,
-        // Too many connections; a node without a majority; shutdown; the wire; a user's limits; read
-        // only; killed; gone; the session was ended for its silence.
+        // Too many connections; a node without a majority; shutdown; the wire; a user's limits; read only;
+        // killed; gone; a session that was ended because it was silent.
         1040
         | 1047
         | 1053
@@ -320,11 +324,12 @@ fn of_code(code: u16, state: &str) -> Blame {
         1044 | 1045 | 1049 | 1251 | 1698 | 1862 | 1873 | 4151 => Blame::Connection,
         // A duplicate; a check; a key of another table.
         1022 | 1062 | 1586 | 3819 | 4025 | 1216 | 1217 | 1451 | 1452 => Blame::Value,
-        // Too large a packet; out of range; cut; no text of its charset; null; too long.
+        // A packet that is too large; out of range; cut off; a text that is invalid in its charset; null; too
+        // long.
         1048 | 1118 | 1139 | 1153 | 1162 | 1260 | 1264 | 1265 | 1292 | 1300 | 1301 | 1366
         | 1367 | 1406 | 1411 | 3140 | 3141 | 3854 | 4038 | 4037 => Blame::Value,
-        // A file's error that a storage engine reports by its own number; a table that is damaged, which is one of the
-        // session's own where the disk was full: another session has another.
+        // A file error that a storage engine reports under its own number; or a damaged table, which is one of the
+        // session's own where the disk was full: another session has its own tables.
         1..=999 | 1034 | 1035 | 1194 | 1195 => Blame::Connection,
         // Somebody's trigger.
         1643..=1645 => Blame::Value,
@@ -350,13 +355,13 @@ fn of_code(code: u16, state: &str) -> Blame {
         | 1785
         | 3170
         | 3186 => Blame::Environment,
-        // A right that was revoked is granted again.
+        // A revoked right may be granted again.
         1142 | 1143 | 1227 | 1370 => Blame::Environment,
         _ => of_state(state),
     }
 }
 
-/// Of a number that is in no table: a class of the SQL standard.
+/// The blame of a number that is in no table, by its class in the SQL standard.
 fn of_state(state: &str) -> Blame {
     match state.get(..2).unwrap_or_default() {
         "08" => Blame::Connection,
@@ -429,7 +434,7 @@ mod tests {
         let said = "Table 'd.ductwork_runs' doesn't exist";
         assert_eq!(of(1146, said).blame(), Blame::Program);
         assert_eq!(of(1064, "near 'x'").blame(), Blame::Program);
-        // The words may be somebody's value.
+        // The words may be part of somebody's value.
         let said = "Duplicate entry 'has an error in its body' for key 'k'";
         assert_eq!(of(1062, said).blame(), Blame::Value);
     }

@@ -1,9 +1,9 @@
 //! Values as literals of SQL.
 //!
-//! Owns: the one place where a value becomes text of a statement. Its alphabet is closed: `NULL`, digits with a
-//! sign before them, and `x'…'` with hexadecimal digits. None of these can end a literal or begin anything
-//! else, in whatever mode a server reads them; so there is nothing to escape, and nothing to inject. Never:
-//! takes a text over as it is.
+//! Owns: the only place where a value becomes text of a statement. Its alphabet is closed: `NULL`, digits with
+//! an optional sign, and `x'…'` with hexadecimal digits. None of these can end a literal or begin anything
+//! else, in any mode of the server; so there is nothing to escape, and nothing to inject. Never: copies a text
+//! as it is.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::store::statement::{Arg, Column, Rows};
 
-/// Writes a value. Rows are the JSON that `rows` makes of them.
+/// Writes a value. Rows are written as the JSON that `rows` makes of them.
 pub fn write(to: &mut String, value: &Arg<'_>) {
     match value {
         Arg::Id(value) => optional(to, value.as_ref(), |to, id| bytes(to, id.as_bytes())),
@@ -68,7 +68,8 @@ pub fn row(to: &mut String, batch: &Rows<'_>, at: usize) {
     to.push(')');
 }
 
-/// A batch as JSON: an array of arrays, the values in the order of its columns. A key is its digits.
+/// A batch as JSON: an array of arrays, with the values in the order of its columns. A key is
+/// written as its digits.
 pub fn rows(batch: &Rows<'_>) -> String {
     let mut to = String::from("[");
     for at in 0..batch.len() {

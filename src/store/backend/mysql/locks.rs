@@ -1,8 +1,8 @@
-//! Locks of others that are in the way.
+//! Locks of others that block us.
 //!
-//! Owns: the questions about them, which MariaDB and MySQL answer differently, and each of them only to those who may
-//! ask. A lock on a whole table is found by trying what it would keep from us, which takes no right. Never: words what
-//! was found (`writable`).
+//! Owns: the queries for these locks, which MariaDB and MySQL answer differently, and both only to users with the
+//! right. A lock on a whole table is found by trying what it would block, which takes no right. Never: words the
+//! findings (`writable`).
 
 use std::time::Duration;
 
@@ -14,52 +14,52 @@ use super::error::Failure;
 /// A lock, and its holder as far as the server tells.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// On what.
+    /// The locked object.
     pub on: On,
-    /// Whose; or how to let the server tell us.
+    /// The holder; or why the server does not name it.
     pub holder: Result<Session, Untold>,
 }
 
-/// That which somebody has locked.
+/// The object that somebody has locked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum On {
-    /// A table, which nobody can write.
+    /// A table, which nobody can write to.
     Table {
-        /// Which.
+        /// The name of the table.
         name: String,
-        /// Nobody can read it either.
+        /// True where nobody can read it either.
         hidden: bool,
     },
     /// The writes of all tables.
     Server,
     /// Some rows.
     Rows {
-        /// Their table, which is known where somebody waits for them.
+        /// The table of the rows, which is known where somebody waits for them.
         table: Option<String>,
     },
 }
 
-/// A session of somebody.
+/// Somebody's session.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Session {
-    /// As KILL takes it.
+    /// The id as KILL takes it.
     pub id: u64,
-    /// With the host, where the server tells.
+    /// The user, with the host where the server tells it.
     pub user: Option<String>,
-    /// It runs no statement.
+    /// True where the session runs no statement.
     pub is_idle: bool,
-    /// How long it has had the lock.
+    /// How long it has held the lock.
     pub held: Duration,
 }
 
-/// Why nobody is named.
+/// Why no holder is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untold {
-    /// The user may not know of others.
+    /// The user may not see the locks of others.
     NoRight(&'static str),
     /// The server keeps no list of such locks.
     NoList,
-    /// The list has nobody, so it has been let go by now.
+    /// The list names no holder, so the lock has been released by now.
     Nobody,
 }
 
@@ -68,7 +68,8 @@ const TABLES: &str = "
      WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME LIKE 'ductwork\\_%' AND TABLE_TYPE = 'BASE TABLE'
      ORDER BY TABLE_NAME <> 'ductwork_processes', TABLE_NAME";
 
-/// A plug-in of MariaDB's, which has to be installed. It tells only of those who have a lock, and not always since when.
+/// A plug-in of MariaDB, which has to be installed. It lists only holders of locks, and not always since when they
+/// hold them.
 const HOLDERS_ON_MARIADB: &str = "
     SELECT m.THREAD_ID, p.USER || '@' || p.HOST, p.COMMAND,
            CAST(coalesce(m.LOCK_TIME_MS, p.TIME_MS, 0) AS UNSIGNED)
@@ -80,7 +81,7 @@ const HOLDERS_ON_MARIADB: &str = "
             OR m.LOCK_MODE LIKE 'MDL\\_BACKUP\\_FTWRL%' AND '{table}' = '')
      ORDER BY 4 DESC LIMIT 1";
 
-/// A change of the schema tells in the list of sessions what it is at, with or without the plug-in.
+/// The list of sessions shows the statement of a change of the schema, with or without the plug-in.
 const CHANGES_ON_MARIADB: &str = "
     SELECT ID, USER || '@' || HOST, COMMAND, CAST(TIME_MS AS UNSIGNED)
       FROM information_schema.PROCESSLIST
@@ -100,8 +101,8 @@ const HOLDERS_ON_MYSQL: &str = "
             OR m.OBJECT_TYPE = 'GLOBAL' AND m.LOCK_TYPE = 'SHARED' AND '{table}' = '')
      ORDER BY t.PROCESSLIST_TIME DESC LIMIT 1";
 
-/// Each who waits gives up and comes again, so that nobody may wait at this moment. A transaction that waits itself has its
-/// own obstacle, and one of ours is never idle for long.
+/// Every waiter gives up and tries again, so at any moment there may be none. A transaction that itself waits has an
+/// obstacle of its own, and no transaction of ours is idle for long.
 const ROWS_ON_MARIADB: &str = "
     SELECT replace(substring_index(r.lock_table, '.', -1), '`', ''), {session}
       FROM information_schema.INNODB_LOCK_WAITS w
@@ -111,7 +112,7 @@ const ROWS_ON_MARIADB: &str = "
      WHERE r.lock_table LIKE '`' || DATABASE() || '`.`ductwork\\_%' AND {foreign}
      ORDER BY b.trx_started LIMIT 1";
 
-/// MySQL has the table in `data_locks` alone, which cannot be read: it fails at keys that are bytes, as ours are.
+/// MySQL has the table only in `data_locks`, which cannot be read: it fails at keys that are bytes, as ours are.
 const ROWS_ON_MYSQL: &str = "
     SELECT NULL, {session}
       FROM performance_schema.data_lock_waits w
@@ -120,7 +121,7 @@ const ROWS_ON_MYSQL: &str = "
      WHERE p.DB = DATABASE() AND {foreign}
      ORDER BY b.trx_started LIMIT 1";
 
-/// A claim leaves out the rows that are locked, and waits for nobody.
+/// A claim skips the rows that are locked, and waits for nobody.
 const IDLE: &str = "
     SELECT NULL, {session}
       FROM information_schema.INNODB_TRX b
@@ -137,7 +138,8 @@ const FOREIGN: &str = "
     AND (p.COMMAND = 'Sleep' OR p.USER <> substring_index(USER(), '@', 1))";
 
 impl Mysql {
-    /// The lock that keeps us from writing a table of ours, if one does for as long as this connection waits for locks.
+    /// The lock that keeps us from writing to a table of ours, if one does so for as long as this connection waits for
+    /// locks.
     pub async fn table_lock(&mut self) -> Result<Option<Lock>, Failure> {
         for name in self.rows::<String>(TABLES).await? {
             if self
@@ -146,7 +148,7 @@ impl Mysql {
             {
                 continue;
             }
-            // A lock that we have waited for once is not waited for again.
+            // The same lock is not waited for twice.
             let shortest = u8::from(!self.is_mariadb());
             let hurry = format!("SET SESSION lock_wait_timeout = {shortest}");
             self.text(&hurry).await?;
@@ -176,8 +178,8 @@ impl Mysql {
         Ok(On::Server)
     }
 
-    /// The transaction of somebody else that has locked rows of ours, as far as this user may know. It is looked for as
-    /// often.
+    /// The transaction of somebody else that has locked rows of ours, as far as this user may know. It is looked for
+    /// `looks` times.
     pub async fn row_lock(&mut self, looks: u32, pause: Duration) -> Result<Option<Lock>, Failure> {
         let with = |text: &str| {
             text.replace("{session}", SESSION)
@@ -244,11 +246,11 @@ impl Mysql {
         })
     }
 
-    /// False when somebody else's lock is in the way.
+    /// False when somebody else's lock blocks the statement.
     async fn is_free(&mut self, sql: &str) -> Result<bool, Failure> {
         match self.text(sql).await {
             Ok(_) => Ok(true),
-            // It is refused, and does not wait.
+            // The statement is refused, and does not wait.
             Err(failure) if failure.only_reads() => Ok(true),
             Err(failure) if failure.code() == 1205 => Ok(false),
             Err(failure) => Err(failure),
@@ -265,7 +267,7 @@ impl Mysql {
     }
 }
 
-/// Asks for the lock on a table that a statement needs, and for none on a row.
+/// A statement that needs the lock on a table, and none on a row.
 fn probe(table: &str) -> String {
     format!("SELECT 1 FROM {table} WHERE 1 = 0")
 }

@@ -1,8 +1,8 @@
 //! MySQL and MariaDB.
 //!
-//! Owns: their fragments and settings, one text for both. `url` is the address, `nodes` those that it names, and
-//! `connection` the way to the server, `session` what a session must be, `literal` the values of a compound statement, `locks`
-//! those of others, and `error` the meaning of the servers' errors.
+//! Owns: their fragments and settings, one text for both. `url` is the address, `nodes` the nodes that it names,
+//! `connection` the connection to the server, `session` the requirements on a session, `literal` the values of a
+//! compound statement, `locks` the locks of others, and `error` the meaning of the servers' errors.
 
 pub mod compound;
 pub mod connection;
@@ -41,7 +41,7 @@ impl Backend for Mysql {
         false
     }
 
-    /// The session has the isolation.
+    /// The isolation level is set for the session.
     fn begin(&self) -> &'static str {
         "START TRANSACTION"
     }
@@ -55,7 +55,7 @@ impl Backend for Mysql {
             Setting::MigrationLockWait => {
                 Some("SET SESSION lock_wait_timeout = 2, innodb_lock_wait_timeout = 2")
             }
-            // Whole seconds are all that the server knows.
+            // The server knows whole seconds only.
             Setting::CancellationLockWait => Some("SET SESSION innodb_lock_wait_timeout = 1"),
             Setting::AuditPlanner
             | Setting::HashJoins
@@ -87,7 +87,7 @@ impl Backend for Mysql {
         ]
     }
 
-    /// Which of the two servers it is for is not known.
+    /// It is unknown which of the two servers the script is for.
     fn by_hand(&self, script: String) -> String {
         format!(
             "-- For MariaDB. For MySQL, write utf8mb4_0900_bin wherever utf8mb4_nopad_bin stands.\n\
@@ -103,14 +103,14 @@ impl Backend for Mysql {
 
     fn fragment(&self, name: &str, argument: &str, to: &mut String) -> bool {
         let written = match name {
-            // The statement's time. UTC, and no TIMESTAMP, which ends in 2038.
+            // The statement's time. UTC, and not TIMESTAMP, which ends in 2038.
             "now" => to.write_str("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"),
             "skip_locked" => to.write_str("FOR UPDATE SKIP LOCKED"),
             "lock" => to.write_str("FOR UPDATE"),
             "share" => to.write_str("LOCK IN SHARE MODE"),
-            // For the planner's statistics all rows with a null have the same value, so it takes an index of few rows
-            // for one of half the table, and `pruning_at IS NULL` for a way to some. Of a table that was small some
-            // seconds ago it reads every row.
+            // In the planner's statistics all rows with a null have the same value, so the planner takes an index of
+            // few rows for one of half the table, and `pruning_at IS NULL` for a condition that leaves few rows. It
+            // reads every row of a table that was small some seconds ago.
             "by" | "found" => write!(to, "FORCE INDEX ({})", index(argument)),
             "cross" => to.write_str("STRAIGHT_JOIN"),
             "id" => to.write_str("binary(16)"),
@@ -142,7 +142,7 @@ impl Backend for Mysql {
                 let (alias, columns) = columns(batch);
                 write!(to, "{key} = {alias}.{}", columns[0].0)
             }
-            // IGNORE would hide what is cut as well. A row that is there counts as one that was written.
+            // IGNORE would also hide truncated values. An existing row counts as a written one.
             "keep" => {
                 let (table, columns) = both(argument);
                 let column = columns.split(',').next().unwrap_or(columns).trim();
@@ -150,10 +150,10 @@ impl Backend for Mysql {
             }
             "replace" => to.write_str("ON DUPLICATE KEY UPDATE"),
             "new" => write!(to, "VALUES({argument})"),
-            // It stands before SET already.
+            // It already stands before SET.
             "from" => Ok(()),
-            // The planner goes by how many rows there were some seconds ago: of a table that was small then it
-            // would read, and lock, every row, before the batch or behind it.
+            // The planner relies on row counts that are some seconds old: it would read, and lock, every row
+            // of a table that was small then, before the batch or after it.
             "join" => write!(to, "STRAIGHT_JOIN {argument} FORCE INDEX (PRIMARY)"),
             "key" => {
                 let (key, value) = both(argument);
@@ -185,7 +185,7 @@ impl Backend for Mysql {
                     "" => String::new(),
                     weight => format!(" * {weight}"),
                 };
-                // Sixty bits, as a whole number: a sum of texts would be one of floats. MySQL has MD5 in a
+                // Sixty bits, as a whole number: the sum of texts would be a float. MySQL has MD5 in a
                 // component of its own since 9.6, which a server need not have.
                 write!(
                     to,
@@ -216,7 +216,7 @@ impl Backend for Mysql {
     }
 }
 
-/// The index that has the rows which another database keeps in one of their own.
+/// The index that holds the rows for which another database has an index of their own.
 fn index(name: &str) -> &str {
     match name {
         "ductwork_runs_completed" => "ductwork_runs_others",
@@ -224,14 +224,14 @@ fn index(name: &str) -> &str {
     }
 }
 
-/// A text whose collation is told: that of the database may be any. It is MariaDB's name of it; a connection to
+/// A text with an explicit collation: the database may have any default. The name is MariaDB's; a connection to
 /// MySQL writes another (`session::Server::collation`).
 const TEXT: &str = "longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin";
 
-/// Fails with 1690, out of range, where what follows is true.
+/// Fails with 1690, out of range, where the condition that follows is true.
 pub(in crate::store) const WHOLE: &str = "SET @d_whole = 9223372036854775807 + ";
 
-/// A batch: the table of a declared one, which the connection has filled; any other as JSON.
+/// A batch: a declared one is its table, which the connection has filled; any other is JSON.
 fn rows(argument: &str) -> String {
     match argument.contains('(') {
         true => json_table(argument),
@@ -259,7 +259,7 @@ pub(super) fn staging(batch: &str) -> String {
     )
 }
 
-/// A batch as one JSON text, read as a table. Keys are digits in it.
+/// A batch as one JSON text, read as a table. The text has keys as digits.
 fn json_table(argument: &str) -> String {
     let (alias, columns) = columns(argument);
     let value = |(index, (name, kind)): (usize, &(&str, &str))| match *kind {

@@ -1,21 +1,21 @@
-//! The nodes of an address, and the one that a process works on.
+//! The nodes of an address, and the node that a process works on.
 //!
-//! Owns: the order in which they are tried, and what a process remembers of the node that it has worked on. Never:
-//! connects (`connection`), or decides which node is fit to be worked on (`session`).
+//! Owns: the order in which the nodes are tried, and the node that a process remembers. Never: connects
+//! (`connection`), or decides which node is usable (`session`).
 //!
-//! A cluster takes writes at each of its nodes, and what two of them write to one row at once is refused to one of
-//! the two. A process writes its own row with all that it does, so all of its connections lead to one node: to the
-//! one that it has worked on, as long as that can be worked with, and otherwise to the next one of the address.
+//! A cluster takes writes at each of its nodes; when two nodes write one row at once, the cluster refuses one of
+//! the two writes. A process writes its own row with everything that it does, so all of its connections lead to
+//! one node: the one that it has worked on, as long as that is usable, and otherwise the next one of the address.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::url::{Address, Host};
 
-/// No node has been worked on.
+/// The process has worked on no node yet.
 const NONE: usize = usize::MAX;
 
-/// The nodes of an address. Clones share what is remembered.
+/// The nodes of an address. Clones share the node that is remembered.
 #[derive(Clone)]
 pub struct Nodes {
     /// The address.
@@ -30,21 +30,21 @@ pub struct Berth {
 }
 
 impl Berth {
-    /// True when another connection of this process has found that another node is to be worked on.
+    /// True when another connection of this process has moved on to another node.
     pub fn is_left(&self) -> bool {
         self.at.load(Ordering::Relaxed) != self.node
     }
 }
 
 impl Nodes {
-    /// Those of an address.
+    /// The nodes of an address.
     pub fn of(address: Address) -> Self {
         let at = Arc::new(AtomicUsize::new(NONE));
         Self { address, at }
     }
 
-    /// The nodes in the order in which they are to be tried, with their numbers: the one that was worked on, and
-    /// those behind it. `None` is the server of a socket.
+    /// The nodes in the order in which to try them, with their numbers: first the node last worked on, then
+    /// those after it. `None` is the server of a socket.
     pub fn in_order(&self) -> Vec<(usize, Option<&Host>)> {
         if self.address.socket.is_some() {
             return vec![(0, None)];
@@ -58,14 +58,14 @@ impl Nodes {
         numbers.map(|node| (node, Some(&hosts[node]))).collect()
     }
 
-    /// Takes note that a node can be worked with.
+    /// Records that a node is usable.
     pub fn take(&self, node: usize) -> Berth {
         self.at.store(node, Ordering::Relaxed);
         let at = Arc::clone(&self.at);
         Berth { node, at }
     }
 
-    /// Host and port of the node that was last worked on, of several.
+    /// Host and port of the node last worked on; none where the address names only one.
     pub fn current(&self) -> Option<String> {
         let several = self.address.hosts.len() > 1;
         let host = self.address.hosts.get(self.at.load(Ordering::Relaxed));

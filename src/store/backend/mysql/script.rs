@@ -1,7 +1,7 @@
 //! Text of several statements.
 //!
-//! Owns: its separation into single ones, because a server is sent one at a time: of several in one packet the
-//! error of one may be lost. Never: sends them.
+//! Owns: splitting it into single statements, because a server is sent one at a time: when several share a
+//! packet, the error of one may be lost. Never: sends them.
 
 /// The statements of a text, without comments.
 pub fn statements(text: &str) -> Vec<String> {

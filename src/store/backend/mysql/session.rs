@@ -1,7 +1,7 @@
-//! The session that the engine counts on.
+//! The session that the engine relies on.
 //!
-//! Owns: the settings of a session, what is read back of them, and the servers that are refused, each with one
-//! clear error. Never: sends anything (`connection`).
+//! Owns: the settings of a session, the variables that are read back, and the servers that are refused, each with
+//! one clear error. Never: sends anything (`connection`).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,55 +13,57 @@ use crate::store::conn::Purpose;
 use crate::store::error::{Error, Source};
 use crate::store::patience::Patience;
 
-/// The oldest servers that have all that the statements need: SKIP LOCKED, JSON_TABLE, and checks that count.
+/// The oldest servers that have everything that the statements need: SKIP LOCKED, JSON_TABLE, and checks that are
+/// enforced.
 const MARIADB_MIN: (u16, u16, u16) = (10, 6, 0);
 const MYSQL_MIN: (u16, u16, u16) = (8, 0, 19);
 
-/// The packet that a server has to take, for values of this size: a row has up to two of them, and the quotes of a JSON
-/// text are written as two characters each when rows go to the server as JSON. With less, a worker may have a result that
-/// it can never commit.
+/// The packet size that a server must accept for values of this size: a row has up to two values, and each quote of a
+/// JSON text takes two characters when rows go to the server as JSON. With a smaller limit, a worker may have a result
+/// that it can never commit.
 pub const fn packet_for(value: u64) -> u64 {
     value.saturating_mul(IN_PACKET)
 }
 
-/// The largest value for which this packet is enough.
+/// The largest value that fits in this packet.
 pub const fn largest_in(packet: u64) -> u64 {
     packet / IN_PACKET
 }
 
 const IN_PACKET: u64 = 4;
 
-/// That of the largest value that a step may return unless it is configured otherwise.
+/// The packet for the largest value that a step may return by default.
 const PACKET_MIN: u64 = packet_for(16 << 20);
 
 /// With smaller pages an index takes no key of 3,072 bytes.
 const PAGE_MIN: u64 = 16 << 10;
 
-/// Nothing is cut, whatever the mode of the server; and the words of the standard mean what they mean elsewhere.
+/// Nothing is cut off, in any mode of the server; and the words of the standard have their standard meaning.
 pub const SQL_MODE: &str = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY,\
                         PIPES_AS_CONCAT,ANSI_QUOTES";
 
-/// A client that vanished, or stands still, must not hold its locks for long: the recovery of its process waits
-/// for them. Between two statements we only decide.
+/// A client that vanished or hangs must not hold its locks for long: the recovery of its process waits for them.
+/// Between two statements, our code only decides.
 const IDLE_IN_TRANSACTION: u64 = 10;
 
-/// MySQL has no such limit, but ends a session that says nothing for so long. A lifeline says something sooner.
+/// MySQL has no such limit, but ends a session that is silent for this long. A lifeline is never silent for so
+/// long.
 const IDLE_ON_MYSQL: u64 = 60;
 
 /// The kind of the server, and its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// MariaDB, and not MySQL.
+    /// True for MariaDB, false for MySQL.
     pub is_mariadb: bool,
     /// Its version.
     pub version: (u16, u16, u16),
 }
 
 impl Server {
-    /// By what it says of itself: `10.11.19-MariaDB-…`, `8.0.44`.
+    /// Parsed from the version that the server reports: `10.11.19-MariaDB-…`, `8.0.44`.
     pub fn told(version: &str) -> Option<Self> {
         let is_mariadb = version.contains("MariaDB");
-        // Some say so to clients that would not understand a version above 5.
+        // Some servers add this prefix for clients that would not understand a version above 5.
         let version = version.strip_prefix("5.5.5-").unwrap_or(version);
         let digits = version.split(|char: char| !char.is_ascii_digit() && char != '.');
         let mut parts = digits.take(1).flat_map(|it| it.split('.')).map(str::parse);
@@ -73,7 +75,7 @@ impl Server {
         })
     }
 
-    /// The collation by which texts are the same where their bytes are.
+    /// The collation that treats texts as equal exactly when their bytes are.
     pub fn collation(self) -> &'static str {
         match self.is_mariadb {
             true => "utf8mb4_nopad_bin",
@@ -81,7 +83,8 @@ impl Server {
         }
     }
 
-    /// A statement in this server's words: the collation has another name on each.
+    /// A statement in the words of this server: each kind of server has its own name for the
+    /// collation.
     pub fn words(self, sql: &str) -> Cow<'_, str> {
         match self.is_mariadb {
             true => Cow::Borrowed(sql),
@@ -96,7 +99,7 @@ impl Server {
         }
     }
 
-    /// Refuses what is too old.
+    /// Refuses a server that is too old.
     pub fn check(self) -> Result<(), Error> {
         let oldest = match self.is_mariadb {
             true => MARIADB_MIN,
@@ -115,15 +118,15 @@ impl Server {
     }
 }
 
-/// Whole seconds, at least one: a server knows no less.
+/// Whole seconds, at least one: a server knows no smaller unit.
 fn seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0).max(u64::from(time.is_zero()))
 }
 
-/// How long a lock is waited for where nobody says.
+/// How long a lock is waited for by default.
 const LOCK: Duration = Duration::from_secs(10);
 
-/// Waits for a lock as long as the connection does.
+/// Lets the session wait for a lock as long as the connection does.
 pub fn lock_wait(patience: Patience) -> String {
     let wait = seconds(patience.lock.unwrap_or(LOCK));
     format!("SET SESSION lock_wait_timeout = {wait}, innodb_lock_wait_timeout = {wait}")
@@ -173,14 +176,15 @@ pub fn settings(
     sent
 }
 
-/// True where each read sees what was committed at other nodes before: for people, and for their programs.
+/// True where each read sees everything committed at other nodes before: for people, and for their programs.
 pub fn sees_all(purpose: Purpose) -> bool {
     matches!(purpose, Purpose::Query | Purpose::Look | Purpose::Page)
 }
 
-/// The temporary tables of the declared batches, which nobody else sees. A batch is written before it is read, so what
-/// a transaction that was rolled back leaves in one is nobody's. That is why MariaDB's are Aria's: they are emptied at
-/// once, where InnoDB marks each row as deleted and every statement of a commit walks over those of earlier ones.
+/// The temporary tables of the declared batches, which no other session sees. A batch is written before it is read, so
+/// rows that a rolled back transaction leaves in one do no harm. That is why MariaDB's tables use Aria: it empties
+/// them at once, where InnoDB marks each row as deleted, and every statement of a commit scans the rows of earlier
+/// ones.
 pub fn staging(server: Server, told: &Told) -> impl Iterator<Item = String> {
     let collation = server.collation();
     let engine = match server.is_mariadb && get(told, "enforce_storage_engine").is_empty() {
@@ -226,18 +230,18 @@ fn get<'a>(told: &'a Told, name: &str) -> &'a str {
     told.get(name).map_or("", String::as_str)
 }
 
-/// True of a node of a cluster.
+/// True for a node of a cluster.
 pub fn is_in_cluster(told: &Told) -> bool {
     get(told, "wsrep_on") == "ON"
 }
 
-/// True of a server that would be a node of a cluster, if its `wsrep_on` said so.
+/// True for a server that would be a node of a cluster if its `wsrep_on` were on.
 pub fn may_be_in_cluster(told: &Told) -> bool {
     !matches!(get(told, "wsrep_provider"), "" | "none") && !is_in_cluster(told)
 }
 
-/// Refuses a node whose `wsrep_on` was turned off while it is in its cluster: no other node hears of what is written there,
-/// and the cluster's work is done there once more. A server that was started without has no cluster.
+/// Refuses a node whose `wsrep_on` was turned off while it is in its cluster: no other node learns of the writes
+/// there, and the cluster's work is done there a second time. A server that was started without it has no cluster.
 pub fn check_alone(status: &Told) -> Result<(), Error> {
     match get(status, "wsrep_cluster_status") {
         "Primary" => Err(unavailable(
@@ -251,7 +255,7 @@ fn unavailable(text: String) -> Error {
     Error::unavailable(Source::Mysql(Failure::Node(text)))
 }
 
-/// Refuses a node that its cluster has left behind, or that is about to be.
+/// Refuses a node that its cluster has left behind, or is about to leave behind.
 pub fn check_node(status: &Told) -> Result<(), Error> {
     let state = get(status, "wsrep_local_state_comment");
     let cluster = get(status, "wsrep_cluster_status");
@@ -266,7 +270,8 @@ pub fn check_node(status: &Told) -> Result<(), Error> {
     }
 }
 
-/// Refuses a session that is not what was set, and a server with which none could be worked with.
+/// Refuses a session whose settings are not those that were set, and a server on which no session
+/// would work.
 pub fn check(told: &Told, server: Server, patience: Patience) -> Result<(), Error> {
     let isolation = match told.get("tx_isolation") {
         Some(isolation) => isolation,
@@ -338,7 +343,8 @@ pub fn check(told: &Told, server: Server, patience: Patience) -> Result<(), Erro
     Ok(())
 }
 
-/// Refuses a server that takes no writes, for whoever comes to write. Others look at it, and may say so.
+/// Refuses a server that takes no writes, to connections that write. The others only read from it, and
+/// may report that.
 pub fn check_writable(told: &Told, purpose: Purpose) -> Result<(), Error> {
     match (get(told, "read_only"), purpose) {
         ("OFF" | "0", _) | (_, Purpose::Query | Purpose::Look | Purpose::Page) => Ok(()),
@@ -355,7 +361,7 @@ fn unset(name: &str, wanted: &str, is: &str) -> Error {
     ))
 }
 
-/// The session of before a transaction's end is not the one behind it.
+/// The session after a transaction's end is not the one from before it.
 pub fn pooled() -> Error {
     Error::Configured(
         "a connection pooler stands before the server, and gives every transaction another session; let \
@@ -364,7 +370,7 @@ pub fn pooled() -> Error {
     )
 }
 
-/// A count of rows that match is not what is counted.
+/// The server counts something else than the rows that match.
 pub fn counts_changes() -> Error {
     Error::Configured(
         "something between ductworkd and the server does not pass on that rows are counted that a statement \
@@ -373,7 +379,7 @@ pub fn counts_changes() -> Error {
     )
 }
 
-/// A table of ours, or all new ones, in another engine than InnoDB.
+/// A table of ours, or every new one, uses another engine than InnoDB.
 pub fn wrong_engine(what: &str) -> Error {
     Error::Configured(format!(
         "{what}: without InnoDB there are no transactions; let the server have it, and give a table back by \
@@ -443,7 +449,8 @@ mod tests {
         told
     }
 
-    /// A proxy that drops what it does not know would otherwise be found out by a wrong run.
+    /// Without this check, a proxy that drops settings that it does not know would show only in a
+    /// wrong run.
     #[test]
     fn a_session_that_is_not_what_was_set_is_refused() {
         let server = server("10.11.19-MariaDB");

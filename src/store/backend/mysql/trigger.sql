@@ -1,8 +1,8 @@
--- Starts runs of keys: one statement after the other, in one transaction.
+-- Starts runs with keys: one statement after another, in one transaction.
 
 -- name: KEEP_KEYED_RUNS
--- The unique index lets the first trigger of a key win; a second writes nothing (T1). A run that is there counts
--- as one that was written, so those that were made are asked for by their ids, which are ours alone.
+-- The unique index lets the first trigger of a key win; a second one writes nothing (T1). An existing run counts
+-- as a written one, so the new runs are read by their ids, which are ours alone.
 INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent, trace_state,
                            baggage)
 SELECT new_runs.id, :pipeline, :definition, new_runs.input, new_runs.trigger_key, {now}, :trace_parent,

@@ -1,8 +1,8 @@
 //! The address of a MySQL or MariaDB database.
 //!
-//! Owns: the reading of `mysql://user:password@host:port/database?key=value`, and one clear error for
-//! each mistake in it. Several hosts, separated by commas, are nodes of one cluster. Never: connects,
-//! and never shows a password.
+//! Owns: parsing `mysql://user:password@host:port/database?key=value`, and one clear error for each
+//! mistake in it. Several hosts, separated by commas, are nodes of one cluster. Never: connects, or
+//! shows a password.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,22 +12,22 @@ use crate::store::conn::percent_decoded;
 /// The port of a server where the address names none.
 const PORT: u16 = 3306;
 
-/// No server of either kind takes a longer name of a database.
+/// No server of either kind accepts a longer database name.
 const NAME_MAX: usize = 64;
 
-/// The demand on a user and a password with characters that end it.
+/// The requirement on a user or a password that contains characters which end it.
 pub const ENCODED: &str = "has to be percent-encoded";
 
 /// Keys that name a file.
 const FILES: [&str; 3] = ["ssl-ca", "ssl-cert", "ssl-key"];
 
-/// The keys behind the question mark.
+/// The keys after the question mark.
 const KEYS: [&str; 5] = ["socket", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key"];
 
-/// An address, read.
+/// A parsed address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Where servers may be reached, in the order in which they are tried. None for a socket.
+    /// Where the servers may be reached, in the order in which to try them. Empty for a socket.
     pub hosts: Vec<Host>,
     /// The Unix socket of a server on this host.
     pub socket: Option<String>,
@@ -44,7 +44,7 @@ pub struct Address {
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// A name or an address, an IPv6 address without its brackets.
+    /// A name or an address; an IPv6 address without its brackets.
     pub name: String,
     /// Its port.
     pub port: u16,
@@ -65,7 +65,8 @@ impl std::fmt::Debug for Secret {
 pub struct Tls {
     /// The mode.
     pub mode: Mode,
-    /// The file with the certificate authorities that sign servers; Mozilla's list without it.
+    /// The file with the certificate authorities that sign servers; Mozilla's list where there is
+    /// none.
     pub authorities: Option<PathBuf>,
     /// The files with the client's own certificate and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
@@ -88,18 +89,18 @@ impl Tls {
 /// The modes of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// None: for the loopback interface and for sockets.
+    /// No TLS: for the loopback interface and for sockets.
     Disabled,
-    /// Encrypted; whoever is at the other end.
+    /// Encrypted, with any server at the other end.
     Required,
-    /// And the server's certificate is signed by a known authority.
+    /// In addition, a known authority has signed the server's certificate.
     VerifyCa,
-    /// And it is for the host of the address.
+    /// In addition, the certificate is for the host of the address.
     VerifyIdentity,
 }
 
 impl Address {
-    /// True of a URL that leads to a server of this kind.
+    /// True for a URL that leads to a server of this kind.
     pub fn is_of(url: &str) -> bool {
         scheme(url).is_some()
     }
@@ -122,7 +123,7 @@ impl Address {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let Some((login, hosts)) = authority.rsplit_once('@') else {
-            // A `/` or `?` of the password has ended it too early.
+            // A `/` or `?` in the password has ended the authority too early.
             if path.contains('@') || query.contains('@') {
                 return Err(format!("its user or password {ENCODED}"));
             }
@@ -158,7 +159,7 @@ impl Address {
         })
     }
 
-    /// The name of the database on this host, without a secret.
+    /// The name of the database on this host, without secrets.
     pub fn identity(&self) -> String {
         let place = match &self.socket {
             Some(socket) => socket.clone(),
@@ -180,7 +181,7 @@ impl std::fmt::Display for Host {
     }
 }
 
-/// The same address, of the database `name`.
+/// The same address, for the database `name`.
 pub fn with_database(url: &str, name: &str) -> String {
     let (before, query) = match url.split_once('?') {
         Some((before, query)) => (before, format!("?{query}")),
@@ -268,7 +269,7 @@ fn parse_host(text: &str) -> Result<Host, String> {
     }
     let port = match port {
         None => PORT,
-        // A number alone may have a sign.
+        // Parsing alone would accept a sign.
         Some(port) => Some(port)
             .filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
             .and_then(|port| port.parse().ok())
@@ -325,7 +326,7 @@ impl<'a> Given<'a> {
         let files = FILES.map(|key| self.get(key));
         let mode = match self.get("ssl-mode").map(str::to_lowercase).as_deref() {
             None if by_socket => Mode::Disabled,
-            // With a certificate authority somebody wants to be sure.
+            // A certificate authority means that the user wants to verify the server.
             None if files == [None; 3] && hosts.iter().all(Host::is_loopback) => Mode::Disabled,
             None | Some("verify_identity") => Mode::VerifyIdentity,
             Some("verify_ca") => Mode::VerifyCa,

@@ -1,7 +1,7 @@
 //! Values to and from a MySQL server.
 //!
-//! Owns: the parameters of a statement as the driver takes them, and a row of an answer. Never: asks
-//! anything.
+//! Owns: the parameters of a statement as the driver takes them, and a row of an answer. Never:
+//! sends anything.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl FromValue for i64 {
         match value {
             Value::Int(number) => Some(*number),
             Value::UInt(number) => (*number).try_into().ok(),
-            // A sum is a decimal number, which arrives as its digits.
+            // A sum is a decimal number, which arrives as digits.
             Value::Bytes(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
             _ => None,
         }
@@ -88,7 +88,7 @@ impl Row {
     }
 }
 
-/// The kind of a value: it is nobody's business itself.
+/// The kind of a value: the value itself must not be shown.
 fn told(value: Option<&Value>) -> String {
     match value {
         None => "not there".to_owned(),
@@ -105,8 +105,8 @@ pub fn parameters<'a>(statement: &Statement, args: Args<'a>) -> Vec<&'a Arg<'a>>
     names.map(|name| find(statement, args, name)).collect()
 }
 
-/// A statement's text in which each key is said to be one. The driver sends bytes as text, and a server that puts
-/// a text away, in a table of its own or in a column, gives back other bytes where they are none.
+/// A statement's text in which each key is cast to bytes. The driver sends bytes as text; where these bytes are
+/// no valid text, a server that stores a text, in a table of its own or in a column, returns other bytes.
 pub fn typed(sql: &str, given: &[&Arg<'_>]) -> String {
     let mut to = String::with_capacity(sql.len() + 32);
     let mut given = given.iter();

@@ -4,23 +4,21 @@
 -- name: CLAIM
 WITH
 -- part: TOUCH_PROCESS
--- A process whose row is gone was declared dead: it claims nothing until it has registered anew.
--- A claim that it sent through a connection that it has given up since takes nothing either
--- (`FENCE_EARLIER`).
--- RACE: the reaper takes the row while we claim. Both write it, so one waits for the other: either
--- the reaper sees our claims, or we see that the row is gone (C4, R3). Proven by
--- `a_process_that_was_declared_dead_claims_nothing`. (I22)
--- RACE: the pipeline is paused while we claim. A pause writes this row too: either it waits for us, and
--- what we claim was claimed before it, or we see that we are paused, and take nothing. Proven by
+-- A process whose row is gone was declared dead: it claims nothing until it has registered anew. A claim that
+-- it sent through a connection that it has given up since takes nothing either (`FENCE_EARLIER`). RACE: the
+-- reaper takes the row while we claim. Both write it, so one waits for the other: either the reaper sees our
+-- claims, or we see that the row is gone (C4, R3). Proven by `a_process_that_was_declared_dead_claims_nothing`.
+-- (I22) RACE: the pipeline is paused while we claim. A pause writes this row too: either it waits for us, and
+-- our claim precedes it, or we see that we are paused, and take nothing. Proven by
 -- `a_claim_that_waits_for_a_pause_takes_nothing` and `a_pause_waits_for_a_claim_that_is_under_way`.
 touched AS (
     UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
      WHERE id = :process AND epoch <= :epoch
     RETURNING id, last_heartbeat_at AS moment, paused),
 -- part: TAKE_AVAILABILITIES
--- MATERIALIZED: a planner with bad statistics may run a plain subquery again and take more than its
--- limit (C7). Availabilities that were taken before are passed over by their place: while somebody holds an old
--- snapshot, the index keeps it, and would be walked from its beginning (D12).
+-- MATERIALIZED: a planner with bad statistics may run a plain subquery again and take more than its limit (C7).
+-- Availabilities that were taken before are skipped by their place: while somebody holds an old snapshot, the
+-- index keeps them, and would be scanned from its beginning (D12).
 taken AS (
     WITH due AS MATERIALIZED (
         SELECT execution_id FROM ductwork_availabilities
@@ -42,8 +40,8 @@ stamped AS (
        AND ductwork_executions.result IS NULL
     RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count,
               (SELECT moment FROM touched) - taken.due_at AS waited)
--- A row without an execution says that the process lives, and nothing was due or it is paused. All or nothing: the
--- division refuses the statement when something available was not free to be claimed (I2).
+-- A row without an execution means that the process is alive, but nothing was due or the process is paused. All or
+-- nothing: the division refuses the statement when an available execution was not free to be claimed (I2).
 SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
        s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
        CASE WHEN octet_length(s.input) <= 16384 THEN s.input END AS input,

@@ -1,9 +1,9 @@
--- Commits what executions came to: one statement, one round trip. Each part is named after the
+-- Commits the results of executions: one statement, one round trip. Each part is named after the
 -- statement of `../sqlite/commit.sql` that does the same there.
 
 -- name: COMMIT
--- The first part lets through the results whose execution is still ours; those that follow read
--- what it returned.
+-- The first part lets through the results whose execution is still ours; the parts that follow read
+-- its output.
 WITH
 results AS (SELECT * FROM {rows:results}),
 -- part: TOUCH_PROCESS
@@ -13,11 +13,11 @@ touched AS (
     RETURNING id, last_heartbeat_at AS moment, paused),
 -- part: CLOSE_EXECUTIONS
 -- RACE: the reaper has given this execution to somebody else while we still ran it, and now we come
--- with a result. Whoever writes `completed_at` first wins; the other matches no row (E1). An attempt
--- is a row of its own, so the fence holds even against ourselves, should we have claimed the next
--- attempt (E2). Proven by `a_late_commit_loses_after_the_reaper_took_the_claim`. (I4, I5) Asked of
--- `result`, which is null as long as `completed_at` is (I3), because the latter is in partial indexes
--- that a planner would walk for each row of the batch.
+-- with a result. The first to write `completed_at` wins; the other matches no row (E1). An attempt is
+-- a row of its own, so the fence holds even against ourselves, should we have claimed the next
+-- attempt (E2). Proven by `a_late_commit_loses_after_the_reaper_took_the_claim`. (I4, I5) The
+-- condition is on `result`, which is null as long as `completed_at` is (I3), because `completed_at`
+-- is in partial indexes that a planner would scan for each row of the batch.
 closed AS (
     UPDATE ductwork_executions
        SET completed_at = (SELECT moment FROM touched), result = results.result,
@@ -91,8 +91,8 @@ attempts AS (
            CASE WHEN held.leased = 1 THEN held.moment + :lease END
       FROM held WHERE held.attempt_id IS NOT NULL),
 -- part: QUEUE_ATTEMPTS
--- MATERIALIZED: looked up once for all of them. While somebody holds an old snapshot, the index keeps
--- what was claimed since, at its beginning, and each look walks over it (D12).
+-- MATERIALIZED: looked up once for all rows. While somebody holds an old snapshot, the index keeps
+-- the entries claimed since, at its beginning, and each lookup scans them (D12).
 head AS MATERIALIZED (
     SELECT min(a.due_at) AS due_at FROM ductwork_availabilities a WHERE a.pipeline = :pipeline),
 queued AS (
@@ -125,8 +125,9 @@ ended_runs AS (
        AND held.arrives_at IS NULL
        AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened'))
 -- part: ALL_MOVED
--- A row without an execution says that the process lives, and holds none of them. All or nothing:
--- the division refuses the statement when a branch was not where its result says (I9).
+-- A row without an execution means that the process is alive, but holds none of them. All or
+-- nothing: the division refuses the statement when a branch was not at the step that its result
+-- says (I9).
 SELECT held.execution_id, held.last, touched.paused,
        1 / (CASE WHEN (SELECT count(*) FROM moved)
                     = (SELECT count(*) FROM held WHERE ready = 1 OR transition_id IS NOT NULL)
@@ -134,8 +135,8 @@ SELECT held.execution_id, held.last, touched.paused,
   FROM touched LEFT JOIN held ON true
 
 -- name: COMMIT_SIMPLE
--- The same where no branch arrives at a barrier and no attempt goes to the queue: a statement's cost
--- before its first row is its parts', and most batches need no more.
+-- The same where no branch arrives at a barrier and no attempt goes to the queue: the cost of a
+-- statement before its first row is the cost of its parts, and most batches need no more parts.
 WITH
 results AS (SELECT * FROM {rows:results}),
 -- part: TOUCH_PROCESS
@@ -218,8 +219,9 @@ ended_runs AS (
        AND held.arrives_at IS NULL
        AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened'))
 -- part: ALL_MOVED
--- A row without an execution says that the process lives, and holds none of them. All or nothing:
--- the division refuses the statement when a branch was not where its result says (I9).
+-- A row without an execution means that the process is alive, but holds none of them. All or
+-- nothing: the division refuses the statement when a branch was not at the step that its result
+-- says (I9).
 SELECT held.execution_id, held.last, touched.paused,
        1 / (CASE WHEN (SELECT count(*) FROM moved)
                     = (SELECT count(*) FROM held WHERE ready = 1 OR transition_id IS NOT NULL)

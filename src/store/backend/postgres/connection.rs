@@ -1,8 +1,8 @@
 //! A connection to PostgreSQL.
 //!
-//! Owns: connecting with the settings that the engine counts on, running a statement with its
-//! arguments, its rows, notifications. Never: knows what a statement is for, or what its error
-//! means (`store::error`).
+//! Owns: connecting with the settings that the engine relies on, running a statement with its
+//! arguments, its rows, notifications. Never: knows the purpose of a statement, or the meaning of
+//! its error (`store::error`).
 
 use std::time::{Duration, Instant};
 
@@ -17,20 +17,21 @@ use crate::store::error::{Error, Source};
 use crate::store::patience::Patience;
 use crate::store::statement::{Arg, Args, Column, Statement, find};
 
-/// A connection. One that hears notifications is another type to the driver, and so to every
+/// A connection. One that receives notifications is of another type in the driver, and so in every
 /// function here.
 pub enum Postgres {
-    /// It hears none.
+    /// It receives none.
     Plain(PgConnection),
-    /// It hears those of one channel.
+    /// It receives those of one channel.
     Listener(Box<Listener>),
 }
 
 impl Postgres {
-    /// Connects to the server that is meant, within so long; of several, to this one.
+    /// Connects to the right server, within this time; where there are several, the berth says
+    /// which one.
     ///
     /// # Errors
-    /// `Configured` when the server cannot be used as it is, `Unavailable` for all else.
+    /// `Configured` when the server cannot be used as it is, `Unavailable` in all other cases.
     pub async fn connect(
         servers: &Servers,
         purpose: Purpose,
@@ -54,7 +55,7 @@ impl Postgres {
     /// Connects for the engine, and listens.
     ///
     /// # Errors
-    /// As of [`Postgres::connect`].
+    /// As for [`Postgres::connect`].
     pub async fn listen(
         servers: &Servers,
         channel: &str,
@@ -65,7 +66,7 @@ impl Postgres {
         let configured = |options: &PgConnectOptions| configured(options, purpose, patience);
         let Some(only) = servers.only() else {
             let until = Instant::now() + within;
-            // The listener opens a connection of its own, with which the server is asked again.
+            // The listener opens a connection of its own, on which the server is checked again.
             let Chosen { berth, conn } = servers.choose(configured, purpose, within).await?;
             drop(conn);
             let options = configured(servers.options(&berth));
@@ -88,7 +89,7 @@ impl Postgres {
         within: Duration,
     ) -> Result<Self, Error> {
         let attempt = async {
-            // The listener wants a pool; of one connection, which is the listener's.
+            // The listener needs a pool; this one has one connection, which is the listener's.
             let pool = PgPoolOptions::new()
                 .max_connections(1)
                 .acquire_timeout(within.saturating_sub(ASKED_WITHIN))
@@ -97,7 +98,7 @@ impl Postgres {
                 .connect_with(options.clone())
                 .await;
             let pool = match pool {
-                // It has asked again and again, and does not say what it was told.
+                // The pool has tried again and again, and does not report the server's answer.
                 Err(sqlx::Error::PoolTimedOut) => {
                     let refused = PgConnection::connect_with(&options).await.err();
                     return Err(refused.unwrap_or(sqlx::Error::PoolTimedOut));
@@ -106,7 +107,7 @@ impl Postgres {
             };
             let mut listener = Listener(Some(PgListener::connect_with(&pool).await?));
             let heard = listener.get();
-            // A lost connection must be seen, and everything looked at anew (D8).
+            // A lost connection must be noticed, and everything looked at anew (D8).
             heard.eager_reconnect(false);
             settings_arrived(&mut *heard).await?;
             heard.listen(channel).await?;
@@ -115,7 +116,7 @@ impl Postgres {
         bounded(attempt, within).await
     }
 
-    /// Runs a statement; how many rows it wrote.
+    /// Runs a statement, and returns how many rows it wrote.
     pub async fn execute(
         &mut self,
         statement: &Statement,
@@ -129,7 +130,7 @@ impl Postgres {
         done.map(|done| done.rows_affected())
     }
 
-    /// Runs a statement; its rows.
+    /// Runs a statement, and returns its rows.
     pub async fn fetch(
         &mut self,
         statement: &Statement,
@@ -152,7 +153,7 @@ impl Postgres {
         done.map(drop)
     }
 
-    /// Lets the server parse a statement and look up its names, without running it.
+    /// Makes the server parse a statement and resolve its names, without running it.
     #[cfg(feature = "internals")]
     pub async fn check(&mut self, sql: &'static str) -> Result<(), sqlx::Error> {
         let sql = sqlx::SqlSafeStr::into_sql_str(sql);
@@ -174,7 +175,8 @@ impl Postgres {
         done.map(drop)
     }
 
-    /// Waits for the next notification: its payload. For ever where it hears none.
+    /// Waits for the next notification, and returns its payload. Waits for ever on a connection
+    /// that receives none.
     ///
     /// May be dropped while it waits: it reads only whole messages off a buffered stream.
     pub async fn notified(&mut self) -> Result<String, sqlx::Error> {
@@ -198,7 +200,7 @@ impl Postgres {
         }
     }
 
-    /// Ends the connection politely: one that is going away needs no goodbye to be gone.
+    /// Ends the connection politely. A listener needs no goodbye.
     pub async fn close(self) -> Result<(), sqlx::Error> {
         match self {
             Self::Plain(conn) => conn.close().await,
@@ -207,7 +209,7 @@ impl Postgres {
     }
 }
 
-/// The driver's listener, which goes when it is dropped.
+/// The driver's listener, which is abandoned when it is dropped.
 pub struct Listener(Option<PgListener>);
 
 impl Listener {
@@ -233,17 +235,17 @@ async fn bounded(
     }
 }
 
-/// Whose sessions are not its clients': it refuses the settings that we begin with, or drops them,
-/// and hands the next transaction to a session that knows none of our statements (D10).
+/// A pooler's sessions are not those of its clients: it refuses the settings that we begin with, or
+/// drops them, and gives the next transaction to a session that knows none of our statements (D10).
 const POOLER: &str = "a connection pooler stands before the PostgreSQL server, and settings and prepared \
                       statements do not pass it; let `database.url` lead to the server itself \
                       (each process needs two connections)";
 
-/// A server that has refused a connection takes so long, at most, to say why.
+/// The longest time that a server that has refused a connection may take to say why.
 const ASKED_WITHIN: Duration = Duration::from_millis(500);
 
-/// Asks for one of the settings of every connection, without a prepared statement. A limit on idle
-/// sessions is lifted: a heartbeat is all that some of ours say. Servers before version 14 have none.
+/// Reads one of the settings of every connection, without a prepared statement. Lifts a limit on idle
+/// sessions: some of ours send nothing but a heartbeat. Servers before version 14 have no such limit.
 pub(super) async fn settings_arrived<'c>(
     conn: impl Executor<'c, Database = sqlx::Postgres>,
 ) -> Result<(), sqlx::Error> {
@@ -258,13 +260,13 @@ pub(super) async fn settings_arrived<'c>(
     }
 }
 
-/// A client that vanished without a word, or stands still, must not hold its locks for long: the
-/// recovery of its process waits for them. Between two statements we only decide.
+/// A client that vanished without a word, or hangs, must not hold its locks for long: the recovery
+/// of its process waits for them. Between two statements, our code only decides.
 const IDLE_TIMEOUT: &str = "10s";
 
-/// A connection that cannot be opened is unavailable, whatever the reason: a server that is
-/// starting says so in many ways. Wrong passwords and missing databases are told apart by
-/// their text, which is shown.
+/// A connection that cannot be opened is unavailable, for any reason: a server that is starting
+/// says so in many ways. Wrong passwords and missing databases are told apart by their text, which
+/// is shown.
 pub(super) fn connect_error(error: sqlx::Error) -> Error {
     match error {
         sqlx::Error::Configuration(text) => Error::Configured(text.to_string()),
@@ -281,10 +283,10 @@ fn configured(
     patience: Patience,
 ) -> PgConnectOptions {
     let ms = |time: Duration| time.as_millis().max(1).to_string();
-    // Zero would be the system's own.
+    // Zero would mean the system's own value.
     let seconds = |time: Duration| time.as_secs().max(1).to_string();
     let bound = |time: Option<Duration>| time.map_or("0".to_owned(), ms);
-    // A name of the address, or of PGAPPNAME, tells the sessions of several deployments apart.
+    // A name from the address, or from PGAPPNAME, tells the sessions of several deployments apart.
     let name = options.get_application_name().unwrap_or("ductworkd");
     let options = options
         .clone()
@@ -296,9 +298,9 @@ fn configured(
         .options([
             ("statement_timeout", bound(patience.statement)),
             ("lock_timeout", bound(patience.lock)),
-            // Of a client that can be reached no more nobody tells the server. It asks for a sign of
-            // life then, and ends the session, with its locks; none of this is for local sockets,
-            // where it is taken and does nothing.
+            // The server is not told when a client becomes unreachable. With these settings it
+            // probes the client, and ends the session, with its locks. For local sockets the
+            // settings are accepted and do nothing.
             ("tcp_user_timeout", ms(patience.silence)),
             ("tcp_keepalives_idle", seconds(patience.silence / 2)),
             ("tcp_keepalives_interval", seconds(patience.silence / 6)),
@@ -315,8 +317,9 @@ fn configured(
             ("enable_hashjoin", "off"),
             ("enable_mergejoin", "off"),
             ("jit", "off"),
-            // Planning costs more than running; and every plan is the same, by design. Not so for a page:
-            // of a range of ids that is all of them a plan for any values expects next to nothing.
+            // Planning costs more than running, and every plan is the same, by design. This does not hold
+            // for a page: for a range of ids that covers all of them, a plan for any values expects next
+            // to nothing.
             (
                 "plan_cache_mode",
                 match purpose {
@@ -324,8 +327,8 @@ fn configured(
                     _ => "force_generic_plan",
                 },
             ),
-            // A scan that cannot be avoided now seems so dear that workers for it seem cheap;
-            // each of them is a process that has to be started.
+            // With these settings a scan that cannot be avoided seems so expensive that workers for it
+            // seem cheap; each of them is a process that has to be started.
             ("max_parallel_workers_per_gather", "0"),
         ]),
     }

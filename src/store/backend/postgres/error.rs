@@ -1,7 +1,7 @@
 //! The meaning of PostgreSQL's errors.
 //!
-//! Owns: the one table of SQLSTATE codes: every class of the SQL standard and of PostgreSQL stands
-//! in it.
+//! Owns: the only table of SQLSTATE codes: it contains every class of the SQL standard and of
+//! PostgreSQL.
 
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
@@ -9,12 +9,12 @@ use super::super::{DriverError, UNREACHED};
 use crate::store::blame::Blame;
 
 impl DriverError for sqlx::Error {
-    /// The server's own message, and what it was at when somebody was in its way: which table, as a
-    /// rule. The driver adds a line of the server's source.
+    /// The server's own message, and the place where the server met somebody else's lock: as a rule
+    /// the table. The driver adds a line of the server's source.
     fn describe(&self) -> String {
         let error = match self {
             Self::Database(error) => error,
-            // Every PostgreSQL answers this question with a letter.
+            // Every PostgreSQL server answers this request with a letter.
             Self::Protocol(text) if text.contains("SSLRequest") => {
                 return "what answers there is no PostgreSQL server".to_owned();
             }
@@ -35,8 +35,8 @@ impl DriverError for sqlx::Error {
             Self::Database(error) => {
                 let error = error.downcast_ref::<PgDatabaseError>();
                 let ended = matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic);
-                // A value of a GiB or more is told as an error of the server's allocator, whose other
-                // complaint, that there is no memory, has a code of its own.
+                // The server reports a value of a GiB or more as an error of its allocator, whose
+                // other error, that memory has run out, has a code of its own.
                 let too_large = error.code() == "XX000" && error.file() == Some("mcxt.c");
                 match too_large && !ended {
                     true => Blame::Value,
@@ -45,7 +45,8 @@ impl DriverError for sqlx::Error {
             }
             // A value that the driver cannot encode.
             Self::Encode(_) => Blame::Value,
-            // The driver does not understand an answer, or is asked for what it cannot do.
+            // The driver does not understand an answer, or is asked to do something that it cannot
+            // do.
             Self::Decode(_)
             | Self::ColumnDecode { .. }
             | Self::ColumnNotFound(_)
@@ -92,33 +93,34 @@ impl DriverError for sqlx::Error {
     }
 
     fn is_out_of_memory(&self) -> bool {
-        // Out of memory; and what it says of an allocation that it never makes.
+        // Out of memory; and the code for an allocation that the server never attempts.
         const CODES: [&str; 2] = ["53200", "XX000"];
         let code = self.as_database_error().and_then(|error| error.code());
         code.is_some_and(|code| CODES.contains(&code.as_ref()))
     }
 }
 
-/// Of PostgreSQL's codes. The code of an error that ended the session says less than that it did.
+/// The blame of a code of PostgreSQL. That an error ended the session says more than its code.
 fn of_sqlstate(code: &str, ended_the_session: bool) -> Blame {
     if ended_the_session {
         return Blame::Connection;
     }
     match code {
-        // Our statements divide only where a part is to be refused.
+        // Our statements divide only to refuse a part.
         "22012" => Blame::Part,
-        // A server that only reads (a standby, after a failover) and what outlived a time limit for
-        // sessions. A statement that this session never prepared: another one will.
+        // A read-only server (a standby, after a failover) and a session that exceeded its time
+        // limit. A statement that this session never prepared: another session will prepare it.
         "25006" | "25P03" | "25P04" | "26000" => Blame::Connection,
-        // A rollback whose reason is not known is worth another try; a constraint is not.
+        // A rollback for an unknown reason is worth another try; one for a constraint is not.
         "40002" => Blame::Value,
         "40003" => Blame::Connection,
-        // A right that was revoked is granted again; all else of its class is our SQL or our schema.
+        // A revoked right may be granted again; everything else in its class is a mistake in our SQL
+        // or our schema.
         "42501" => Blame::Environment,
         "53300" => Blame::Connection,
-        // A lock that was not to be had in time.
+        // A lock that could not be obtained in time.
         "55P03" => Blame::Contention,
-        // A cancelled statement and one that ran out of time leave the session as it was.
+        // A cancelled statement and one that ran out of time leave the session unchanged.
         "57000" | "57014" => Blame::Environment,
         _ => of_class(code.get(..2).unwrap_or_default()),
     }
@@ -126,20 +128,20 @@ fn of_sqlstate(code: &str, ended_the_session: bool) -> Blame {
 
 fn of_class(class: &str) -> Blame {
     match class {
-        // 08 connection exception · 28 authorization · 3D no such database · 57 operator intervention:
+        // 08 connection exception · 28 authorization · 3D no such database · 57 operator action:
         // the server shuts down, starts, or has dropped the database.
         "08" | "28" | "3D" | "57" => Blame::Connection,
         // 40 transaction rollback · 72 snapshot too old.
         "40" | "72" => Blame::Contention,
-        // 53 insufficient resources · 55 object not in the state for it · 58 system error · F0 configuration
-        // file · XX internal error, corrupted pages included.
+        // 53 insufficient resources · 55 object not in the required state · 58 system error · F0
+        // configuration file · XX internal error, including corrupted pages.
         "53" | "55" | "58" | "F0" | "XX" => Blame::Environment,
-        // 22 data exception · 23 integrity constraint · 44 WITH CHECK OPTION · 54 program limit. And
-        // what somebody's trigger says: 09 triggered action · 27 triggered data change · 2F, 38, 39 a
+        // 22 data exception · 23 integrity constraint · 44 WITH CHECK OPTION · 54 program limit. And the
+        // errors of somebody's trigger: 09 triggered action · 27 triggered data change · 2F, 38, 39 a
         // function's exception · P0 PL/pgSQL.
         "22" | "23" | "44" | "54" | "09" | "27" | "2F" | "38" | "39" | "P0" => Blame::Value,
         // 00, 01, 02 no error · 03, 0A, 0B, 0F, 0L, 0P, 0Z, 10, 20, 21, 24, 25, 26, 2B, 2D, 34, 3B, 3F, 42,
-        // HV: a statement that should not have been sent, or not here.
+        // HV: a statement that should not have been sent, or not to this server.
         _ => Blame::Program,
     }
 }
@@ -148,7 +150,7 @@ fn of_class(class: &str) -> Blame {
 mod tests {
     use super::*;
 
-    /// Every class of PostgreSQL 18's appendix A, with what it asks for where no code of it is special.
+    /// Every class of PostgreSQL 18's appendix A, with its blame where none of its codes is special.
     const CLASSES: [(&str, Blame); 43] = [
         ("00", Blame::Program),
         ("01", Blame::Program),

@@ -1,35 +1,35 @@
-//! The hosts of an address of PostgreSQL, as libpq reads them.
+//! The hosts of a PostgreSQL address, read as libpq reads them.
 //!
 //! Owns: the list (`h1:5432,h2`, or `host=` and `port=` with commas), `target_session_attrs`, and one
 //! clear error for each mistake in them. The driver knows one host per address, so each host becomes an
-//! address of its own. Never: connects, or shows a part of the address in an error: what looks like a host
-//! may be the rest of a password.
+//! address of its own. Never: connects, or shows a part of the address in an error: a text that looks like
+//! a host may be the rest of a password.
 
 use crate::problem::nearest;
 use crate::store::conn::percent_decoded;
 
-/// More are a mistake, and each is asked when none is known to be the right one.
+/// More hosts are a mistake. While no host is known to be the right one, each is contacted.
 const HOSTS_MAX: usize = 16;
 
-/// The parameter that says which of the servers is meant.
+/// The parameter that says which of the servers is wanted.
 pub const ATTRS: &str = "target_session_attrs";
 
-/// libpq's other values: servers on which nothing can be written.
+/// libpq's other values: servers that take no writes.
 const READERS: [&str; 3] = ["read-only", "standby", "prefer-standby"];
 
-/// The server that is meant, by what it must be.
+/// The kind of server that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Any that lets us in.
+    /// Any server that lets us in.
     Any,
-    /// One that is no standby.
+    /// A server that is no standby.
     Primary,
-    /// One that is no standby, and takes writes from us.
+    /// A server that is no standby and takes writes from us.
     ReadWrite,
 }
 
 impl Wanted {
-    /// libpq's words.
+    /// libpq's names for them.
     const WORDS: [(&str, Self); 3] = [
         ("any", Self::Any),
         ("read-write", Self::ReadWrite),
@@ -37,16 +37,17 @@ impl Wanted {
     ];
 }
 
-/// An address, taken apart.
+/// A parsed address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
-    /// An address for each host, in the order of the list; one without a list is as it was.
+    /// An address for each host, in the order of the list; an address without a list stays as it
+    /// was.
     pub urls: Vec<String>,
-    /// The server that is meant.
+    /// The kind of server that is wanted.
     pub wanted: Wanted,
 }
 
-/// A mistake in an address. Names no part of it.
+/// A mistake in an address. It names no part of the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// Lowercase, no full stop.
@@ -65,15 +66,15 @@ fn refuse<T>(message: &'static str, help: impl Into<String>) -> Result<T, Mistak
 const HELP: &str = "write `postgres://USER:PASSWORD@HOST1:PORT,HOST2:PORT/NAME`";
 
 impl Hosts {
-    /// Takes an address apart. All else in it is for the driver to understand.
+    /// Splits an address into its hosts. The driver interprets everything else in it.
     ///
     /// # Errors
-    /// One line about the first mistake in the list or in what is wanted.
+    /// One line about the first mistake in the list or in the wanted kind.
     pub fn parse(url: &str) -> Result<Self, Mistake> {
         let parts = Parts::of(url);
         let wanted = parts.value(ATTRS).map(|value| wanted(&value)).transpose()?;
         let urls = match parts.named()? {
-            // It is left as it is, but for the parameter that the driver does not know.
+            // The address stays as it is, except for the parameter that the driver does not know.
             None => vec![parts.without(&[ATTRS]).joined(parts.authority)],
             Some(several) => {
                 let rest = parts.without(&[ATTRS, "host", "hostaddr", "port"]);
@@ -95,7 +96,7 @@ impl Hosts {
         })
     }
 
-    /// Host and port of each server, as the address has them.
+    /// Host and port of each server, as the address names them.
     pub fn places(url: &str) -> Vec<String> {
         let parts = Parts::of(url);
         let host = parts.value("host").or_else(|| parts.value("hostaddr"));
@@ -139,10 +140,10 @@ fn wanted(value: &str) -> Result<Wanted, Mistake> {
     )
 }
 
-/// An address between its marks.
+/// An address, split at its separators.
 #[derive(Clone, Debug)]
 struct Parts<'u> {
-    /// With the mark behind it.
+    /// With the separator after it.
     scheme: &'u str,
     authority: &'u str,
     path: &'u str,
@@ -169,7 +170,7 @@ impl<'u> Parts<'u> {
         at.map_or(self.authority, |(_, hosts)| hosts)
     }
 
-    /// The value of a parameter: the last one, as libpq has it.
+    /// The value of a parameter: the last one counts, as in libpq.
     fn value(&self, wanted: &str) -> Option<String> {
         let pairs = self.query.iter().rev();
         let mut pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -177,8 +178,9 @@ impl<'u> Parts<'u> {
         percent_decoded(pairs.find(of)?.1)
     }
 
-    /// Host and port of each server of a list, as they stand in an address of one; `None` where there is no
-    /// list. A parameter takes the place of what stands before the path. The same server twice is one.
+    /// Host and port of each server of a list, in the form of an address with one host; `None` where there
+    /// is no list. A parameter replaces the hosts before the path. A server that is named twice counts
+    /// once.
     fn named(&self) -> Result<Option<Vec<String>>, Mistake> {
         let [host, hostaddr, port] = ["host", "hostaddr", "port"].map(|name| self.value(name));
         let counted = |text: &str| text.split(',').count();
@@ -190,7 +192,7 @@ impl<'u> Parts<'u> {
                 "name as many of each, or leave `hostaddr` out",
             );
         }
-        // The driver connects to the address, too, where there are both.
+        // Where there are both, the driver connects to the address, too.
         let mut named: Vec<(String, String)> = match hostaddr.or(host) {
             Some(hosts) => {
                 let hosts = hosts.split(',').map(|host| (encoded(host), String::new()));
@@ -227,7 +229,7 @@ impl<'u> Parts<'u> {
         Ok(Some(places))
     }
 
-    /// The same without these parameters.
+    /// The same address without these parameters.
     fn without(&self, names: &[&str]) -> Self {
         let mut parts = self.clone();
         parts.query.retain(|pair| {
@@ -238,7 +240,7 @@ impl<'u> Parts<'u> {
         parts
     }
 
-    /// An address again, with this for the authority.
+    /// Joins the parts to an address, with this authority.
     fn joined(&self, authority: &str) -> String {
         let place = format!("{}{authority}{}", self.scheme, self.path);
         match self.query.is_empty() {
@@ -248,7 +250,7 @@ impl<'u> Parts<'u> {
     }
 }
 
-/// Refuses a list of which something is wrong.
+/// Refuses a list with a mistake.
 fn check(named: &[(String, String)]) -> Result<(), Mistake> {
     if named.len() > HOSTS_MAX {
         return refuse(
@@ -269,7 +271,7 @@ fn check(named: &[(String, String)]) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// The colons of an IPv6 address stand in brackets.
+/// An IPv6 address has its colons in brackets.
 fn host_and_port(text: &str) -> (String, String) {
     let end = text.rfind(']').map_or(0, |at| at + 1);
     match text[end..].split_once(':') {
@@ -278,7 +280,7 @@ fn host_and_port(text: &str) -> (String, String) {
     }
 }
 
-/// A parameter's host as it stands before the path.
+/// The host of a parameter in the form that it has before the path.
 fn encoded(host: &str) -> String {
     if host.contains(':') && host.parse::<std::net::Ipv6Addr>().is_ok() {
         return format!("[{host}]");
@@ -322,7 +324,7 @@ mod tests {
                     "postgres://u:a%2Cb@h2/d",
                 ],
             ),
-            // A comma of the password is none of the list.
+            // A comma in the password does not belong to the list.
             (
                 "postgres://u:a,b@h1,h2",
                 ["postgres://u:a,b@h1", "postgres://u:a,b@h2"],

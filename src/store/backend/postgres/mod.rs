@@ -1,7 +1,7 @@
 //! PostgreSQL.
 //!
-//! Owns: its fragments and settings. `connection` is the way to the server, `hosts` and `servers` find the
-//! one that is meant among several, `error` is the meaning of its errors, and the `.sql` files are its
+//! Owns: its fragments and settings. `connection` is the connection to the server, `hosts` and `servers`
+//! find the right one of several, `error` is the meaning of its errors, and the `.sql` files are its
 //! statements of the hot operations.
 
 pub mod connection;
@@ -16,7 +16,7 @@ use super::super::batch::{self, Kind};
 use super::fragment::{self, columns};
 use super::{Asks, Backend, Setting};
 
-/// PostgreSQL, and what speaks its protocol.
+/// PostgreSQL, and servers that speak its protocol.
 pub(in crate::store) struct Postgres;
 
 impl Backend for Postgres {
@@ -44,10 +44,10 @@ impl Backend for Postgres {
         match setting {
             Setting::MigrationLockWait => Some("SET LOCAL lock_timeout = '2s'"),
             Setting::CancellationLockWait => Some("SET LOCAL lock_timeout = '200ms'"),
-            // Some sorts are worth memory, and no statement of an audit is worth compiling. A plan
-            // that the connection made when there was little to look at would compare every row with
-            // every row by now; and an engine's connection may not read whole tables, which is all
-            // that an audit does.
+            // Some sorts are worth the memory, and no statement of an audit is worth compiling. A
+            // plan that the connection made when there were few rows would compare every row with
+            // every row by now; and an engine's connection may not read whole tables, although an
+            // audit does nothing else.
             Setting::AuditPlanner => Some(
                 "SET LOCAL work_mem = '64MB'; SET LOCAL jit = off;
     SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = on;
@@ -75,7 +75,7 @@ impl Backend for Postgres {
         const TABLES: &str = "VACUUM (ANALYZE) ductwork_runs, ductwork_branches,
                 ductwork_steps, ductwork_executions, ductwork_availabilities,
                 ductwork_transitions, ductwork_advancements";
-        // Not everybody may ask for a checkpoint; then it comes when it comes.
+        // Not every user may request a checkpoint; without the right, it happens at its own time.
         &[TABLES, "CHECKPOINT"]
     }
 
@@ -92,7 +92,7 @@ impl Backend for Postgres {
             "now" => to.write_str("(extract(epoch from statement_timestamp()) * 1000000)::bigint"),
             "skip_locked" => to.write_str("FOR UPDATE SKIP LOCKED"),
             "lock" => to.write_str("FOR UPDATE"),
-            // The row stays until we are done; whoever writes other columns of it need not wait.
+            // The row stays until we are done; a writer of its other columns need not wait.
             "share" => to.write_str("FOR KEY SHARE"),
             // The planner has statistics.
             "by" => Ok(()),
@@ -101,15 +101,15 @@ impl Backend for Postgres {
             "rows" => to.write_str(&rows(argument)),
             "join" => write!(to, "JOIN {argument}"),
             // An index condition that no join can be merged or hashed on: a plan made while the
-            // tables were empty would otherwise walk a whole index and look through the batch for
-            // each of its entries, for as long as it is cached.
+            // tables were empty would otherwise scan a whole index and search the batch for each of
+            // its entries, for as long as it is cached.
             "key" => {
                 let (key, value) = argument.split_once(';').expect("a key has a value");
                 write!(to, "{key} = ANY (ARRAY[{value}])")
             }
-            // An index condition on the array itself: joined with the batch as a table, or looked
-            // for in it by a subquery, a plan that was made without statistics may read the whole
-            // table, or go through the batch for each of its rows.
+            // An index condition on the array itself: with the batch joined as a table, or searched
+            // by a subquery, a plan that was made without statistics may read the whole table, or
+            // search the batch for each of its rows.
             "any" | "of" => {
                 let (key, rows) = argument.split_once(';').expect("a key is one of some rows");
                 let (alias, columns) = columns(rows);

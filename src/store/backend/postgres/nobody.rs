@@ -1,4 +1,4 @@
-//! The reasons why no server of an address is worked on.
+//! The reasons why no server of an address can be worked on.
 //!
 //! Owns: their words, and the remedy. Never: decides which server is the right one (`servers`).
 
@@ -8,34 +8,34 @@ use super::super::{DriverError, UNREACHED};
 use super::hosts::Wanted;
 use crate::store::blame::Blame;
 
-/// The reason to pass a server over that lets us in.
+/// The reason to pass over a server that lets us in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passed {
     /// A standby.
     Standby,
-    /// It takes no writes by a setting.
+    /// A setting makes it refuse writes.
     OnlyReads,
-    /// Its timeline, and that of the server that this process has worked on.
+    /// Its timeline is older: its own, and that of the server that this process has worked on.
     Before(u32, u32),
 }
 
 /// No server of an address is the right one.
 #[derive(Debug)]
 pub struct Nobody {
-    /// The server that was meant.
+    /// The kind of server that was wanted.
     pub wanted: Wanted,
-    /// Host and port of each, and why it is not that.
+    /// Host and port of each server, and the reason why it is not the right one.
     pub refused: Vec<(String, Refusal)>,
 }
 
-/// The reason why a server is not worked on.
+/// The reason why a server cannot be worked on.
 #[derive(Debug)]
 pub enum Refusal {
-    /// It cannot be reached, or lets nobody in.
+    /// It cannot be reached, or refuses to let us in.
     Failed(sqlx::Error),
-    /// It lets us in.
+    /// It lets us in, but is not the right one.
     Passed(Passed),
-    /// It has not answered in time.
+    /// It did not answer in time.
     Silent,
 }
 

@@ -1,14 +1,14 @@
-//! The servers of an address, and which of them is the one to work on.
+//! The servers of an address, and the choice of the one to work on.
 //!
-//! Owns: the question to a server, the choice among those that answer, and what a process remembers of
-//! the server that it has worked on. Never: reads the list (`hosts`), or knows what a connection is for
-//! (`connection`).
+//! Owns: the query that asks a server for its state, the choice among the servers that answer, and what a
+//! process remembers about the server that it has worked on. Never: reads the list (`hosts`), or knows the
+//! purpose of a connection (`connection`).
 //!
-//! A list names servers of which one takes writes, and may be another one tomorrow. A process that works on
-//! one opens further connections there. Where it works on none yet, or has lost a connection, it asks all of
-//! them at once, and of those that take writes the one with the latest history is chosen: PostgreSQL counts a
-//! *timeline* on with each promotion, so that an old primary that came back as a server of its own is told
-//! from its heir, as long as both answer, or this process has worked on the heir.
+//! A list names servers of which one takes writes; tomorrow this may be another one. A process that works on
+//! one server opens further connections there. Where it works on none yet, or has lost a connection, it asks
+//! all of them at once, and chooses among those that take writes the one with the latest history. PostgreSQL
+//! increments a *timeline* with each promotion. This distinguishes an old primary that came back as a server
+//! of its own from its heir, as long as both answer, or this process has worked on the heir.
 
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,14 +25,14 @@ use super::nobody::{Nobody, Passed, Refusal};
 use crate::store::conn::Purpose;
 use crate::store::error::{Error, Source};
 
-/// A server that takes writes waits so long for what the others say. Longer than a handshake across a
-/// data centre; a host that says nothing costs a process so much when it starts, and not again.
+/// When a server takes writes, the others have this long to answer. It is longer than a handshake
+/// across a data centre; a silent host costs a process this much when it starts, and not again.
 const OTHERS_WITHIN: Duration = Duration::from_secs(1);
 
-/// The servers of an address. Clones share what is remembered.
+/// The servers of an address. Clones share the server that is remembered.
 #[derive(Clone)]
 pub struct Servers {
-    /// In the order of the address; never empty.
+    /// The servers in the order of the address; never empty.
     list: Vec<PgConnectOptions>,
     wanted: Wanted,
     known: Arc<Mutex<Known>>,
@@ -42,12 +42,12 @@ pub struct Servers {
 #[derive(Default)]
 struct Known {
     at: Option<usize>,
-    /// No connection to it was lost since.
+    /// True where no connection to it was lost since.
     sure: bool,
     history: Option<History>,
 }
 
-/// The history of a server: its cluster, and how often one of that has been promoted.
+/// The history of a server: its cluster, and how often a server of that cluster has been promoted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct History {
     system: String,
@@ -55,23 +55,24 @@ struct History {
 }
 
 impl History {
-    /// True of the same cluster before a promotion that the other one has seen. Two clusters are not
-    /// compared.
+    /// True for the same cluster before a promotion that the other history includes. Two different
+    /// clusters are not compared.
     fn is_before(&self, other: &Self) -> bool {
         self.system == other.system && self.timeline < other.timeline
     }
 }
 
-/// The answer of a server.
+/// A server's answer about its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answer {
     is_standby: bool,
     only_reads: bool,
-    /// `None` where it does not tell, as a proxy or a service that keeps its log elsewhere.
+    /// `None` where the server does not tell, such as a proxy or a service that keeps its log
+    /// elsewhere.
     history: Option<History>,
 }
 
-/// Whether a server is the one that is meant, for a process that has worked on `known`.
+/// Whether a server is the wanted one, for a process that has worked on `known`.
 fn judge(wanted: Wanted, answer: &Answer, known: Option<&History>) -> Result<(), Passed> {
     if wanted != Wanted::Any && answer.is_standby {
         return Err(Passed::Standby);
@@ -87,7 +88,7 @@ fn judge(wanted: Wanted, answer: &Answer, known: Option<&History>) -> Result<(),
     }
 }
 
-/// The best of several that are what is meant, in this order: the first, or its latest heir.
+/// The best of several suitable servers in this order: the first, or its latest heir.
 fn best<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> Option<usize> {
     let mut best: Option<(usize, &Answer)> = None;
     for (at, answer) in answers.into_iter().enumerate() {
@@ -103,23 +104,23 @@ fn best<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> Option<usize> {
     best.map(|(at, _)| at)
 }
 
-/// The server that was chosen, and the connection by which it was asked.
+/// The chosen server, and the connection on which it was asked.
 pub struct Chosen {
     /// The server.
     pub berth: Berth,
-    /// Open.
+    /// An open connection to it.
     pub conn: PgConnection,
 }
 
-/// The server to which a connection leads, among several.
+/// The server that a connection leads to, among several.
 pub struct Berth {
     at: usize,
     known: Arc<Mutex<Known>>,
 }
 
 impl Berth {
-    /// True when another connection has found another server to be the right one. This one may go on to
-    /// read what nobody writes any more, or to beat where nobody looks.
+    /// True when another connection has found another server to be the right one. This connection may
+    /// otherwise go on reading data that nobody updates any more, or beating where nobody looks.
     pub fn is_left(&self) -> bool {
         locked(&self.known).at.is_some_and(|at| at != self.at)
     }
@@ -130,7 +131,7 @@ fn locked(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
 }
 
 impl Servers {
-    /// Those of a URL.
+    /// The servers of a URL.
     pub fn parse(url: &str) -> Result<Self, String> {
         let hosts = Hosts::parse(url).map_err(|mistake| mistake.message.to_owned())?;
         let options = hosts.urls.iter().map(|url| PgConnectOptions::from_str(url));
@@ -142,7 +143,7 @@ impl Servers {
         })
     }
 
-    /// The one server, where there is nothing to choose.
+    /// The only server, where there is nothing to choose.
     pub fn only(&self) -> Option<&PgConnectOptions> {
         match self.list.as_slice() {
             [only] if self.wanted == Wanted::Any => Some(only),
@@ -150,12 +151,13 @@ impl Servers {
         }
     }
 
-    /// One of them.
+    /// The options of a berth's server.
     pub fn options(&self, berth: &Berth) -> &PgConnectOptions {
         &self.list[berth.at]
     }
 
-    /// The name of the database on this host, whatever the order of the list. Holds no secret.
+    /// The name of the database on this host, independent of the order of the list. Contains no
+    /// secret.
     pub fn identity(&self) -> String {
         let places = match self.list.as_slice() {
             [only] => format!("{}:{}", only.get_host(), only.get_port()),
@@ -174,12 +176,13 @@ impl Servers {
         )
     }
 
-    /// Host and port of the server that was last worked on, of several.
+    /// Host and port of the server last worked on; none where there is only one.
     pub fn current(&self) -> Option<String> {
         self.known().at.map(|at| place(&self.list[at]))
     }
 
-    /// A connection was lost: whichever server it led to, another one may be the right one by now.
+    /// A connection was lost: independent of which server it led to, another one may be the right
+    /// one by now.
     pub fn doubt(&self) {
         self.known().sure = false;
     }
@@ -188,17 +191,18 @@ impl Servers {
         locked(&self.known)
     }
 
-    /// The server that was last worked on, and the one that is asked before the others.
+    /// The server last worked on, and the one to ask before the others.
     fn begins_with(&self) -> (Option<usize>, Option<usize>) {
         let known = self.known();
         let first = known.at.filter(|_| known.sure && self.list.len() > 1);
         (known.at, first)
     }
 
-    /// Connects to the right one, within so long, each with the settings that `configured` adds.
+    /// Connects to the right server, within this time, each attempt with the settings that
+    /// `configured` adds.
     ///
     /// # Errors
-    /// `Configured` where none of them can ever be used, `Unavailable` for all else.
+    /// `Configured` where none of them can ever be used, `Unavailable` in all other cases.
     pub async fn choose(
         &self,
         configured: impl Fn(&PgConnectOptions) -> PgConnectOptions,
@@ -210,7 +214,7 @@ impl Servers {
         let (last, first) = self.begins_with();
         if let Some(at) = first {
             let asked = asked(configured(&self.list[at]), purpose, self.wanted);
-            // Half of the time is for the others.
+            // The other half of the time is for the other servers.
             match timeout(within / 2, asked).await {
                 Ok(Ok((conn, answer))) => match self.take(at, &answer) {
                     Ok(berth) => return Ok(Chosen { berth, conn }),
@@ -243,13 +247,13 @@ impl Servers {
                 }
             }
         }
-        // Of two that cannot be told apart the one that was worked on is still right.
+        // Of two servers that cannot be told apart, the one last worked on is still right.
         found.sort_unstable_by_key(|(at, ..)| (Some(*at) != last, *at));
         while let Some(best) = best(found.iter().map(|(.., answer)| answer)) {
             let (at, conn, answer) = found.remove(best);
             match self.take(at, &answer) {
                 Ok(berth) => return Ok(Chosen { berth, conn }),
-                // Another connection of this process has just found its heir.
+                // Another connection of this process has just found this server's heir.
                 Err(passed) => refused.push((at, Refusal::Passed(passed))),
             }
         }
@@ -261,7 +265,7 @@ impl Servers {
         Err(self.nobody(refused))
     }
 
-    /// Asks again, on another connection to the server that was chosen.
+    /// Checks the chosen server again, on another connection to it.
     pub async fn confirm<C>(
         &self,
         berth: &Berth,
@@ -282,7 +286,7 @@ impl Servers {
     fn take(&self, at: usize, answer: &Answer) -> Result<Berth, Passed> {
         let mut known = self.known();
         judge(self.wanted, answer, known.history.as_ref())?;
-        // Where any will do the order of the list decides each time.
+        // Where any server will do, the order of the list decides each time.
         if self.wanted != Wanted::Any {
             (known.at, known.sure) = (Some(at), true);
             if answer.history.is_some() {
@@ -295,7 +299,7 @@ impl Servers {
 
     fn nobody(&self, mut refused: Vec<(usize, Refusal)>) -> Error {
         refused.sort_unstable_by_key(|(at, _)| *at);
-        // A person has to correct the address, where no server of it can be used.
+        // Where no server of the address can be used, a person has to correct it.
         let configured = |(_, refusal): &(usize, Refusal)| {
             matches!(refusal, Refusal::Failed(sqlx::Error::Configuration(_)))
         };
@@ -336,14 +340,14 @@ async fn asked(
     Ok((conn, answer))
 }
 
-/// Asks a server what it is. Nothing is asked where any will do.
+/// Asks a server for its state. Sends nothing where any server will do.
 async fn ask<C>(conn: &mut C, purpose: Purpose, wanted: Wanted) -> Result<Answer, sqlx::Error>
 where
     for<'c> &'c mut C: Executor<'c, Database = sqlx::Postgres>,
 {
     const STATE: &str =
         "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'";
-    // A standby has its primary's.
+    // A standby has the history of its primary.
     const HISTORY: &str = "
         SELECT CAST(system_identifier AS text), left(pg_walfile_name(pg_current_wal_lsn()), 8)
           FROM pg_control_system()";
@@ -358,7 +362,7 @@ where
     let row = conn.fetch_one(sqlx::raw_sql(STATE)).await?;
     let is = |at: usize| row.try_get_unchecked::<&str, _>(at).map(|text| text == "t");
     answer.is_standby = is(0)?;
-    // A page only reads, by its own wish.
+    // A page reads only, by its own setting.
     answer.only_reads = is(1)? && purpose != Purpose::Page;
     if answer.is_standby {
         return Ok(answer);
@@ -369,7 +373,7 @@ where
             let system = row.try_get_unchecked(0)?;
             timeline.ok().map(|timeline| History { system, timeline })
         }
-        // It speaks the protocol, and has no such functions, or keeps them from us.
+        // The server speaks the protocol, but has no such functions, or denies them to us.
         Err(sqlx::Error::Database(_)) => None,
         Err(error) => return Err(error),
     };
@@ -426,7 +430,7 @@ mod tests {
             (history("a", 1), history("a", 2), Err(Passed::Before(1, 2))),
             (history("a", 2), history("a", 2), Ok(())),
             (history("a", 11), history("a", 2), Ok(())),
-            // Another cluster is not compared, nor what is not known.
+            // Other clusters are not compared, and neither are unknown histories.
             (history("b", 1), history("a", 2), Ok(())),
             (history("a", 1), None, Ok(())),
             (None, history("a", 2), Ok(())),
@@ -468,14 +472,14 @@ mod tests {
         assert_eq!(servers.current().as_deref(), Some("h1:5432"));
         assert!(!first.is_left());
         let heir = servers.take(1, &primary(history("a", 2))).expect("a berth");
-        // Connections to the first one have to follow.
+        // Connections to the first server have to follow.
         assert!(first.is_left() && !heir.is_left());
         servers.doubt();
         let back = servers.clone().take(0, &primary(history("a", 1)));
         assert_eq!(back.err(), Some(Passed::Before(1, 2)));
         assert_eq!(servers.current().as_deref(), Some("h2:5432"));
         assert!(first.is_left() && !heir.is_left());
-        // Where any will do nothing is remembered.
+        // Where any server will do, nothing is remembered.
         let servers = Servers::parse("postgres://h1,h2/d?target_session_attrs=any");
         let servers = servers.expect("a list");
         let [one, other] = [0, 1].map(|at| servers.take(at, &primary(None)).expect("a berth"));
@@ -499,7 +503,7 @@ mod tests {
             identity("postgres:///d?host=/run/b,/run/a"),
             "postgres:/run/a:5432,/run/b:5432/d?"
         );
-        // Of one host it is as it always was.
+        // With one host, the identity is as it always was.
         for url in ["postgres://u:p@h/d", "postgres://h,h/d"] {
             assert_eq!(identity(url), "postgres:h:5432/d?", "{url}");
         }
@@ -561,10 +565,10 @@ mod tests {
         assert!(error.is_unavailable(), "{error:?}");
     }
 
-    /// Enough for two hosts, one of which lets it pass.
+    /// Enough time for two hosts of which one lets it run out.
     const WITHIN: Duration = Duration::from_secs(6);
 
-    /// Its packets may vanish: nobody answers, and nobody refuses.
+    /// Packets to this host may vanish: it neither answers nor refuses.
     #[tokio::test]
     async fn a_host_that_says_nothing_keeps_nobody_from_the_one_that_does() {
         let url = std::env::var("DUCTWORK_TEST_POSTGRES_URL");
@@ -584,7 +588,8 @@ mod tests {
             };
             connect().await.expect("a connection");
             assert_eq!(servers.current().as_deref(), Some(place));
-            // Nor is it in the way when it was the right one, whether or not that is in doubt.
+            // The silent host does no harm either when it was the right one, whether or not that is
+            // in doubt.
             let right = servers.known().at.expect("one of two");
             for sure in [true, false] {
                 let at = Some(1 - right);

@@ -45,7 +45,7 @@ runs AS (
       FROM asked
         ON CONFLICT (pipeline, trigger_key) WHERE trigger_key IS NOT NULL DO NOTHING
     RETURNING id),
--- As an array: joins of the parts of a statement are not hashed.
+-- As an array: the server does not hash joins between the parts of a statement.
 made AS (SELECT asked.* FROM asked WHERE asked.id = ANY (ARRAY(SELECT id FROM runs))),
 -- part: INSERT_ROOTS
 roots AS (

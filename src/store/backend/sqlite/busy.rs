@@ -1,28 +1,28 @@
-//! Waiting for SQLite's one writer at a time.
+//! Waiting for SQLite's single writer.
 //!
-//! Owns: how long a connection sleeps before it tries a lock again that another process has.
-//! Never: decides that a transaction has waited too long; it only says so to SQLite, which
-//! refuses the statement, and `Conn` tries again whole.
+//! Owns: how long a connection sleeps before it retries a lock that another process holds. Never:
+//! decides that a transaction has waited too long; it only reports this to SQLite, which refuses
+//! the statement, and `Conn` retries the whole transaction.
 //!
 //! SQLite's own waits grow to 100 ms, in steps that all processes share. Several busy writers then
 //! sleep together while nobody writes, and a heartbeat wakes ten times a second to find that
-//! somebody else was quicker. Here a wait is a fraction of what has been waited already.
+//! another writer was quicker. Here a wait is a fraction of the time waited so far.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// How long a connection waits for a lock before SQLite says that the database is busy, unless it
-/// was told otherwise.
+/// How long a connection waits for a lock before SQLite reports that the database is busy, unless
+/// the connection was told otherwise.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A lock is not tried more often than this; about what a small commit takes.
+/// The shortest time between two tries of a lock: about as long as a small commit takes.
 const SHORTEST: Duration = Duration::from_micros(100);
 
-/// Nor more seldom: what a lock lies idle when everybody waits, at the worst.
+/// The longest: at worst, a lock stays free for this long while everybody waits.
 const LONGEST: Duration = Duration::from_millis(2);
 
 thread_local! {
-    /// Since when this thread waits: SQLite tells how often it has asked, not for how long.
+    /// When this thread began to wait: SQLite tells how often it has asked, not for how long.
     static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
     /// How long this thread waits at most.
     static LIMIT: Cell<Duration> = const { Cell::new(PATIENCE) };
@@ -33,8 +33,8 @@ pub fn waits(limit: Duration) {
     LIMIT.set(limit);
 }
 
-/// True, after a while, when the lock is to be tried again. Asked by SQLite, on the thread that
-/// wants the lock.
+/// Returns true, after a pause, when the lock should be tried again. SQLite calls this on the
+/// thread that wants the lock.
 pub fn wait(asked: i32) -> bool {
     let since = match SINCE.get() {
         Some(since) if asked > 0 => since,
@@ -45,7 +45,7 @@ pub fn wait(asked: i32) -> bool {
     pause.inspect(|pause| std::thread::sleep(*pause)).is_some()
 }
 
-/// The next wait of somebody who has waited for `waited`; `None` after too long.
+/// The next pause of a thread that has waited for `waited`; `None` after too long.
 fn pause(waited: Duration, limit: Duration) -> Option<Duration> {
     (waited < limit).then(|| (waited / 8).clamp(SHORTEST, LONGEST))
 }

@@ -1,8 +1,8 @@
--- Claims executions: one statement after the other, in one transaction.
+-- Claims executions: one statement after another, in one transaction.
 
 -- name: TAKE_AVAILABILITIES
 -- MATERIALIZED: a planner may run a plain subquery again and take more than its limit (C7).
--- Availabilities that were taken before are passed over by their place.
+-- Availabilities that were taken before are skipped by their place.
 WITH due AS MATERIALIZED (
     SELECT execution_id FROM ductwork_availabilities
      WHERE pipeline = :pipeline AND due_at <= {now}

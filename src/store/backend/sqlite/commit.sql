@@ -1,6 +1,6 @@
--- Commits what executions came to: one statement after the other, in one transaction. The first
--- lets through the results whose execution is still ours; those that follow are given these, as
--- `held`.
+-- Commits the results of executions: one statement after another, in one transaction. The first
+-- lets through the results whose execution is still ours; those that follow receive these results
+-- as `held`.
 
 -- name: CLOSE_EXECUTIONS
 -- The claim's fence (I4, I5): see `../postgres/commit.sql`.
@@ -15,8 +15,8 @@ UPDATE ductwork_executions
 RETURNING ductwork_executions.id AS execution_id
 
 -- name: LAST_AT_BARRIERS
--- Of the branches that would arrive, those that would be the last at their barriers: of those that
--- are missing there, nobody comes after them. The advancer handles them (I13).
+-- Of the branches that would arrive, those that would be the last at their barriers: after them, no
+-- branch is missing there. The advancer handles them (I13).
 SELECT execution_id FROM (
     SELECT execution_id,
            CASE WHEN missing = row_number() OVER (PARTITION BY arrives_at ORDER BY step_id)
@@ -43,7 +43,7 @@ UPDATE ductwork_steps
 
 -- name: MOVE_WITH_RESULT
 -- The branch becomes ready for an advancer, or moves with the result. The guard of the move: while
--- an execution is open its branch stands at the execution's step, unclaimed.
+-- an execution is open, its branch is at the execution's step, unclaimed.
 UPDATE ductwork_branches
    SET status = CASE WHEN held.ends = 1 AND held.last = 0 THEN 'completed' ELSE 'in_progress' END,
        step_id = coalesce(held.next_step_id, held.step_id),
@@ -57,8 +57,8 @@ UPDATE ductwork_branches
    AND ductwork_branches.status = 'in_progress'
 
 -- name: ALL_MOVED
--- All or nothing: refused when a branch was not where its result says (I9). The least number has no
--- absolute value: `integer overflow`.
+-- All or nothing: refused when a branch was not at the step that its result says (I9). The smallest
+-- integer has no absolute value: `integer overflow`.
 SELECT abs(CASE WHEN changes() = :moves THEN 1 ELSE 0x8000000000000000 END) AS whole
 
 -- name: INSERT_NEXT_STEPS
@@ -102,8 +102,8 @@ SELECT held.advancement_id, held.transition_id, held.branch_id, :process, held.c
   FROM {rows:held} WHERE held.transition_id IS NOT NULL AND held.last = 0
 
 -- name: END_RUNS
--- The status is wrapped, so that the row is looked up by its key: SQLite would rather walk all runs
--- in progress, and a run's end would cost more the longer the queue.
+-- The status is wrapped, so that the row is looked up by its key: SQLite would otherwise scan all
+-- runs in progress, and the end of a run would cost more the longer the queue.
 UPDATE ductwork_runs SET status = 'completed', completed_at = {now}, output = held.output
   FROM {rows:held}
  WHERE ductwork_runs.id = held.run_id

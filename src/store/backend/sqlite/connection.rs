@@ -1,11 +1,11 @@
 //! A connection to SQLite, on a thread of its own.
 //!
-//! Owns: opening a database file, running a statement with its arguments, its rows. A question is
-//! one message to the thread and one back, however many statements and rows are in it: a
-//! message costs as much as a small statement, because somebody has to be woken up for it.
-//! Never: knows what a statement is for, or what its error means (`store::error`).
+//! Owns: opening a database file, running a statement with its arguments, its rows. A request is one
+//! message to the thread and one back, however many statements and rows it has: a message costs as much as
+//! a small statement, because a thread has to be woken up for it. Never: knows the purpose of a statement,
+//! or the meaning of its error (`store::error`).
 //!
-//! A question that nobody waits for any more is answered all the same. A caller that gives one up within a
+//! A request that nobody waits for any more is answered all the same. A caller that gives one up within a
 //! transaction has to close the connection.
 
 use std::cell::{Cell, RefCell};
@@ -32,17 +32,19 @@ use crate::store::statement::Asked;
 /// The oldest SQLite without the bug that corrupts a WAL written by two processes.
 const VERSION_MIN: i32 = 3_051_003;
 
-/// Bytes of a WAL that are kept when it begins anew: more than it takes where nobody reads for long.
+/// Bytes of a WAL that are kept when it starts over: more than a WAL takes where nobody reads for
+/// long.
 const WAL_LEFT: u32 = 8 << 20;
 
-/// Statements that stay prepared.
+/// How many statements stay prepared.
 const PREPARED: usize = 256;
 
-/// A statement of a page is looked at after so many operations of SQLite's machine: some tens of µs.
+/// The time of a page's statement is checked after this many operations of SQLite's machine: some
+/// tens of µs.
 const OPERATIONS: i32 = 1_000;
 
 thread_local! {
-    /// When this thread was asked what it answers now.
+    /// When this thread received the request that it answers now.
     static ASKED: Cell<Instant> = Cell::new(Instant::now());
 }
 
@@ -113,21 +115,21 @@ impl Row {
     }
 }
 
-/// The answer to a question.
+/// The answer to a request.
 #[derive(Default)]
 pub struct Answer {
-    /// The rows of all statements, one after the other.
+    /// The rows of all statements, in their order.
     pub rows: Vec<Row>,
-    /// How many rows they wrote, all together.
+    /// How many rows the statements wrote in total.
     pub written: u64,
 }
 
-/// Why a question was not answered.
+/// Why a request was not answered.
 #[derive(Debug)]
 pub struct Failed {
-    /// SQLite's word, or that there is nobody to ask.
+    /// SQLite's error, or that the thread is gone.
     pub source: Source,
-    /// It failed in what was to end the transaction, or may have.
+    /// The statement that ends the transaction failed, or may have failed.
     pub at_end: bool,
 }
 
@@ -138,11 +140,11 @@ impl Failed {
     }
 }
 
-/// An open database, in the hands of one thread.
+/// An open database, owned by one thread.
 pub struct Session {
     /// The database.
     pub db: Connection,
-    /// By where the statement's text lies for ever: the names of its columns.
+    /// The names of a statement's columns, by the address of its text, which stays there for ever.
     names: RefCell<HashMap<usize, Names>>,
 }
 
@@ -159,7 +161,7 @@ impl Session {
     /// Runs one statement to its end.
     ///
     /// # Errors
-    /// SQLite's own, of the statement or of a value that is no text.
+    /// SQLite's own errors, about the statement or about a value that is no text.
     pub fn run<'v>(
         &self,
         sql: &'static str,
@@ -167,7 +169,7 @@ impl Session {
         answer: &mut Answer,
     ) -> rusqlite::Result<()> {
         let mut statement = self.db.prepare_cached(sql)?;
-        // The explorer's statements may lack the condition that had asked for the last of them.
+        // The explorer's statements may lack the condition that uses the last of the values.
         let taken = statement.parameter_count();
         for (index, value) in values.take(taken).enumerate() {
             statement.raw_bind_parameter(index + 1, value)?;
@@ -201,7 +203,7 @@ impl Session {
         Arc::clone(names)
     }
 
-    /// Runs several statements, one after the other, until one of them fails.
+    /// Runs several statements, one after another, until one of them fails.
     fn run_all(
         &self,
         bounds: [Option<&'static str>; 2],
@@ -229,7 +231,7 @@ impl Session {
 
 type Question = Box<dyn FnOnce(&Session) + Send>;
 
-/// A connection: the way to its thread. The thread ends with it.
+/// A connection: the channel to its thread. The thread ends with it.
 pub struct Sqlite {
     questions: mpsc::Sender<Question>,
     /// Fails when the thread has ended.
@@ -237,11 +239,11 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the database of `file`, made if it is not there, within so long. `waits`: no longer than
-    /// this for a lock.
+    /// Opens the database of `file`, within this time, and creates it if it does not exist. `waits`
+    /// is the longest wait for a lock.
     ///
     /// # Errors
-    /// `Schema` when it cannot be used as it is, `Unavailable` for all else.
+    /// `Configured` or `Misplaced` when the file cannot be used where it is, `Unavailable` in all other cases.
     pub async fn open(
         file: File,
         purpose: Purpose,
@@ -271,7 +273,7 @@ impl Sqlite {
             .name("sqlite".to_owned())
             .spawn(thread);
         thread.map_err(|error| Error::unavailable(Source::Io(error)))?;
-        // A disk that hangs is waited out by the thread alone.
+        // If the disk hangs, only the thread waits for it.
         match tokio::time::timeout(within, open).await {
             Ok(Ok(opened)) => opened.map(|()| Self { questions, ended }),
             Ok(Err(_)) => Err(Error::unavailable(Source::Gone)),
@@ -279,23 +281,23 @@ impl Sqlite {
         }
     }
 
-    /// `None`: the thread is gone.
+    /// `None` where the thread is gone.
     async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Session) -> T + Send + 'static,
     ) -> Option<T> {
         let (answers, answer) = oneshot::channel();
         let question: Question = Box::new(move |session| {
-            // Nobody may be left to hear it.
+            // Nobody may be left to receive the answer.
             let _ = answers.send(question(session));
         });
-        // A thread that has gone drops the question, and with it the way back.
+        // A thread that is gone drops the request, and with it the sender of the answer.
         let _ = self.questions.send(question);
         answer.await.ok()
     }
 
-    /// Runs statements one after the other, between what begins and what ends a transaction, if
-    /// that is to be sent with them. Stops at the first that fails.
+    /// Runs statements one after another, between the statements that begin and end the
+    /// transaction, where these are to be sent with them. Stops at the first statement that fails.
     pub async fn run(
         &self,
         bounds: [Option<&'static str>; 2],
@@ -315,14 +317,14 @@ impl Sqlite {
         Ok(done.await.ok_or(Source::Gone)??)
     }
 
-    /// Lets SQLite parse a statement, without running it.
+    /// Makes SQLite parse a statement, without running it.
     #[cfg(feature = "internals")]
     pub async fn check(&self, sql: &'static str) -> Result<(), Source> {
         let prepared = self.ask(move |session| session.db.prepare(sql).map(drop));
         Ok(prepared.await.ok_or(Source::Gone)??)
     }
 
-    /// Closes it; when this returns, it is closed.
+    /// Closes the connection, and returns when it is closed.
     pub async fn close(self) {
         drop(self.questions);
         let _ = self.ended.await;
@@ -349,10 +351,10 @@ fn open_file(file: &File, purpose: Purpose, until: Instant) -> Result<Session, E
         )));
     }
     file.check()?;
-    // Before SQLite creates it with the umask's mode: payloads are nobody else's business.
-    // The -wal and -shm files take the mode of the database. A file that is there is not opened:
-    // to close it again would take away every lock that this process has on it, the one among
-    // them by which others know that the WAL is in use.
+    // Before SQLite creates it with the umask's mode: others must not read payloads. The -wal and
+    // -shm files take the mode of the database. An existing file is not opened here: closing it
+    // again would release every lock that this process has on it, including the one that tells
+    // others that the WAL is in use.
     let created = std::fs::OpenOptions::new()
         .create_new(true)
         .write(true)
@@ -368,8 +370,8 @@ fn open_file(file: &File, purpose: Purpose, until: Instant) -> Result<Session, E
     }
     loop {
         match configured(file, purpose) {
-            // Of several that open a new file at once one turns it into a WAL; SQLite tells
-            // the others that it is locked, without waiting the busy timeout out.
+            // When several processes open a new file at once, one turns it into a WAL; SQLite tells
+            // the others that it is locked, without waiting for the busy timeout.
             Err(error)
                 if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
                     && Instant::now() < until =>
@@ -383,14 +385,14 @@ fn open_file(file: &File, purpose: Purpose, until: Instant) -> Result<Session, E
 }
 
 fn configured(file: &File, purpose: Purpose) -> rusqlite::Result<Session> {
-    // One thread has it: there is nobody to keep out.
+    // One thread owns the connection: there is nobody to keep out.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(file.path(), flags)?;
     if purpose == Purpose::Engine && file.log_length() > u64::from(WAL_LEFT) {
         shorten_log(&db);
     }
     db.busy_handler(Some(busy::wait))?;
-    // The log is as long as the longest reader made it: cut when it begins anew (D2).
+    // The log is as long as the longest reader made it: it is cut when it starts over (D2).
     db.execute_batch(&format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF;
          PRAGMA journal_size_limit = {WAL_LEFT}; PRAGMA trusted_schema = OFF;
@@ -406,13 +408,14 @@ fn configured(file: &File, purpose: Purpose) -> rusqlite::Result<Session> {
     Ok(Session::new(db))
 }
 
-/// True when SQLite is to give up the statement of a page. Asked by SQLite, on the thread that runs it.
+/// True when SQLite should give up the statement of a page. SQLite calls this on the thread that runs
+/// the statement.
 fn is_too_late() -> bool {
     ASKED.get().elapsed() > patience::PAGE
 }
 
-/// How much of the file a connection keeps, in KiB. Never below the default: a small cache spills a long
-/// transaction to the WAL early.
+/// How much of the file a connection caches, in KiB. Never below the default: a small cache spills a
+/// long transaction to the WAL early.
 fn cache_kib(purpose: Purpose) -> u32 {
     match purpose {
         Purpose::Engine => 8_000,
@@ -420,18 +423,18 @@ fn cache_kib(purpose: Purpose) -> u32 {
     }
 }
 
-/// Writes a long log to the database and cuts it, if nobody reads what is in it. SQLite does so by itself
-/// with a commit; where the log has filled the disk, none is possible, until somebody does this.
+/// Writes a long log to the database and cuts it, if nobody reads its contents. SQLite does so by itself
+/// with a commit; where the log has filled the disk, no commit is possible until somebody does this.
 fn shorten_log(db: &Connection) {
-    // Most of it is copied while others write; the lock is taken for the rest. Where somebody reads, or
-    // is at it, nobody waits: whoever connects next tries again.
+    // Most of the log is copied while others write; only the rest takes the lock. Where somebody reads
+    // the log, or is already shortening it, nobody waits: the next connection tries again.
     const SHORTEN: &str = "PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(PASSIVE);
                            PRAGMA wal_checkpoint(TRUNCATE)";
     let _ = db.execute_batch(SHORTEN);
 }
 
-/// The network file system that `path` is on, if it is on one: two hosts that both believe to
-/// hold the lock corrupt the file (D4).
+/// The network file system that `path` is on, if any: two hosts that both believe that they hold the lock
+/// corrupt the file (D4).
 fn network_file_system(path: &Path) -> Option<&'static str> {
     const KNOWN: [(u32, &str); 4] = [
         (0x6969, "NFS"),
@@ -443,7 +446,8 @@ fn network_file_system(path: &Path) -> Option<&'static str> {
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
     let found = nix::sys::statfs::statfs(directory.unwrap_or(Path::new("."))).ok()?;
-    // Its type is not the same in every C library; the magic number has 32 bits in all.
+    // The type of this field differs between C libraries; the magic number has 32 bits in all of
+    // them.
     let magic = found.filesystem_type().0 as u32;
     let known = KNOWN.iter().find(|(number, _)| *number == magic);
     known.map(|(_, name)| *name)
@@ -509,7 +513,7 @@ mod tests {
         assert_eq!(rows[2].get::<i64>("n").unwrap(), 10);
         assert_eq!(rows.len(), 3);
         assert_eq!(numbers(&mut conn).await, [2, 7, 10]);
-        // Three updated and one inserted; what was read is not written.
+        // Three rows updated and one inserted; rows that were read do not count.
         let args = [
             ("word", "c".into()),
             ("than", 2_i64.into()),
@@ -531,10 +535,10 @@ mod tests {
         assert_eq!(conn.take_statements(), 2);
         let mut other = location.connect(Purpose::Query).await.unwrap();
         assert_eq!(numbers(&mut other).await, [1, 2, 3]);
-        // One that asks nothing is none.
+        // A transaction without statements sends no request.
         conn.transaction(async |_| Ok(())).await.unwrap();
         assert_eq!(conn.take_statements(), 0);
-        // One whose last statement is not known is committed by itself.
+        // A transaction whose last statement is unknown is committed by a request of its own.
         conn.transaction(async |conn| add(conn, 4).await)
             .await
             .unwrap();

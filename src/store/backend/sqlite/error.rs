@@ -1,6 +1,6 @@
 //! The meaning of SQLite's errors.
 //!
-//! Owns: the one table of SQLite's result codes: every primary code stands in it.
+//! Owns: the only table of SQLite's result codes: it contains every primary code.
 
 use rusqlite::ffi;
 
@@ -8,7 +8,7 @@ use super::super::DriverError;
 use crate::store::blame::Blame;
 
 impl DriverError for rusqlite::Error {
-    /// Its message, and what its code says beyond that: of a failed disk, at what it failed.
+    /// SQLite's message, and the details of its code: for a failed disk, the operation that failed.
     fn describe(&self) -> String {
         let text = self.to_string();
         let code = self.sqlite_error().map(ToString::to_string);
@@ -19,7 +19,8 @@ impl DriverError for rusqlite::Error {
     }
 
     fn blame(&self) -> Blame {
-        // The `abs` of a part that found less than it was to write, and no sum of ours comes near it.
+        // The `abs` of a part that found fewer rows than it has to write. No sum of ours comes near
+        // this overflow.
         if self.to_string() == "integer overflow" {
             return Blame::Part;
         }
@@ -68,19 +69,19 @@ fn primary(error: &rusqlite::Error) -> i32 {
     error.sqlite_error().map_or(0, |it| it.extended_code & 0xff)
 }
 
-/// Of SQLite's codes, the primary one of which is the low byte of the extended one.
+/// The blame of a code of SQLite, whose primary code is the low byte of the extended one.
 fn of_sqlite(extended: i32) -> Blame {
     match extended & 0xff {
-        // They have already waited out the busy timeout. The schema was changed beside us; the locks of
-        // the WAL were in nobody's order.
+        // These have already waited for the busy timeout. The schema was changed by another process;
+        // the locks of the WAL came in an unexpected order.
         ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED | ffi::SQLITE_SCHEMA | ffi::SQLITE_PROTOCOL => {
             Blame::Contention
         }
-        // A disk that may get better, or be mounted for writing again; nothing was committed.
+        // A disk that may recover, or be mounted for writing again; nothing was committed.
         ffi::SQLITE_IOERR | ffi::SQLITE_FULL | ffi::SQLITE_CANTOPEN | ffi::SQLITE_READONLY => {
             Blame::Connection
         }
-        // Memory, rights, a file that somebody has to mend, an interrupted statement.
+        // Memory, rights, a file that somebody has to repair, an interrupted statement.
         ffi::SQLITE_NOMEM
         | ffi::SQLITE_PERM
         | ffi::SQLITE_AUTH

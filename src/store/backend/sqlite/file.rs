@@ -1,11 +1,11 @@
-//! SQLite's file, where it lies.
+//! SQLite's file and its place.
 //!
-//! Owns: whether it is still the file that was opened first, and whether its log lies there without it.
-//! Never: opens it.
+//! Owns: the checks whether the file is still the one that was opened first, and whether its log exists
+//! without it. Never: opens it.
 //!
-//! A file that is moved, replaced or deleted under a process that has it open takes every later commit
-//! along, and no statement fails. SQLite leaves the log where it was. A new file in the old one's
-//! place is not its database: SQLite empties the log beside an empty file, and applies it to another.
+//! A file that is moved, replaced or deleted while a process has it open takes every later commit
+//! along, and no statement fails. SQLite leaves the log in its old place. A new file in the old place
+//! is not the log's database: SQLite empties a log beside an empty file, and applies it to any other.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::store::error::Error;
 
-/// A place for a database, and the file that was opened there first. Its clones share that.
+/// A place for a database, and the file that was opened there first. Clones share that.
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,
     opened: Arc<Mutex<Option<Identity>>>,
-    /// The files beside it that were seen in their places and open.
+    /// The files beside it that this process had open and saw in their places.
     sides: Arc<Mutex<[Vec<Open>; 2]>>,
 }
 
-/// A descriptor, and the file that it is of. Where its file system tells when a file was made, another one that
-/// has got its number is not taken for it.
+/// A descriptor, and the file that it refers to. Where the file system tells when a file was created, this
+/// tells it from another file that has got its number.
 type Open = (std::ffi::OsString, Identity, Option<std::time::SystemTime>);
 
 /// The device of a file, and its number there.
@@ -34,7 +34,7 @@ type Identity = (u64, u64);
 pub enum Side {
     /// `-wal`: the last commits.
     Log,
-    /// `-shm`: where to find what in the log, and who has which lock.
+    /// `-shm`: the index of the log's contents, and the holders of locks.
     Index,
 }
 
@@ -46,7 +46,7 @@ impl Side {
         }
     }
 
-    /// The consequence of its absence.
+    /// The consequence of a missing side file.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Log => {
@@ -72,13 +72,13 @@ impl File {
         }
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Fails with `Misplaced` when another file is there than was opened first, or none; and where a
-    /// log lies there without its database.
+    /// Fails with `Misplaced` when the place holds another file than the one opened first, or none;
+    /// and where a log exists there without its database.
     pub fn check(&self) -> Result<(), Error> {
         let opened = *self.lock();
         let what = match self.path.metadata() {
@@ -86,7 +86,7 @@ impl File {
             Err(error) if opened.is_some() && error.kind() == std::io::ErrorKind::NotFound => {
                 "moved or deleted"
             }
-            // A file that cannot be looked at may be the same.
+            // A file that cannot be inspected may be the same.
             _ => return self.check_log(),
         };
         let (path, log) = (self.path.display(), self.log());
@@ -115,9 +115,9 @@ impl File {
         )))
     }
 
-    /// The side file that this process has open and that is not in its place any more: deleted, moved or
-    /// replaced; of both, the index. Asked again and again: a file that was never seen in its place is
-    /// known only by the name that the kernel gives to a deleted one.
+    /// The side file that this process has open and that is no longer in its place: deleted, moved or
+    /// replaced; where both are, the index. Called again and again: a file that was never seen in its
+    /// place is recognised only by the name that the kernel gives to a deleted file.
     pub fn displaced(&self) -> Option<Side> {
         let real = self.path.canonicalize().ok()?.into_os_string();
         let beside = |suffix: &str| {
@@ -139,8 +139,8 @@ impl File {
         let displaced = |(side, seen): (Side, &mut Vec<Open>)| {
             let path = beside(side.suffix());
             let deleted = beside(&format!("{} (deleted)", side.suffix()));
-            // RACE: the last connection deletes both; the next file that is made gets the number of one of them,
-            // and the descriptor that is free. Only its birth is another. Proven by
+            // RACE: the last connection deletes both; the next new file gets the number of one of them, and the
+            // free descriptor. Only its time of creation differs. Proven by
             // `another_file_under_the_number_and_the_descriptor_of_a_side_file_is_no_sign`.
             let gone = open.iter().any(|(held, name)| {
                 let elsewhere = !in_place.iter().any(|path| *name == *path);
@@ -156,8 +156,8 @@ impl File {
         all.filter_map(displaced).max()
     }
 
-    /// True when the file that was opened first has no name any more. It is gone as soon as the last process
-    /// closes it. Told by a process that has it open.
+    /// True when the file that was opened first has no name any more. It disappears as soon as the last
+    /// process closes it. Only a process that has it open can tell.
     pub fn is_deleted(&self) -> bool {
         let Some(opened) = *self.lock() else {
             return false;
@@ -171,23 +171,23 @@ impl File {
             .any(|file| identity(&file) == opened && file.nlink() == 0)
     }
 
-    /// Takes note that a file was opened; fails when it is another than the first.
+    /// Records that a file was opened; fails when it is not the first one.
     pub(super) fn opened(&self) -> Result<(), Error> {
         if let Ok(now) = self.path.metadata() {
             self.lock().get_or_insert_with(|| identity(&now));
         }
-        // Takes note of those beside it, which are there since its journal's mode was asked for.
+        // Records the side files, which exist since the mode of its journal was queried.
         let _ = self.displaced();
         self.check()
     }
 
-    /// The file was removed on purpose: the next one is the first.
+    /// The file was removed on purpose: the next file counts as the first.
     pub(in crate::store) fn forget(&self) {
         *self.lock() = None;
     }
 
-    /// RACE: another process makes the database between our two looks. Its first page is there
-    /// before its log has anything, so the log is looked at first. Raced by
+    /// RACE: another process creates the database between our two checks. Its first page exists
+    /// before its log has any content, so the log is checked first. Raced by
     /// `four_supervisors_that_start_at_once_migrate_once`.
     fn check_log(&self) -> Result<(), Error> {
         let log = self.log();
@@ -206,12 +206,12 @@ impl File {
         )))
     }
 
-    /// The bytes of the log; zero where there is none.
+    /// The length of the log in bytes; zero where there is no log.
     pub(super) fn log_length(&self) -> u64 {
         length(&self.log())
     }
 
-    /// Beside the file itself, and not beside a link to it.
+    /// The log is beside the file itself, not beside a link to it.
     fn log(&self) -> PathBuf {
         let link = || {
             let target = self.path.read_link().ok()?;
@@ -228,7 +228,7 @@ impl File {
     }
 }
 
-/// Zero where there is none.
+/// Zero where the file does not exist.
 fn length(path: &Path) -> u64 {
     path.metadata().map_or(0, |file| file.len())
 }
@@ -261,7 +261,7 @@ mod tests {
     fn a_side_file_that_is_not_in_its_place_any_more_is_noticed_and_of_both_the_index() {
         use std::os::unix::ffi::OsStringExt;
         let directory = tempfile::tempdir().unwrap();
-        // Its name is no text.
+        // The name is not valid text.
         let name = std::ffi::OsString::from_vec(b"n\xff (deleted)".to_vec());
         let path = directory.path().join(name);
         std::fs::write(&path, "pages").unwrap();
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(file.displaced(), Some(Side::Index), "moved");
         std::fs::rename(&away, beside("-shm")).unwrap();
         assert_eq!(file.displaced(), Some(Side::Log), "put back");
-        // Of one that was never looked at before, the kernel tells.
+        // For a file that was never checked before, the kernel's name tells.
         std::fs::remove_file(beside("-shm")).unwrap();
         assert_eq!(File::at(path.clone()).displaced(), Some(Side::Index));
     }
@@ -297,7 +297,7 @@ mod tests {
         let file = File::at(path);
         let index = directory.path().join("a.db-shm");
         let mut reused = 0;
-        // A file system that gives each number once has nothing to show here; the one below does.
+        // A file system that gives out each number once shows nothing here; the test below does.
         for n in 0..100 {
             let held = std::fs::File::create(&index).unwrap();
             assert_eq!(file.displaced(), None);
@@ -312,7 +312,7 @@ mod tests {
             assert_eq!(file.displaced(), None, "after {reused} of the same number");
         }
         eprintln!("{reused} of 100 files got the number and the descriptor of the one before");
-        // The same without a file system: it is there under a name that is none of ours.
+        // The same without a file system: an entry whose name is none of ours.
         let entry = |born| {
             let born = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(born);
             ("3".into(), (1, 2), Some(born))

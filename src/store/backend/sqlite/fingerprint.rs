@@ -1,8 +1,8 @@
 //! `ductwork_fingerprint(id, salt, weight)`: the sum of the hashes of a column of ids, as an
-//! aggregate function of SQLite's.
+//! aggregate function for SQLite.
 //!
-//! Owns: the one aggregate that the `{fingerprint:…}` fragment calls on SQLite, in the form that
-//! SQLite asks for. Never: compares anything (`audit_prefilter` does).
+//! Owns: the only aggregate that the `{fingerprint:…}` fragment calls on SQLite, in the form that
+//! SQLite requires. Never: compares anything (`audit_prefilter` does).
 #![expect(unsafe_code, reason = "SQLite asks in C")]
 
 use std::ffi::{CStr, c_int};
@@ -18,13 +18,14 @@ use rusqlite::{Connection, ffi};
 
 const NAME: &CStr = c"ductwork_fingerprint";
 
-/// The id, what it is hashed together with (or null), and how often it counts.
+/// The id, the salt that it is hashed together with (or null), and its weight.
 const ARGUMENTS: usize = 3;
 
-/// Makes the function known to a connection. No statement with `{fingerprint:…}` runs without it.
+/// Registers the function with a connection. Statements with `{fingerprint:…}` do not run without
+/// it.
 pub fn register(conn: &Connection) -> rusqlite::Result<()> {
-    // SAFETY: the handle is open while `conn` lives, and used by this thread alone; the name is
-    // static, and the functions keep to SQLite's rules for an aggregate.
+    // SAFETY: the handle is open while `conn` lives, and only this thread uses it; the name is
+    // static, and the functions follow SQLite's rules for an aggregate.
     let code = unsafe {
         sqlite3_create_function_v2(
             conn.handle(),
@@ -45,16 +46,16 @@ pub fn register(conn: &Connection) -> rusqlite::Result<()> {
 }
 
 /// # Safety
-/// Called by SQLite, for each row, with the arguments that the function was registered with.
+/// SQLite calls this for each row, with the arguments that the function was registered with.
 unsafe extern "C" fn step(to: *mut sqlite3_context, _: c_int, values: *mut *mut sqlite3_value) {
-    // SAFETY: there are so many values, valid during the call.
+    // SAFETY: there are this many values, valid during the call.
     let [id, salt, weight] = unsafe { [*values, *values.add(1), *values.add(2)] };
     // SAFETY: as above; a null has no type but its own.
     if unsafe { sqlite3_value_type(id) } == SQLITE_NULL {
         return;
     }
-    // SAFETY: SQLite gives the same place for each row of a group, zeroed for the first, and
-    // aligned for any number; or none when there is no memory.
+    // SAFETY: SQLite returns the same memory for each row of a group, zeroed for the first row, and
+    // aligned for any number; or null when memory has run out.
     unsafe {
         let sum = sqlite3_aggregate_context(to, size_of::<u64>() as c_int).cast::<u64>();
         if sum.is_null() {
@@ -67,9 +68,9 @@ unsafe extern "C" fn step(to: *mut sqlite3_context, _: c_int, values: *mut *mut 
 }
 
 /// # Safety
-/// Called by SQLite, once after the last row.
+/// SQLite calls this once, after the last row.
 unsafe extern "C" fn last(to: *mut sqlite3_context) {
-    // SAFETY: what `step` has summed up, or none where it was never called.
+    // SAFETY: the sum that `step` computed, or null where `step` was never called.
     unsafe {
         let sum = sqlite3_aggregate_context(to, 0).cast::<u64>();
         let sum = if sum.is_null() { 0 } else { *sum };
@@ -78,9 +79,9 @@ unsafe extern "C" fn last(to: *mut sqlite3_context) {
 }
 
 /// # Safety
-/// The value is one of a call under way; the bytes are gone when another question is put to it.
+/// The value belongs to a call under way; its bytes are valid until the next call on this value.
 unsafe fn bytes<'a>(value: *mut sqlite3_value) -> &'a [u8] {
-    // SAFETY: a blob has so many bytes; a null, and an empty one, has none.
+    // SAFETY: a blob has this many bytes; a null, and an empty one, has none.
     unsafe {
         let start = sqlite3_value_blob(value).cast::<u8>();
         let length = usize::try_from(sqlite3_value_bytes(value)).unwrap_or(0);
@@ -91,7 +92,7 @@ unsafe fn bytes<'a>(value: *mut sqlite3_value) -> &'a [u8] {
     }
 }
 
-/// Every bit of the result depends on every bit of what goes in.
+/// Every bit of the result depends on every bit of the input.
 fn hash(bytes: &[u8], seed: u64) -> u64 {
     let words = bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -103,7 +104,7 @@ fn hash(bytes: &[u8], seed: u64) -> u64 {
     })
 }
 
-/// The last step of splitmix64: one to one, and no two inputs that are alike stay so.
+/// The last step of splitmix64: one to one, and similar inputs have dissimilar results.
 fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

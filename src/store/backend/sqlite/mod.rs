@@ -33,7 +33,8 @@ impl Backend for Sqlite {
         '?'
     }
 
-    /// A writer from its first statement, because a reader that becomes one cannot wait (D1).
+    /// A transaction is a writer from its first statement, because a reader that becomes one cannot
+    /// wait (D1).
     fn begin(&self) -> &'static str {
         "BEGIN IMMEDIATE"
     }
@@ -45,8 +46,8 @@ impl Backend for Sqlite {
     fn setting(&self, setting: Setting) -> Option<&'static str> {
         match setting {
             Setting::TemporaryInMemory => Some("PRAGMA temp_store = memory"),
-            // It has one lock, for which a connection waits as long as it was opened for, and it
-            // plans by the indexes alone.
+            // SQLite has one lock, for which a connection waits as long as it was told when opened,
+            // and it plans by the indexes alone.
             Setting::MigrationLockWait
             | Setting::CancellationLockWait
             | Setting::AuditPlanner
@@ -68,7 +69,7 @@ impl Backend for Sqlite {
         false
     }
 
-    /// It plans by the indexes alone, in production as well.
+    /// SQLite plans by the indexes alone, in production as well.
     fn settle(&self) -> &'static [&'static str] {
         &[]
     }
@@ -82,8 +83,8 @@ impl Backend for Sqlite {
             "now" => to.write_str("CAST(unixepoch('subsec') * 1000000 AS INTEGER)"),
             // One writer at a time (BEGIN IMMEDIATE): there is nothing to lock.
             "skip_locked" | "lock" | "share" => Ok(()),
-            // SQLite, which knows nothing of how many rows share a value, would look a status up,
-            // and read all that has it.
+            // SQLite does not know how many rows share a value: it would look up a status, and read
+            // all rows that have it.
             "by" => write!(to, "INDEXED BY {argument}"),
             "id" => to.write_str("blob"),
             "int" => to.write_str("integer"),
@@ -135,7 +136,8 @@ impl Backend for Sqlite {
     }
 }
 
-/// A batch as one packed value, read by a table function: its own, where it is declared in `batch`.
+/// A batch as one packed value, read by a table function. A batch declared in `batch` has a table
+/// function of its own.
 fn rows(argument: &str) -> String {
     if !argument.contains('(') {
         return format!("batch_{argument}(:{argument}) AS {argument}");

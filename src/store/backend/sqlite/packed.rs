@@ -1,12 +1,12 @@
-//! A batch of rows as one blob: how SQLite is given its `{rows:…}`.
+//! A batch of rows as one blob: the form in which SQLite receives its `{rows:…}`.
 //!
-//! Owns: the form of the blob, written and read. Never: what reads it for SQLite
-//! (`rows_table`), nor any SQL. The form is between two functions of one program; it is
-//! never stored.
+//! Owns: the form of the blob, written and read. Never: the table that reads it for SQLite
+//! (`rows_table`), or any SQL. The form passes between two functions of one program; it is never
+//! stored.
 //!
-//! Two u32: rows, columns. Then a cell for each value, row by row: its kind, and eight bytes
-//! that are its number, or where its bytes begin and how many there are. Then these bytes.
-//! All numbers are little-endian. A cell is found by counting, whatever stands in the others.
+//! Two u32: rows, columns. Then a cell for each value, row by row: its kind, and eight bytes that
+//! are its number, or the start and the length of its bytes. Then these bytes. All numbers are
+//! little-endian. A cell is found by counting, independent of the other cells.
 
 use crate::store::statement::{Column, Rows};
 
@@ -29,7 +29,7 @@ pub(super) enum Cell<'a> {
     Id(&'a [u8]),
 }
 
-/// The batch, its columns in the order in which they were added, which is the fragment's.
+/// The batch as a blob, its columns in the order in which they were added, which is the fragment's.
 pub(in crate::store) fn pack(batch: &Rows<'_>) -> Vec<u8> {
     let rows = batch.columns.first().map_or(0, |(_, column)| column.len());
     let columns = batch.columns.len();
@@ -82,7 +82,7 @@ pub(in crate::store) fn pack(batch: &Rows<'_>) -> Vec<u8> {
     packed
 }
 
-/// How many bytes a column has beside its cells.
+/// How many bytes a column has in addition to its cells.
 fn bytes((_, column): &(&'static str, Column<'_>)) -> usize {
     match column {
         Column::Ids(values) => values.len() * 16,
@@ -91,7 +91,7 @@ fn bytes((_, column): &(&'static str, Column<'_>)) -> usize {
     }
 }
 
-/// Appends the bytes of a value; where they are.
+/// Appends the bytes of a value, and returns their place.
 fn append(packed: &mut Vec<u8>, bytes: &[u8]) -> [u8; 8] {
     // SQLite takes no blob of more than a gigabyte.
     let (at, length) = (packed.len() as u32, bytes.len() as u32);
@@ -99,7 +99,7 @@ fn append(packed: &mut Vec<u8>, bytes: &[u8]) -> [u8; 8] {
     (u64::from(at) | u64::from(length) << 32).to_le_bytes()
 }
 
-/// A packed batch. With any bytes, reading them fails at worst.
+/// A packed batch. With arbitrary bytes, reading it fails at worst.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
     bytes: Vec<u8>,
@@ -108,8 +108,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Takes a copy of a blob. None when it is not one that `pack` has made; no bytes are no
-    /// rows.
+    /// Copies a blob. Returns none when the blob was not made by `pack`; an empty blob has no rows.
     pub(super) fn read(&mut self, blob: &[u8]) -> Option<()> {
         (self.rows, self.columns) = (0, 0);
         self.bytes.clear();
@@ -132,7 +131,7 @@ impl Packed {
         self.rows
     }
 
-    /// A value. None where there is none, or where its bytes should be.
+    /// A value; none where it does not exist, or its bytes are missing.
     pub(super) fn cell(&self, row: usize, column: usize) -> Option<Cell<'_>> {
         if row >= self.rows || column >= self.columns {
             return None;
@@ -204,7 +203,7 @@ mod tests {
             prop_assert_eq!(packed.cell(rows.len(), 0), None);
         }
 
-        /// Anybody may write `ductwork_rows(x'…')`.
+        /// Anybody can write `ductwork_rows(x'…')`.
         #[test]
         fn any_bytes_can_be_read(
             rows in 0u32..9, columns in 0u32..9, rest in prop::collection::vec(0u8..5, 0..200),

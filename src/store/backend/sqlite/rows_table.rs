@@ -1,11 +1,11 @@
-//! A packed batch as a table of SQLite's: `ductwork_rows(blob)` with the columns `c0`, `c1`, …, and for
-//! each of `batch` a function with the names of its columns, such as `batch_results(blob)`.
+//! A packed batch as a table in SQLite: `ductwork_rows(blob)` with the columns `c0`, `c1`, …, and for
+//! each batch of `batch` a function with the names of its columns, such as `batch_results(blob)`.
 //!
-//! Owns: the table-valued functions that the `{rows:…}` fragment reads on SQLite, in the
-//! form that SQLite asks for. Never: knows what is in the blob (`packed` does, and it takes any
-//! bytes), nor keeps anything longer than a scan.
+//! Owns: the table-valued functions that the `{rows:…}` fragment reads on SQLite, in the form that
+//! SQLite requires. Never: knows the contents of the blob (`packed` does, and it takes any bytes), or
+//! keeps anything longer than a scan.
 //!
-//! Why not JSON and `json_each`: ADR 12.
+//! ADR 12 explains why this is not JSON and `json_each`.
 #![expect(unsafe_code, reason = "SQLite is asked in C, and asks back in C")]
 
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -24,13 +24,13 @@ use rusqlite::{Connection, ffi};
 use super::packed::{Cell, Packed};
 use crate::store::batch;
 
-/// No fragment has more columns.
+/// No fragment has more columns than this.
 pub(super) const COLUMNS: usize = 40;
 
 /// One of the functions.
 struct Function {
     name: CString,
-    /// Its columns, and its argument as the column after them.
+    /// Its columns, followed by its argument as the last column.
     declaration: CString,
     columns: c_int,
 }
@@ -51,7 +51,7 @@ impl Function {
     }
 }
 
-/// Each stays where it is: SQLite is given its address.
+/// Each function stays in its place: SQLite receives its address.
 static FUNCTIONS: LazyLock<Vec<Function>> = LazyLock::new(|| {
     let plain: Vec<String> = (0..COLUMNS).map(|index| format!("c{index}")).collect();
     let named = batch::NAMES.iter().map(|name| {
@@ -64,10 +64,10 @@ static FUNCTIONS: LazyLock<Vec<Function>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Makes the functions known to a connection. No statement with `{rows:…}` runs without them.
+/// Registers the functions with a connection. Statements with `{rows:…}` do not run without them.
 pub fn register(conn: &Connection) -> rusqlite::Result<()> {
     for function in FUNCTIONS.iter() {
-        // SAFETY: the handle is open while `conn` lives, and used by this thread alone; the name, the
+        // SAFETY: the handle is open while `conn` lives, and only this thread uses it; the name, the
         // module and the function, which nobody writes to, live as long as the process.
         let code = unsafe {
             sqlite3_create_module_v2(
@@ -85,7 +85,7 @@ pub fn register(conn: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Without `xCreate` there is no `CREATE VIRTUAL TABLE` of it: it is a function and no more.
+/// Without `xCreate` it cannot be used in `CREATE VIRTUAL TABLE`: it is only a function.
 static MODULE: sqlite3_module = sqlite3_module {
     iVersion: 1,
     xCreate: None,
@@ -114,14 +114,14 @@ static MODULE: sqlite3_module = sqlite3_module {
     xIntegrity: None,
 };
 
-/// A function on a connection. SQLite knows its first field only.
+/// A function on a connection. SQLite knows only its first field.
 #[repr(C)]
 struct Table {
     base: sqlite3_vtab,
     columns: c_int,
 }
 
-/// A scan. SQLite knows its first field only.
+/// A scan. SQLite knows only its first field.
 #[repr(C)]
 struct Cursor {
     base: sqlite3_vtab_cursor,
@@ -130,7 +130,7 @@ struct Cursor {
 }
 
 /// # Safety
-/// Called by SQLite, with its connection, the function that `register` gave it, and a place for the
+/// SQLite calls this with its connection, the function that `register` gave it, and a place for the
 /// table.
 unsafe extern "C" fn connect(
     db: *mut sqlite3,
@@ -140,9 +140,9 @@ unsafe extern "C" fn connect(
     table: *mut *mut sqlite3_vtab,
     _: *mut *mut c_char,
 ) -> c_int {
-    // SAFETY: it is one of `FUNCTIONS`.
+    // SAFETY: the pointer is to one of `FUNCTIONS`.
     let function = unsafe { &*function.cast_const().cast::<Function>() };
-    // SAFETY: SQLite is connecting this table, which is when it is to be declared.
+    // SAFETY: SQLite is connecting this table, which is the time to declare it.
     let code = unsafe { sqlite3_declare_vtab(db, function.declaration.as_ptr()) };
     if code == SQLITE_OK {
         let new = Table {
@@ -153,30 +153,31 @@ unsafe extern "C" fn connect(
             },
             columns: function.columns,
         };
-        // SAFETY: the place is SQLite's, for this; a table begins with what SQLite knows of it.
+        // SAFETY: SQLite provides the place for this; a table begins with the part that SQLite
+        // knows.
         unsafe { *table = Box::into_raw(Box::new(new)).cast() };
     }
     code
 }
 
 /// # Safety
-/// Called by SQLite, with a table that `connect` has made, once.
+/// SQLite calls this with a table that `connect` has made, once.
 unsafe extern "C" fn disconnect(table: *mut sqlite3_vtab) -> c_int {
-    // SAFETY: it came from a box, and nobody has it any more.
+    // SAFETY: it came from a box, and nobody uses it any more.
     drop(unsafe { Box::from_raw(table.cast::<Table>()) });
     SQLITE_OK
 }
 
-/// A plan is one that has the batch first: it is what the others are looked up by.
+/// A valid plan has the batch first: the other tables are looked up by it.
 ///
 /// # Safety
-/// Called by SQLite, with a table that `connect` has made, and a description that is valid during the
+/// SQLite calls this with a table that `connect` has made, and a description that is valid during the
 /// call.
 unsafe extern "C" fn best_index(table: *mut sqlite3_vtab, info: *mut sqlite3_index_info) -> c_int {
     // SAFETY: as promised by the caller.
     let (columns, info) = unsafe { ((*table.cast::<Table>()).columns, &mut *info) };
     for index in 0..usize::try_from(info.nConstraint).unwrap_or(0) {
-        // SAFETY: there are so many constraints, and as many usages.
+        // SAFETY: there are this many constraints, and as many usages.
         let constraint = unsafe { &*info.aConstraint.add(index) };
         if constraint.iColumn != columns {
             continue;
@@ -196,7 +197,7 @@ unsafe extern "C" fn best_index(table: *mut sqlite3_vtab, info: *mut sqlite3_ind
 }
 
 /// # Safety
-/// Called by SQLite, with a place for the cursor.
+/// SQLite calls this with a place for the cursor.
 unsafe extern "C" fn open(_: *mut sqlite3_vtab, place: *mut *mut sqlite3_vtab_cursor) -> c_int {
     let cursor = Box::new(Cursor {
         base: sqlite3_vtab_cursor {
@@ -206,29 +207,29 @@ unsafe extern "C" fn open(_: *mut sqlite3_vtab, place: *mut *mut sqlite3_vtab_cu
         batch: Packed::default(),
         row: 0,
     });
-    // SAFETY: the place is SQLite's, for this; a cursor begins with what SQLite knows of it.
+    // SAFETY: SQLite provides the place for this; a cursor begins with the part that SQLite knows.
     unsafe { *place = Box::into_raw(cursor).cast() };
     SQLITE_OK
 }
 
 /// # Safety
-/// Called by SQLite, with a cursor that `open` has made, once.
+/// SQLite calls this with a cursor that `open` has made, once.
 unsafe extern "C" fn close(cursor: *mut sqlite3_vtab_cursor) -> c_int {
-    // SAFETY: it came from a box, and nobody has it any more.
+    // SAFETY: it came from a box, and nobody uses it any more.
     drop(unsafe { Box::from_raw(cursor.cast::<Cursor>()) });
     SQLITE_OK
 }
 
 /// # Safety
-/// `cursor` is one that `open` has made and `close` has not seen, and SQLite is in one call on
-/// it at a time: a connection belongs to one thread.
+/// `open` has made `cursor` and `close` has not seen it, and SQLite makes one call on it at a time:
+/// a connection belongs to one thread.
 unsafe fn at<'a>(cursor: *mut sqlite3_vtab_cursor) -> &'a mut Cursor {
     // SAFETY: see above.
     unsafe { &mut *cursor.cast::<Cursor>() }
 }
 
 /// # Safety
-/// Called by SQLite, with its cursor and the values that `best_index` has asked for.
+/// SQLite calls this with its cursor and the values that `best_index` has requested.
 unsafe extern "C" fn filter(
     cursor: *mut sqlite3_vtab_cursor,
     _: c_int,
@@ -241,8 +242,8 @@ unsafe extern "C" fn filter(
     cursor.row = 0;
     let mut blob: &[u8] = &[];
     if count == 1 {
-        // SAFETY: there is one value. Its blob is valid until another question is put to it,
-        // and has so many bytes; of a NULL there is none.
+        // SAFETY: there is one value. Its blob is valid until the next call on this value, and has
+        // this many bytes; a NULL has no blob.
         unsafe {
             let value = *values;
             let start = sqlite3_value_blob(value).cast::<u8>();
@@ -259,7 +260,7 @@ unsafe extern "C" fn filter(
 }
 
 /// # Safety
-/// Called by SQLite, with its cursor.
+/// SQLite calls this with its cursor.
 unsafe extern "C" fn next(cursor: *mut sqlite3_vtab_cursor) -> c_int {
     // SAFETY: as promised by the caller.
     unsafe { at(cursor) }.row += 1;
@@ -267,7 +268,7 @@ unsafe extern "C" fn next(cursor: *mut sqlite3_vtab_cursor) -> c_int {
 }
 
 /// # Safety
-/// Called by SQLite, with its cursor.
+/// SQLite calls this with its cursor.
 unsafe extern "C" fn eof(cursor: *mut sqlite3_vtab_cursor) -> c_int {
     // SAFETY: as promised by the caller.
     let cursor = unsafe { at(cursor) };
@@ -275,7 +276,7 @@ unsafe extern "C" fn eof(cursor: *mut sqlite3_vtab_cursor) -> c_int {
 }
 
 /// # Safety
-/// Called by SQLite, with its cursor and where the value goes.
+/// SQLite calls this with its cursor and the place for the value.
 unsafe extern "C" fn column(
     cursor: *mut sqlite3_vtab_cursor,
     to: *mut sqlite3_context,
@@ -309,7 +310,7 @@ unsafe extern "C" fn column(
 }
 
 /// # Safety
-/// Called by SQLite, with its cursor and a place for the number.
+/// SQLite calls this with its cursor and a place for the number.
 unsafe extern "C" fn rowid(cursor: *mut sqlite3_vtab_cursor, to: *mut sqlite3_int64) -> c_int {
     // SAFETY: as promised by the caller.
     unsafe { *to = at(cursor).row as sqlite3_int64 };

@@ -1,4 +1,4 @@
--- Starts runs: one statement after the other, in one transaction.
+-- Starts runs: one statement after another, in one transaction.
 
 -- name: INSERT_RUNS
 INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent, trace_state,
@@ -8,8 +8,9 @@ SELECT new_runs.id, :pipeline, :definition, new_runs.input, new_runs.trigger_key
   FROM {rows:new_runs}
 
 -- name: INSERT_KEYED_RUNS
--- The unique index lets the first trigger of a key win; a second inserts nothing, and reads the
--- first one's run (T1). `WHERE true`: SQLite would take `ON` for a join's.
+-- The unique index lets the first trigger of a key win; a second one inserts nothing, and reads the
+-- first one's run (T1). `WHERE true`: without it, SQLite would take `ON` for the condition of a
+-- join.
 INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent, trace_state,
                            baggage)
 SELECT new_runs.id, :pipeline, :definition, new_runs.input, new_runs.trigger_key, {now}, :trace_parent,
