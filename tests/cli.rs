@@ -347,7 +347,7 @@ fn check_notes_scripts_that_would_not_start() {
     let ended = place.run(["check"]);
     ended.fine();
     for part in [
-        "! step `A` of pipeline `Odd`: there is no script `steps/gone.sh`; it would be ",
+        "! step `A` of pipeline `Odd`: there is no script `steps/gone.sh`; it was expected at ",
         "! step `B` of pipeline `Odd`: `steps/plain.sh` has no `#!` line; begin it with `#!/bin/sh`",
     ] {
         assert!(ended.stdout.contains(part), "{part}: {ended:?}");
@@ -461,7 +461,7 @@ fn a_run_is_shown_as_a_picture_of_its_pipeline() {
     }
     place
         .run(["show", &id, "--svg", "--json"])
-        .failed(2, "`--svg` is a picture");
+        .failed(2, "`--svg` and `--json` exclude each other");
     place
         .run(["show", &id, "--svg", "--limit", "3"])
         .failed(2, "cannot be used with");
@@ -723,7 +723,7 @@ fn a_step_has_the_variables_that_are_listed_and_a_secret_is_nowhere_but_in_it() 
     place.write("ductwork.yml", "job_worker: { env: [PATH, HO*] }\n");
     place.run(["check"]).failed(
         2,
-        "the secret `API_TOKEN` is not there: set API_TOKEN, or API_TOKEN_FILE",
+        "the secret `API_TOKEN` is not set: set API_TOKEN, or API_TOKEN_FILE",
     );
     let with = |args: &[&str]| {
         let mut command = place.command();
@@ -1115,10 +1115,10 @@ fn a_token_beside_another_of_its_name_is_made_and_the_other_is_told_of() {
     let place = Place::ready();
     let first = place.run(["token", "create", "shop"]);
     assert_eq!(first.code, Some(0), "{first:?}");
-    assert!(!first.stderr.contains("held before"), "{first:?}");
+    assert!(!first.stderr.contains("can still be used"), "{first:?}");
     let second = place.run(["token", "create", "shop"]);
     assert_eq!(second.code, Some(0), "{second:?}");
-    let note = "note: 1 token of the name shop held before, and goes on to; once nobody uses it: ductworkd token revoke ";
+    let note = "note: besides this one, 1 token of the name shop can still be used; once nobody uses it: ductworkd token revoke ";
     let id = second
         .stderr
         .lines()

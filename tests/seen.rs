@@ -590,7 +590,7 @@ fn an_interrupted_run_says_what_it_waits_for_and_how_not_to() {
     place.go();
     let ended = child.wait_with_output().unwrap();
     let said = text(&ended.stderr);
-    let told = "stopping: waiting for the steps that run: Wait; Ctrl-C again stops at once\n";
+    let told = "stopping: waiting for running steps: Wait; Ctrl-C again stops at once\n";
     assert!(said.contains(told), "{said}");
     assert_eq!(ended.status.code(), Some(0), "{said}");
 }

@@ -113,9 +113,11 @@ async fn find(conn: &mut Conn, given: &str) -> Result<Uuid, Failure> {
         [one] => Ok(*one),
         [] => Err(missing(&shown)),
         [first, second, ..] => {
-            let problem = Problem::new(format!("{shown} is not one bulk action"));
+            let problem = Problem::new(format!(
+                "several bulk actions have an id that begins or ends with `{shown}`"
+            ));
             Err(Failure::failed(problem.help(format!(
-                "give more digits: there are {first} and {second}"
+                "give more digits; there are {first} and {second}"
             ))))
         }
     }
@@ -130,7 +132,7 @@ async fn list(cli: &CliContext, conn: &mut Conn, limit: usize) -> Result<(), Fai
         return cli.out.value(&forms);
     }
     if listed.is_empty() {
-        return cli.out.text("nobody has changed many runs at once\n");
+        return cli.out.text("there are no bulk actions\n");
     }
     let now = query::now(conn).await?;
     let id = |id: Uuid| match cli.out.terminal {

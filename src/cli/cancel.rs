@@ -46,11 +46,10 @@ impl Cancel {
                 || match (count.get(), locked.get()) {
                     (0, false) => "cancelling".to_owned(),
                     (branches, false) => format!("cancelling: {branches} branches"),
-                    (0, true) => {
-                        "waiting for others, who have locked the run's branches".to_owned()
-                    }
+                    (0, true) => "waiting for other sessions, which have locked the run's branches"
+                        .to_owned(),
                     (branches, true) => format!(
-                        "cancelling: {branches} branches; waiting for others, who have locked the next ones"
+                        "cancelling: {branches} branches; waiting for other sessions, which have locked the next ones"
                     ),
                 },
                 cancel::cancel_by(&mut conn, run, cancel::BATCH, Some(by), &mut report),

@@ -308,7 +308,7 @@ fn command(
         None => config.base_dir.clone(),
     };
     if !cwd.is_dir() {
-        let message = format!("its working directory {} is not there", cwd.display());
+        let message = format!("its working directory {} does not exist", cwd.display());
         return Some((message, "make it, or correct `cwd`".into()));
     }
     let given = match environment.give(step) {
@@ -381,7 +381,7 @@ fn executable(program: &str, file: &Path) -> Option<(String, String)> {
     match file.metadata() {
         Err(_) => Some((
             format!("there is no program `{program}`"),
-            format!("it would be {shown}"),
+            format!("it was expected at {shown}"),
         )),
         Ok(found) if !found.is_file() => Some((
             format!("`{program}` is not a file"),

@@ -123,7 +123,9 @@ impl From<ask::Error> for Failure {
             ask::Error::Refused(_) => (Code::Failed, None),
             ask::Error::Late => (
                 Code::Unavailable,
-                Some("the database may be away, or the step asks too much at once"),
+                Some(
+                    "the database may be unreachable, or the step sends too many requests at once",
+                ),
             ),
             ask::Error::Gone(_) => (
                 Code::Unavailable,

@@ -63,7 +63,7 @@ impl Copy {
             if from.identity() == to.identity() {
                 let problem = Problem::new("`--to` names the configured database itself");
                 return Err(Failure::usage(
-                    problem.help("name another one, which is empty"),
+                    problem.help("name another database, an empty one"),
                 ));
             }
             let mut target = to.connect(Purpose::Query).await.map_err(of_target)?;
@@ -117,8 +117,8 @@ impl Copy {
             return Ok(());
         }
         cli.out.text(&format!(
-            "silent for longer than {}, and taken for dead: {}; see that none of them comes back, or it works on in the \
-             database that was copied\n",
+            "silent for longer than {}, and presumed dead: {}; make sure that none of them comes back: it would go on \
+             working in the database that was copied\n",
             span(lease),
             listed(&silent)
         ))
@@ -139,9 +139,9 @@ fn of_target(error: store::Error) -> Failure {
 
 fn stopped(to: &DatabaseUrl) -> Failure {
     let problem = Problem::new(format!(
-        "stopped before the copy was complete: if {to} has a part of it, no program works with that"
+        "stopped before the copy was complete: if {to} holds a part of it, no program works with that database"
     ));
-    let help = "nothing has changed in the database that was to be copied; make the copy to a fresh database";
+    let help = "the source database is unchanged; make the copy again, to a fresh database";
     Failure::Problems(Code::Interrupted, Problems(vec![problem.help(help)]))
 }
 
@@ -164,13 +164,13 @@ fn refusal(refused: &Copied, to: &DatabaseUrl, lease: Duration) -> Problem {
         Copied::InUse(processes) => {
             let names: Vec<String> = processes.iter().map(name).collect();
             Problem::new(format!("the database is in use: {}", listed(&names))).help(format!(
-                "stop all daemons and consoles; one that was killed on another host counts for {} after its \
+                "stop all daemons and consoles; one that was killed on another host counts as running for {} after its \
                  last heartbeat (`supervisor.reaper_timeout`)",
                 span(lease)
             ))
         }
         Copied::Newer(version) => Problem::new(format!(
-            "the database is at version {version} of the schema, of which this program would not copy everything"
+            "the database is at version {version} of the schema, and this program is too old to copy all of it"
         ))
         .help("copy it with the newer ductworkd"),
         Copied::NotEmpty(table) => {

@@ -155,14 +155,12 @@ impl From<store::Error> for Failure {
                 Code::Unavailable,
                 Problems(vec![problem.help(source.remedy())]),
             ),
-            store::Error::Hindered { .. } => {
-                Self::failed(problem.help(
-                    "nothing was written; mend what the database says, or wait, and try again",
-                ))
-            }
-            store::Error::Retryable { .. } => Self::failed(
-                problem.help("somebody else has had a lock for long; try again when it is free"),
-            ),
+            store::Error::Hindered { .. } => Self::failed(problem.help(
+                "nothing was written; fix what the database reports, or wait, and try again",
+            )),
+            store::Error::Retryable { .. } => Self::failed(problem.help(
+                "another session has held a lock for a long time; try again when it is free",
+            )),
             store::Error::Damaged { .. } => Self::failed(problem.help(remedy.unwrap_or_default())),
             // A service manager does not restart the daemon for this either.
             store::Error::Misplaced(_) | store::Error::Configured(_) => Self::usage(problem),

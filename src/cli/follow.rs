@@ -401,7 +401,7 @@ impl<'a> View<'a> {
         let node = |node: &NodeProgress| {
             let retried = match node.retrying {
                 0 => String::new(),
-                n => format!(" ({n} tried again)"),
+                n => format!(" ({n} retrying)"),
             };
             format!("{} {}/{}{retried}", node.node, node.completed, node.total)
         };
@@ -457,7 +457,7 @@ fn stopping(progress: &[NodeProgress]) -> String {
     let waits = match running.is_empty() {
         true => "stopping".to_owned(),
         false => format!(
-            "stopping: waiting for the steps that run: {}",
+            "stopping: waiting for running steps: {}",
             running.join(", ")
         ),
     };
@@ -485,7 +485,7 @@ pub async fn report(
                 }
                 let attempts = counted(step.executions.len() as u64, "attempt");
                 let error = step.executions.iter().rev().find_map(attempt::error);
-                let error = error.unwrap_or_else(|| "no error was told".to_owned());
+                let error = error.unwrap_or_else(|| "no error was reported".to_owned());
                 say(&format!("  {place} ({attempts}): {error}"));
                 if let Some(advice) = step.executions.iter().rev().find_map(attempt::advice) {
                     say(&format!("    {}", clean(advice)));

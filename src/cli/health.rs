@@ -74,7 +74,7 @@ fn live(cli: &CliContext, config: &Config) -> Result<(), Failure> {
     }
     match still {
         Some(still) => Err(Failure::failed(Problem::new(still.to_string()).help(
-            "its supervisor or its service manager restarts it; TTIN makes its threads tell where they are",
+            "its supervisor or its service manager restarts it; TTIN makes it log where its threads are",
         ))),
         None if found.is_empty() => Err(Failure::failed(
             Problem::new("no `ductworkd` runs here with this database")
@@ -325,7 +325,7 @@ fn unreadable(cli: &CliContext, locked: &Locked) -> Result<(), Failure> {
 /// The problem that an obstacle is in everybody's way.
 fn mend(obstacle: &str) -> Problem {
     Problem::new(format!("unhealthy: {obstacle}"))
-        .help("mend that, or wait; a daemon that runs goes on by itself")
+        .help("fix that, or wait; a running daemon goes on by itself")
 }
 
 /// Everything that does not move in this database, and the paused pipelines. A process that this host knows to be dead

@@ -116,9 +116,7 @@ impl Migrate {
 /// The name of a version that this program does not know.
 fn unknown_name(version: i64) -> &'static str {
     match version {
-        UNFINISHED => {
-            "the mark of a copy that is not complete: `ductworkd copy` is at work, or was ended"
-        }
+        UNFINISHED => "the mark of an incomplete copy: `ductworkd copy` is running, or was ended",
         _ => "of a newer ductworkd",
     }
 }

@@ -108,7 +108,7 @@ impl Pause {
                 true => cli.out.text(&format!("{pipeline} paused\n")),
                 false => {
                     let fact = paused.pause.fact(query::now(&mut conn).await?);
-                    let note = "note: it was paused already, and stays as it was: unpause it first for another reason";
+                    let note = "note: it was already paused, and keeps its reason; for another reason, unpause it first";
                     say(note);
                     cli.out.text(&format!("{}\n", clean(&fact)))
                 }
@@ -122,7 +122,7 @@ fn heedless(worker: &Unaware) -> String {
         pid, host, version, ..
     } = worker;
     format!(
-        "the worker with pid {pid} on {host} is of version {version}, which knows no pauses: it goes on claiming \
+        "the worker with pid {pid} on {host} has version {version}, which does not know pauses: it goes on claiming \
          until it is replaced"
     )
 }

@@ -55,7 +55,7 @@ impl Prune {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
         let Some(older_than) = self.older_than.or(config.retention) else {
-            let problem = Problem::new("how old is old?");
+            let problem = Problem::new("no age is given");
             return Err(Failure::usage(problem.help(
                 "give --older-than 30d, or set `retention` in the configuration",
             )));
@@ -95,10 +95,8 @@ impl Prune {
             let mut report = |runs| count.set(runs);
             let pruned = patiently(
                 || match count.get() {
-                    0 => {
-                        "deleting: no run is gone yet, others may have locked what runs consist of"
-                            .to_owned()
-                    }
+                    0 => "deleting: no run is gone yet; other sessions may hold locks on them"
+                        .to_owned(),
                     runs => format!("deleting: {runs} runs"),
                 },
                 prune::prune_reporting(&mut conn, older_than, limit, &mut report),

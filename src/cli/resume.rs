@@ -64,11 +64,11 @@ impl Resume {
                 }
                 resume::Resume::NotDampened(status) => {
                     let problem = Problem::new(format!(
-                        "nobody has to answer the run {run}: it has been answered, or asks nothing; it is {}",
+                        "the run {run} does not wait for an answer: it has been answered, or asks nothing; it is {}",
                         word(status)
                     ));
                     return Err(Failure::failed(
-                        problem.help(format!("`ductworkd why {run}` says what it is at")),
+                        problem.help(format!("`ductworkd why {run}` says what it is doing")),
                     ));
                 }
                 resume::Resume::Ambiguous(steps) => {

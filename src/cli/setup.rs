@@ -196,8 +196,8 @@ pub fn exists(config: &Config) -> Result<(), Failure> {
                     "its directory does not exist either: make it, or correct `database.url`"
                 }
                 _ if config.file.is_none() => {
-                    "there is no ductwork.yml here: name one with -c, or go to where it is. Without one, \
-                     `ductworkd` makes this database when it starts"
+                    "there is no ductwork.yml here: name one with -c, or change to its directory. Without one, \
+                     `ductworkd` creates this database when it starts"
                 }
                 _ => "`ductworkd` makes it when it starts, and so does `ductworkd migrate`",
             };

@@ -98,9 +98,9 @@ pub fn run(
         return start::run_local(left)?.map(|()| code);
     }
     Err(Failure::failed(match followed.asked {
-        true => Problem::new("stopped while the run was triggered: there may be one")
+        true => Problem::new("stopped while the run was being triggered: it may exist")
             .help("`ductworkd runs` lists them"),
-        false => Problem::new("stopped before there was a run"),
+        false => Problem::new("stopped before the run was triggered"),
     }))
 }
 

@@ -50,7 +50,7 @@ const READING: &str = "reading the run";
 impl Show {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         if self.svg && cli.out.json {
-            let problem = Problem::new("`--svg` is a picture, and `--json` is none");
+            let problem = Problem::new("`--svg` and `--json` exclude each other");
             return Err(Failure::usage(problem.help("leave one of the two out")));
         }
         let config = cli.config()?;

@@ -107,18 +107,20 @@ impl Token {
 
 async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(), Failure> {
     if !person::is_name(&wanted.name) {
-        let problem = Problem::new("this is no name for a token");
+        let problem = Problem::new("this is not a valid name for a token");
         let help = "name the person or the program that it is for, in one line: `shop`";
         return Err(Failure::usage(problem.help(help)));
     }
     if wanted.pipelines.iter().any(String::is_empty) {
-        let problem = Problem::new("a pipeline without a name is none");
+        let problem = Problem::new("the name of a pipeline is empty");
         let help = "name one, or leave `--pipeline` out for a token for all pipelines";
         return Err(Failure::usage(problem.help(help)));
     }
     if wanted.expires.is_some_and(|it| it.is_zero()) {
-        let problem = Problem::new("a token that holds for no time is of no use");
-        return Err(Failure::usage(problem.help("write `--expires 90d`, say")));
+        let problem = Problem::new("a token that expires at once is of no use");
+        return Err(Failure::usage(
+            problem.help("write, for example, `--expires 90d`"),
+        ));
     }
     let only = Some(wanted.pipelines.as_slice()).filter(|it| !it.is_empty());
     let secret = secret()?;
@@ -145,7 +147,7 @@ async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(),
             if let Some(first) = before.first() {
                 let (name, n) = (&wanted.name, counted(before.len() as u64, "token"));
                 say(&format!(
-                    "note: {n} of the name {name} held before, and goes on to; once nobody uses it: \
+                    "note: besides this one, {n} of the name {name} can still be used; once nobody uses it: \
                      ductworkd token revoke {first}"
                 ));
             }
@@ -338,7 +340,7 @@ impl Link {
         let console = &config.console;
         if let (None, Some(socket)) = (console.listen, &console.socket) {
             let message = format!(
-                "the console listens at {} alone",
+                "the console listens only at {}",
                 clean(&socket.display().to_string())
             );
             let help = "a browser that reaches this socket needs no link: `ssh -L 9410:SOCKET HOST` leads to it";
@@ -366,7 +368,7 @@ impl Link {
             let is_named = !console.proxy.from.is_empty();
             if is_named {
                 say(
-                    "note: the link counts past the reverse proxy alone, which says who its visitors are",
+                    "note: the link works only past the reverse proxy, which itself says who its visitors are",
                 );
             }
             let base = match config.console.hosts.first().filter(|_| !is_named) {

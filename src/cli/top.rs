@@ -60,7 +60,7 @@ impl Top {
             return Err(Failure::usage(problem));
         }
         if cli.out.json || !is_drawable() {
-            let problem = Problem::new("`top` draws on a terminal, and standard error is none");
+            let problem = Problem::new("`top` draws on a terminal, and standard error is not one");
             return Err(Failure::usage(problem.help(
                 "`ductworkd metrics` prints the same numbers, and `ductworkd runs` lists runs",
             )));

@@ -125,7 +125,7 @@ async fn asked(
             ),
             None => (
                 "not_writable",
-                "mend that; a daemon that runs goes on by itself, and where none does, start `ductworkd`",
+                "fix that; a running daemon goes on by itself; if none is running, start `ductworkd`",
             ),
         };
         (why.cause, why.fact, why.remedy) = (cause, fact, Some(remedy.to_owned()));

@@ -58,7 +58,7 @@ impl DatabaseUrl {
             {
                 refuse(
                     format!("databases of the kind `{scheme}` are not supported by this version"),
-                    "it speaks `sqlite://`, `postgres://`, `mysql://` and `mariadb://`",
+                    "use `sqlite://`, `postgres://`, `mysql://` or `mariadb://`",
                 )
             }
             _ => refuse(
@@ -392,7 +392,7 @@ fn parameter(pair: &str) -> Result<(), UrlError> {
             message: shown,
             help: match nearest(name, PARAMETERS.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => "remove it: the driver would leave it out".to_owned(),
+                None => "remove it: the driver would ignore it".to_owned(),
             },
         });
     }

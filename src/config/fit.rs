@@ -50,7 +50,7 @@ fn rights_without_a_proxy(config: &Config) -> Option<Problem> {
         return None;
     }
     let message =
-        "groups of visitors have rights, and no proxy is trusted to say who is in one".to_owned();
+        "groups of visitors have rights, but no proxy is trusted to say who is in them".to_owned();
     let problem = config.placed(path, None, message);
     Some(problem.help("name the proxy's address: `console: { proxy: { from: [127.0.0.1] } }`"))
 }
@@ -63,7 +63,7 @@ pub fn socket_too_deep(config: &Config) -> Option<Problem> {
     if long <= MOST {
         return None;
     }
-    let message = format!("the whole path of the socket has {long} bytes, and may have {MOST}");
+    let message = format!("the whole path of the socket has {long} bytes; the limit is {MOST}");
     let problem = config.placed("console.socket", None, message);
     Some(problem.help("write a shorter one, such as `/run/ductwork/console.sock`"))
 }
@@ -74,7 +74,7 @@ fn proxy_that_is_anybody(config: &Config) -> Option<Problem> {
     if !proxy.from.iter().any(Network::is_everywhere) {
         return None;
     }
-    let message = "everybody who reaches the console is whoever they say, because every address is the proxy's".to_owned();
+    let message = "everybody who reaches the console can claim any name, because every address counts as the proxy's".to_owned();
     let problem = config.placed("console.proxy.from", None, message);
     Some(problem.help("name the proxy's own address, or its network"))
 }
@@ -86,7 +86,7 @@ fn name_that_is_a_group(config: &Config) -> Option<Problem> {
         return None;
     }
     let message = format!(
-        "`{}` is the header of the name and of the groups",
+        "`{}` is the header of both the name and the groups",
         proxy.user
     );
     let problem = config.placed("console.proxy.groups", None, message);

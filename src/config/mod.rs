@@ -540,7 +540,7 @@ fn here<T>(
 ) -> Result<T, Problems> {
     let cwd = std::env::current_dir().map_err(|error| {
         let problem = Problem::new(format!("the working directory cannot be read: {error}"));
-        Problems(vec![problem.help("go to one that is there")])
+        Problems(vec![problem.help("change to a directory that exists")])
     })?;
     let mut names: Vec<String> = std::env::vars_os()
         .filter_map(|(name, _)| name.into_string().ok())

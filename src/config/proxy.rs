@@ -176,7 +176,7 @@ fn header(node: &Node, key: &Key) -> Result<HeaderName, Faults> {
     name.filter(|name| !other.contains(name)).ok_or_else(|| {
         let found = node.describe();
         let message = format!(
-            "`{}` takes the name of a header of its own, not {found}",
+            "`{}` takes the name of a header that has no other use, not {found}",
             key.path
         );
         vec![Fault::new(node.at, message).help("write it as the proxy does: `X-Forwarded-Email`")]

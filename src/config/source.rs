@@ -86,7 +86,7 @@ impl Source {
                     .help(format!("name the file in it: {}", file.display()))
             }
             Refused::Special => problem("the configuration file is not a file".into())
-                .help("write what it gives to a regular file: a daemon reads it again on HUP"),
+                .help("write its contents to a regular file: a daemon reads the file again on HUP"),
             Refused::TooLarge => problem("the configuration file is larger than 1 MiB".into()),
         })?;
         if file::is_utf_16(&bytes) {
@@ -230,8 +230,11 @@ fn choose(document: Node, environment: &str, faults: &mut Vec<Fault>) -> Option<
         }
         let name = yaml::shorten(&entry.key);
         let fault = match known {
-            true => Fault::new(entry.at, format!("`{name}` stands beside the sections"))
-                .help(format!("indent it under `{}:`", section.key)),
+            true => Fault::new(
+                entry.at,
+                format!("`{name}` stands beside the sections, not in one"),
+            )
+            .help(format!("indent it under `{}:`", section.key)),
             false => Fault::new(
                 entry.at,
                 format!(

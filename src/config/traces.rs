@@ -57,12 +57,15 @@ pub fn headers(node: &Node, key: &Key) -> Result<Vec<(HeaderName, HeaderValue)>,
     let (mut headers, mut faults) = (Vec::new(), Vec::new());
     for entry in entries {
         let Ok(name) = entry.key.parse::<HeaderName>() else {
-            let message = format!("`{}`: this is no name of a header", key.path);
+            let message = format!("`{}`: this is not a valid header name", key.path);
             faults.push(fault(&entry.value, message));
             continue;
         };
         if is_ours(&name) {
-            let message = format!("`{}`: each request has its own `{name}`", key.path);
+            let message = format!(
+                "`{}`: `{name}` cannot be set here: each request has its own",
+                key.path
+            );
             faults.push(fault(&entry.value, message));
             continue;
         }
@@ -72,7 +75,7 @@ pub fn headers(node: &Node, key: &Key) -> Result<Vec<(HeaderName, HeaderValue)>,
         let Some(mut value) = value else {
             // Nothing of it is shown: it may be a secret with a line break too many.
             let message = format!(
-                "`{}`: the value of `{name}` is none that a header can have",
+                "`{}`: the value of `{name}` is not a valid header value",
                 key.path
             );
             faults.push(fault(&entry.value, message));

@@ -252,9 +252,11 @@ pub fn size(node: &Node, key: &Key) -> Result<u64, Faults> {
         )
         .map_err(|mut faults| {
             if bytes.is_some_and(|bytes| bytes > max) {
-                let help = "a database takes a value in one piece, and holds it several times over: \
-                            keep larger ones elsewhere, and hand on where they are";
-                faults.iter_mut().for_each(|fault| fault.help = Some(help.into()));
+                let help = "a database takes a value in one piece, and holds several copies of it: \
+                            keep larger values elsewhere, and pass on their location";
+                faults
+                    .iter_mut()
+                    .for_each(|fault| fault.help = Some(help.into()));
             }
             faults
         }),
@@ -399,7 +401,7 @@ pub fn variables(node: &Node, key: &Key) -> Result<Inherit, Faults> {
                 at,
                 format!("`{}` is not the name of a variable", shorten(name)),
             )
-            .help("write `NAME`, or `PREFIX_*` for all that begin so")
+            .help("write `NAME`, or `PREFIX_*` for all names that begin with `PREFIX_`")
         } else if is_withheld(name) {
             let help = "a step that needs it asks for it, in its own `env`: `NAME: \"${NAME}\"`";
             Fault::new(

@@ -183,8 +183,11 @@ fn endpoint(node: &Node, key: &Key) -> Result<Endpoint, Faults> {
             }
         }
         if all.is_empty() {
-            let message = "`pipelines` of an endpoint is empty: it would hear of nothing";
-            take(Fault::new(given.at, message).help("leave it out to hear of all pipelines"));
+            let message = "`pipelines` of an endpoint is empty: the endpoint would receive nothing";
+            take(
+                Fault::new(given.at, message)
+                    .help("leave it out to receive the events of all pipelines"),
+            );
         }
     }
     match (name, url, faults.is_empty()) {
@@ -240,7 +243,7 @@ pub(super) fn url(node: &Node, what: &str) -> Result<Uri, Fault> {
     let refuse = |why: &str| {
         let message = format!("{what} {why}");
         let help =
-            "write `https://HOST/PATH`, or `http://` within a network that nobody listens to";
+            "write `https://HOST/PATH`, or `http://` within a network on which nobody eavesdrops";
         Err(Fault::new(node.at, message).help(help))
     };
     let text = node.as_text().unwrap_or_default();
@@ -248,7 +251,7 @@ pub(super) fn url(node: &Node, what: &str) -> Result<Uri, Fault> {
         return refuse(&format!("is longer than {URL_MAX} bytes"));
     }
     let Ok(uri) = text.parse::<Uri>() else {
-        return refuse("is no URL");
+        return refuse("is not a URL");
     };
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
     let authority = uri.authority().filter(|it| !it.host().is_empty());
@@ -256,11 +259,11 @@ pub(super) fn url(node: &Node, what: &str) -> Result<Uri, Fault> {
         _ if !is_http => refuse("begins neither with `https://` nor with `http://`"),
         None => refuse("names no host"),
         Some(authority) if authority.as_str().contains('@') => {
-            refuse("has a user in it, which would be sent to nobody")
+            refuse("contains a user, which would never be sent")
         }
         // A port that is not valid would be dropped otherwise.
         Some(authority) if authority.as_str().ends_with(':') || has_no_port(authority) => {
-            refuse("has a port that is none")
+            refuse("has an invalid port")
         }
         Some(_) => Ok(uri),
     }
@@ -271,8 +274,7 @@ fn ca(node: &Node, url: Option<&Uri>) -> Result<PathBuf, Fault> {
     let of_http = url.is_some_and(|it| it.scheme_str() == Some("http"));
     match node.as_text() {
         _ if of_http => {
-            let message =
-                "the `ca` of an endpoint vouches for nobody: its `url` begins with `http://`";
+            let message = "the `ca` of an endpoint has no effect: its `url` begins with `http://`";
             Err(Fault::new(node.at, message).help("write `https://`, or leave `ca` out"))
         }
         Some(text) if !text.is_empty() && !text.contains('\0') => Ok(text.into()),
@@ -289,7 +291,7 @@ fn has_no_port(authority: &hyper::http::uri::Authority) -> bool {
     after.is_some_and(|it| !it.is_empty()) && authority.port_u16().is_none_or(|port| port == 0)
 }
 
-const SECRET_HELP: &str = "write `\"${VARIABLE}\"`, and give the variable `whsec_` and 24 to 64 random bytes in base64: \
+const SECRET_HELP: &str = "write `\"${VARIABLE}\"`, and set the variable to `whsec_` and 24 to 64 random bytes in base64: \
      `head -c 32 /dev/urandom | base64` makes the second part";
 
 /// One secret, or a list of them, of which the first is the newest. Faults have the place of the endpoint: the
@@ -311,7 +313,7 @@ fn secrets(node: &Node, endpoint: &Node, take: &mut impl FnMut(Fault)) -> Vec<Si
     for item in all {
         match secret(item) {
             Ok(key) if keys.contains(&key) => {
-                let message = "`secret` of an endpoint has one secret twice";
+                let message = "`secret` of an endpoint contains one secret twice";
                 take(Fault::new(endpoint.at, message).help("take one of the two out"));
             }
             Ok(key) => keys.push(key),

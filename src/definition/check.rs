@@ -101,7 +101,7 @@ impl<'a> Check<'a> {
         if text == OTHER {
             let message = format!("`{OTHER}` cannot be the name of a {whose}");
             let help =
-                "metrics count under it everything that has no row of its own; take another name";
+                "metrics use this name for everything that has no row of its own; choose another";
             self.report(name.place, message, help);
             return false;
         }
@@ -165,7 +165,8 @@ impl<'a> Check<'a> {
                     self.report(place, message, help);
                 }
                 if argv.iter().any(|argument| argument.contains('\0')) {
-                    let message = "the command contains a NUL character, which no program can get";
+                    let message =
+                        "the command contains a NUL character, which cannot be passed to a program";
                     self.report(place, message, "remove it, or pass it in the step's input");
                 }
             }

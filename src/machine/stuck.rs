@@ -31,18 +31,17 @@ const TROUBLE: &str = "trouble";
 const UNTRACED: &str = "untraced";
 
 /// The remedy for a console that cannot read the runs whose traces are due.
-const READ_RUNS: &str =
-    "`ductworkd audit` finds rows that are damaged; the console's log says more";
+const READ_RUNS: &str = "`ductworkd audit` finds damaged rows; the console's log says more";
 
 /// The remedy for a console whose collector is away.
-const MEND_COLLECTOR: &str = "see that the collector of `console.traces` can be reached and takes what is sent; traces of runs that are \
-     kept are sent then";
+const MEND_COLLECTOR: &str = "check that the collector of `console.traces` can be reached and accepts what is sent; traces of runs that \
+     are kept are then sent";
 
 /// The remedy for a supervisor that could not read its configuration anew.
-const RELOAD: &str = "`ductworkd check` finds the mistake; mend it, and send HUP again";
+const RELOAD: &str = "`ductworkd check` shows the mistake; fix it, and send HUP again";
 
 /// The remedy for a console that cannot listen.
-const LISTEN_ELSEWHERE: &str = "end the program that has the place, or let `console.listen` or `console.socket` name another one";
+const LISTEN_ELSEWHERE: &str = "end the program that uses the address or the socket, or set `console.listen` or `console.socket` to another one";
 
 /// The facts about waiting work, and about the processes that could move it.
 #[derive(Clone, Debug, Default)]
@@ -150,7 +149,7 @@ pub fn stuck(facts: &Facts) -> Vec<Stuck> {
             None => String::new(),
         };
         let what = format!(
-            "a branch of {} is given back again and again",
+            "a branch of {} has been given back again and again",
             waiting.pipeline
         );
         let remedy = format!("`ductworkd why {}` explains it", waiting.run_id);
@@ -158,14 +157,16 @@ pub fn stuck(facts: &Facts) -> Vec<Stuck> {
     }));
     stuck.extend(facts.expired.iter().map(|waiting| {
         let what = format!(
-            "what is held of {} is under a lease that is over",
+            "work of {} has been under an expired lease",
             waiting.pipeline
         );
-        let why = ", and nobody recovers it";
+        let why = ", and no process recovers it";
         let recovers = |process: &Mover| process.role != Role::Console && facts.alive(process);
         let is_somebody_alive = facts.processes.iter().any(recovers);
         let remedy = match is_somebody_alive {
-            true => "`ductworkd health` tells of a session of the database that has locked it, if one has",
+            true => {
+                "`ductworkd health` names the database session that has locked it, if there is one"
+            }
             false => "start `ductworkd`: any process that is alive recovers it",
         };
         facts.report("not_recovered", waiting, &what, why, remedy.to_owned())
@@ -220,7 +221,7 @@ impl Facts {
             ),
             None => (String::new(), "ductworkd runs".to_owned()),
         };
-        let list = || format!("`{list}` lists what waits, `ductworkd why RUN` explains it");
+        let list = || format!("`{list}` lists the runs, `ductworkd why RUN` says why one waits");
         let (cause, remedy) = match process.role {
             // No work waits for it.
             Role::Console if trouble.starts_with(AWAY) => (UNTRACED, MEND_COLLECTOR.to_owned()),
@@ -230,8 +231,8 @@ impl Facts {
             _ => (TROUBLE, list()),
         };
         let state = match trouble.starts_with(NOT_RELOADED) {
-            true => "has worked with an old configuration",
-            false => "cannot get on",
+            true => "has been working with an old configuration",
+            false => "has been unable to proceed",
         };
         Some(Stuck {
             cause,
@@ -256,7 +257,7 @@ impl Facts {
             return None;
         }
         let workers = self.movers(Role::Worker, pipeline);
-        let what = format!("work of {pipeline} is due");
+        let what = format!("work of {pipeline} has been due");
         let (cause, why, remedy) = self.unmoved(
             &workers,
             &format!("worker of {pipeline}"),
@@ -268,7 +269,7 @@ impl Facts {
 
     fn ready(&self, waiting: &Waiting) -> Option<Stuck> {
         let advancers = self.movers(Role::Advancer, &waiting.pipeline);
-        let what = format!("a branch of {} is ready", waiting.pipeline);
+        let what = format!("a branch of {} has been ready", waiting.pipeline);
         let (cause, why, remedy) = self.unmoved(&advancers, "advancer", why::START, waiting)?;
         Some(self.report(cause, waiting, &what, &why, remedy))
     }
@@ -334,7 +335,7 @@ impl Facts {
             awake.pid, awake.host
         );
         let remedy = format!(
-            "`ductworkd why {}` explains it; its log may say why not; restart `ductworkd` there",
+            "`ductworkd why {}` explains it; the log of that process may say more; restart `ductworkd` there",
             waiting.run_id
         );
         Some(("not_taken", why, remedy))
@@ -457,7 +458,7 @@ mod tests {
         assert_eq!(stuck.len(), 1, "{stuck:#?}");
         assert_eq!(
             stuck[0].fact,
-            "worker P (pid 7 on box, version 1.2.3) cannot get on for 1m 5s: it is new"
+            "worker P (pid 7 on box, version 1.2.3) has been unable to proceed for 1m 5s: it is new"
         );
         // A dead process is not reported, however young its heartbeat is.
         for process in &mut facts.processes {
@@ -509,8 +510,8 @@ mod tests {
         assert_eq!(
             told,
             [
-                "a branch of P is given back again and again for 5m 10s: refused",
-                "what is held of P is under a lease that is over for 5m 10s, and nobody recovers it",
+                "a branch of P has been given back again and again for 5m 10s: refused",
+                "work of P has been under an expired lease for 5m 10s, and no process recovers it",
             ]
         );
     }

@@ -158,7 +158,7 @@ pub const START: &str = "start `ductworkd`";
 /// The remedy if a running daemon does not know a pipeline.
 pub fn reload(pipeline: &str, pid: u32) -> String {
     format!(
-        "the running daemon does not know {pipeline}: see that its file is there and that `pipelines` has it, \
+        "the running daemon does not know {pipeline}: check that its file exists and that `pipelines` includes it, \
          then reload the daemon: kill -HUP {pid}"
     )
 }
@@ -209,7 +209,7 @@ pub fn why(facts: &Facts) -> Why {
             cancelling(facts)
         }
         RunStatus::InProgress | RunStatus::Dampened => match facts.leaves.first() {
-            None => Why::new("unknown", "nothing that could move it is known".into())
+            None => Why::new("unknown", "nothing is known that could move it".into())
                 .remedy("this should not be: run `ductworkd audit`".into()),
             Some(_) => match &facts.unreadable {
                 None => doomed(facts, active(facts, &run)),
@@ -256,12 +256,12 @@ pub fn trigger_by_show(pipeline: &str, run: RunId) -> String {
 fn cancelling(facts: &Facts) -> Why {
     let at = facts.cancelling_at.unwrap_or(facts.now);
     let last = time::relative(at, facts.now);
-    let fact = format!("it is being cancelled, part by part; the last part {last}");
+    let fact = format!("it is being cancelled in batches; the last batch was {last}");
     let why = Why::new("cancelling", fact);
     let idle = Duration::from_micros(facts.now.saturating_sub(at).max(0).unsigned_abs());
     match idle >= facts.stale_after {
         true => why.remedy(format!(
-            "ductworkd cancel {}    # goes on; a daemon that runs does so by itself",
+            "ductworkd cancel {}    # continues this; a running daemon does so by itself",
             facts.run_id
         )),
         false => why,
@@ -338,7 +338,7 @@ fn active(facts: &Facts, run: &RunId) -> Why {
         LeafState::Ready { from } if from > facts.now => {
             let when = time::relative(from, facts.now);
             let fact = format!(
-                "advancing from {} failed, and is tried again {when}{place}{}",
+                "advancing from {} failed, and is retried {when}{place}{}",
                 leaf.node,
                 before(leaf)
             );
@@ -359,7 +359,7 @@ fn active(facts: &Facts, run: &RunId) -> Why {
         }
         _ => Why::new(
             "unknown",
-            format!("nothing that could move {} is known{place}", leaf.node),
+            format!("nothing is known that could move {}{place}", leaf.node),
         )
         .remedy("this should not be: run `ductworkd audit`".into()),
     }
@@ -526,12 +526,12 @@ fn troubled(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     let (process, trouble) = processes
         .find_map(|process| Some((process, process.trouble.as_ref().filter(concerns)?)))?;
     let fact = format!(
-        "{} waits: the {} (pid {} on {}) cannot get on: {trouble}{place}",
+        "{} waits: the {} (pid {} on {}) cannot proceed: {trouble}{place}",
         leaf.node, process.role, process.pid, process.host
     );
     Some(
         Why::new("trouble", fact)
-            .remedy("mend that; where its version is too old, start a newer `ductworkd`".into()),
+            .remedy("fix that problem; if the version of that process is too old, start a newer `ductworkd`".into()),
     )
 }
 
@@ -583,7 +583,8 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
         1 => "its worker is".to_owned(),
         n => format!("its {n} workers are"),
     };
-    let fact = format!("{node} is due, among {due} of {pipeline}; {workers} busy{place}");
+    let fact =
+        format!("{node} is due (steps of {pipeline} that are due: {due}); {workers} busy{place}");
     Why::new("backlog", fact).remedy("raise `job_worker.count`, or start more workers".into())
 }
 
@@ -622,7 +623,7 @@ fn attempt(leaf: &Leaf) -> String {
 /// The error of the attempt before this one.
 fn before(leaf: &Leaf) -> String {
     match &leaf.error {
-        Some(error) => format!("; the attempt before: {error}"),
+        Some(error) => format!("; the previous attempt failed: {error}"),
         None => String::new(),
     }
 }
@@ -929,7 +930,7 @@ mod tests {
         assert_eq!(
             why(&facts).remedy.as_deref(),
             Some(
-                "the running daemon does not know P: see that its file is there and that `pipelines` has it, \
+                "the running daemon does not know P: check that its file exists and that `pipelines` includes it, \
                  then reload the daemon: kill -HUP 7"
             )
         );
@@ -971,7 +972,7 @@ mod tests {
             LeafState::Ready { from: due_at },
         ] {
             let mut facts = facts(Some(state));
-            assert!(!why(&facts).fact.contains("attempt before"), "{state:?}");
+            assert!(!why(&facts).fact.contains("previous attempt"), "{state:?}");
             facts.leaves[0].error = Some("no such host".into());
             facts.leaves[0].attempt = Some(3);
             let fact = why(&facts).fact;
@@ -979,7 +980,7 @@ mod tests {
             match state {
                 LeafState::Queued { .. } => assert_eq!(fact, retry),
                 _ => assert!(
-                    fact.ends_with("; the attempt before: no such host"),
+                    fact.ends_with("; the previous attempt failed: no such host"),
                     "{fact}"
                 ),
             }

@@ -196,7 +196,8 @@ impl CommandRunner {
         let output = match self.scratch.file(assignment.execution_id) {
             Ok(output) => output,
             Err(error) => {
-                let message = format!("no file for the step's output could be made: {error}");
+                let message =
+                    format!("the file for the step's output could not be created: {error}");
                 return Outcome::NotStarted { message }.into();
             }
         };
@@ -245,7 +246,7 @@ impl CommandRunner {
         loop {
             let input = assignment.input.get().as_bytes();
             let pipes = pipes(input).map_err(|error| Outcome::NotStarted {
-                message: format!("no pipes for `{program}` could be made: {error}"),
+                message: format!("the pipes for `{program}` could not be created: {error}"),
             });
             let (ends, stdin, stdout, stderr) = pipes?;
             let error = match spawn(&image, ends) {
@@ -439,7 +440,7 @@ impl CommandRunner {
             Ok(status) => status,
             Err(error) => {
                 return Outcome::Crashed {
-                    message: format!("how it ended is not known: {error}"),
+                    message: format!("its exit status could not be read: {error}"),
                 };
             }
         };
@@ -451,7 +452,7 @@ impl CommandRunner {
             return judged();
         }
         aside(judged).await.unwrap_or_else(|| Outcome::Crashed {
-            message: "nobody could read its output".to_owned(),
+            message: "its output could not be read".to_owned(),
         })
     }
 

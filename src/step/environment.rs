@@ -171,8 +171,7 @@ impl Environment {
             values.insert(name.clone(), value);
         }
         let mask = Mask::new(&covered).map_err(|_| {
-            let message =
-                "the secrets of this step have more lines than its log can be searched for";
+            let message = "the secrets of this step have too many lines to be hidden in its log";
             StepError::new(SECRET, message)
         })?;
         Ok(Given { values, mask })
@@ -201,7 +200,7 @@ impl Environment {
         let variable = format!("{name}_FILE");
         let wrong = |message: String| StepError::new(SECRET, message);
         let Some(path) = given(&variable) else {
-            let message = format!("the secret `{name}` is not there: set {name}, or {variable}");
+            let message = format!("the secret `{name}` is not set: set {name}, or {variable}");
             return Err(wrong(message));
         };
         let unread = |why: &str| wrong(format!("the secret `{name}`: {path} ({variable}): {why}"));
@@ -385,7 +384,7 @@ mod tests {
             (error.class.as_str(), error.message.as_str()),
             (
                 "secret_unusable",
-                "the secret `NONE` is not there: set NONE, or NONE_FILE"
+                "the secret `NONE` is not set: set NONE, or NONE_FILE"
             )
         );
     }

@@ -79,18 +79,18 @@ pub fn explain(error: &io::Error, file: &Path, cwd: &Path) -> Outcome {
         }
         Some(Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) if !cwd.is_dir() => (
             "cwd_not_found",
-            format!("the working directory `{}` is not there", cwd.display()),
+            format!("the working directory `{}` does not exist", cwd.display()),
         ),
         Some(Errno::ENOENT | Errno::ENOTDIR) if absolute.exists() => (
             "interpreter_not_found",
             match interpreter(&absolute) {
                 Some(name) if name.ends_with('\r') => {
-                    format!("`{shown}` wants the interpreter {name:?}: save it with Unix line ends")
+                    format!("`{shown}` names the interpreter {name:?}: save it with Unix line ends")
                 }
                 Some(name) => {
-                    format!("`{shown}` wants the interpreter `{name}`, which is not there")
+                    format!("`{shown}` needs the interpreter `{name}`, which does not exist")
                 }
-                None => format!("the loader that `{shown}` was linked for is not there"),
+                None => format!("the loader for which `{shown}` was linked does not exist"),
             },
         ),
         Some(Errno::ENOENT | Errno::ENOTDIR) => (
@@ -119,7 +119,7 @@ pub fn explain(error: &io::Error, file: &Path, cwd: &Path) -> Outcome {
             "command_too_large",
             format!(
                 "the arguments and the environment of `{shown}` are larger than the system \
-                 takes; the input comes by stdin"
+                 allows; the input arrives on stdin"
             ),
         ),
         _ => (

@@ -156,7 +156,7 @@ pub fn too_large(how: &str, max_payload: usize) -> StepError {
         "output_too_large",
         format!(
             "the step {how} more than {max_payload} bytes (max_payload): keep large values \
-             elsewhere and return where they are"
+             elsewhere and return their location"
         ),
     )
 }

@@ -67,7 +67,7 @@ pub enum Error {
     },
     /// Its environment prevents the work: a full disk, no memory, a right that was revoked, a limit of
     /// time, a person who cancelled the statement. Rolled back; try the same again, later.
-    #[error("the database could not do its part now")]
+    #[error("the database could not do this now")]
     Hindered {
         /// The statement's name.
         statement: &'static str,
@@ -76,7 +76,7 @@ pub enum Error {
         source: Arc<Source>,
     },
     /// A deadlock, a serialisation failure, a lock timeout: rolled back, try all of it again.
-    #[error("somebody else was in the way in the database")]
+    #[error("another session of the database was in the way")]
     Retryable {
         /// The statement's name.
         statement: &'static str,
@@ -112,7 +112,7 @@ pub enum Error {
     #[error("{0}")]
     Misplaced(String),
     /// A stored value cannot be interpreted.
-    #[error("the database holds what this program does not understand: {0}")]
+    #[error("the database holds data that this program does not understand: {0}")]
     Corrupt(String),
     /// A stored input or output is no JSON value: the file is damaged, or somebody has written to it.
     #[error("the {column} of the {entity} {id} is damaged: it is not JSON: {problem}")]
@@ -179,7 +179,7 @@ impl Error {
             Self::Unavailable { source, .. } => Some(source.remedy()),
             Self::Hindered { source, .. } if source.is_damage() => Some(source.remedy()),
             Self::Damaged { .. } => Some(
-                "`ductworkd audit` tells what else is wrong; put a backup back, or correct that value by hand",
+                "`ductworkd audit` shows what else is wrong; restore a backup, or correct that value by hand",
             ),
             _ => None,
         }
@@ -255,7 +255,7 @@ impl Error {
     pub(super) fn persistent(self) -> Self {
         match self {
             Self::Retryable { statement, source } if source.is_count() => Self::Corrupt(format!(
-                "a part of {statement} found less than it was to write"
+                "a part of {statement} found fewer rows than it had to write"
             )),
             other => other,
         }
@@ -280,7 +280,7 @@ impl Error {
             (Blame::Contention, _) => Self::Retryable { statement, source },
             (Blame::Environment, _) => Self::Hindered { statement, source },
             (Blame::Part, _) => Self::Corrupt(format!(
-                "a part of {statement} found less than it was to write"
+                "a part of {statement} found fewer rows than it had to write"
             )),
             (Blame::Value, Some(constraint)) => Self::Constraint { constraint, source },
             (Blame::Value, None) | (Blame::Program, _) => Self::Refused { statement, source },

@@ -166,8 +166,8 @@ pub async fn newer(conn: &mut Conn) -> Result<Option<i64>, Error> {
     };
     if version == UNFINISHED {
         return Err(Error::Schema(
-            "the database has a copy that is not complete, which `ductworkd copy` has begun: when it does not go on any \
-             more, make the copy again, to a fresh database"
+            "the database holds an incomplete copy, which `ductworkd copy` began: if it is no longer running, make the \
+             copy again, to a fresh database"
                 .to_owned(),
         ));
     }
@@ -178,8 +178,8 @@ pub async fn newer(conn: &mut Conn) -> Result<Option<i64>, Error> {
     match needs.is_some_and(|needs| needs > known) {
         false => Ok(Some(version)),
         true => Err(Error::Schema(format!(
-            "the database is at version {version} of the schema, with which this program, which \
-             knows version {known}, cannot work: install the newer ductworkd"
+            "the database is at version {version} of the schema; this program knows version {known} and \
+             cannot work with it: install the newer ductworkd"
         ))),
     }
 }
@@ -344,10 +344,10 @@ async fn apply_again(conn: &mut Conn, migration: &'static Migration) -> Result<A
 /// The holders of locks on our tables, as far as the database tells.
 async fn in_the_way(conn: &mut Conn) -> Result<String, Error> {
     if !IN_THE_WAY.is_for(conn.dialect()) {
-        return Ok("another process writes, or has the database for itself".to_owned());
+        return Ok("another process writes, or has locked the whole database".to_owned());
     }
     let Some(row) = conn.fetch_optional(&IN_THE_WAY, &[]).await? else {
-        return Ok("somebody whom the server does not show".to_owned());
+        return Ok("a session that the server does not show".to_owned());
     };
     let name: String = row.get("name")?;
     let query: String = row.get("query")?;

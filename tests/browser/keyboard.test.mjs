@@ -161,7 +161,7 @@ test("keys lead to pages, to the search and along rows, and leave fields and the
   // The list of all keys; it also turns them off, for every page, and on again.
   await keys("?");
   const dialog = page.locator("dialog.keys");
-  assert.ok(await dialog.getByText("Next row, row before").isVisible());
+  assert.ok(await dialog.getByText("Next row, previous row").isVisible());
   await dialog.getByRole("checkbox").uncheck();
   await keys("Escape");
   await page.reload();

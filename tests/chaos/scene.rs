@@ -378,7 +378,10 @@ pub fn unborn(status: ExitStatus, said: &str) -> bool {
 /// True when a start has found no database, or lost it before it registered, or was kept from its work
 /// there and says that it did nothing. The log may also contain messages of the server.
 pub fn found_nothing(status: ExitStatus, said: &str) -> bool {
-    let kept = ["nothing was written; mend", "somebody else was in the way"];
+    let kept = [
+        "nothing was written; fix",
+        "another session of the database was in the way",
+    ];
     let hindered = status.code() == Some(1) && kept.iter().any(|words| said.contains(words));
     (hindered || status.code() == Some(69)) && !said.contains("\"msg\":\"registered\"")
 }

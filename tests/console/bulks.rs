@@ -152,7 +152,7 @@ on_every_database! {
         assert!(question.body.contains("was revived before"), "{question:?}");
         let gone = format!("/bulk/new?run={}&run={}&verb=revive", waits[0], RunId::new());
         let question_of_none = page(&gone);
-        for part in ["None of the chosen runs can be revived", "is not there", "waits for a person"] {
+        for part in ["None of the chosen runs can be revived", "does not exist", "waits for a person"] {
             assert!(question_of_none.body.contains(part), "{part}: {question_of_none:?}");
         }
         assert_eq!(page("/bulk/new?verb=revive&all=1&pipeline=Halt").status, 404);
@@ -183,7 +183,7 @@ on_every_database! {
             let ran = fixture.run(&[], &[&["bulk"], args].concat());
             (ran.status.code(), String::from_utf8(ran.stdout).unwrap(), String::from_utf8(ran.stderr).unwrap())
         };
-        assert!(ran(&fixture, &["list"]).1.contains("nobody has changed many runs"));
+        assert!(ran(&fixture, &["list"]).1.contains("there are no bulk actions"));
         let selection = Selection::chosen(vec![RunId::new(), RunId::new()]);
         let by = Actor::new("ana", Channel::Api);
         let new = |verb| NewBulk { verb, selection: &selection, definition: None, newest: RunId::new(), by: &by };
@@ -203,7 +203,7 @@ on_every_database! {
         assert_eq!(ran(&fixture, &["show", &id[id.len() - 8..]]).1, shown);
         // Both were created in the same minute.
         let (code, _, told) = ran(&fixture, &["show", &id[..4]]);
-        assert!(code == Some(1) && told.contains("is not one bulk action"), "{told}");
+        assert!(code == Some(1) && told.contains("several bulk actions have an id"), "{told}");
         let (code, _, told) = ran(&fixture, &["show", "xyz"]);
         assert!(code == Some(2) && told.contains("is not the id of a bulk action"), "{told}");
         assert_eq!(ran(&fixture, &["show", &unreadable]).0, Some(1));

@@ -127,14 +127,14 @@ on_every_database! {
             json!([
                 { "parameter": "input", "pointer": "/to/mail", "detail": "`/to/mail` is not a mail address" },
                 { "parameter": "input", "pointer": "/amount",
-                  "detail": "`/amount` is the number `1.5`; an integer is asked for" },
-                { "parameter": "input", "pointer": "/sise", "detail": "`/sise` is not asked for; did you mean `size`?" },
+                  "detail": "`/amount` is the number `1.5`; an integer is expected" },
+                { "parameter": "input", "pointer": "/sise", "detail": "`/sise` is not expected; did you mean `size`?" },
             ])
         );
         let command = fixture.run(&[], &["trigger", "Orders", "[1]"]);
         assert_eq!(command.status.code(), Some(2), "{command:?}");
         let said = String::from_utf8_lossy(&command.stderr);
-        assert!(said.contains("the input is an array; an object is asked for"), "{said}");
+        assert!(said.contains("the input is an array; an object is expected"), "{said}");
         let by_form = filled(&console, &[("as", "json"), ("input", "{\"amount\": 0}")]);
         assert_eq!(by_form.status, 422, "{by_form:?}");
         assert!(by_form.body.contains("`/amount` is less than 1.") && by_form.body.contains("`/to` is missing."), "{by_form:?}");
@@ -186,7 +186,7 @@ on_every_database! {
         assert!(wrong.body.contains(&format!("id=\"{id}-wrong\">This is not a number")), "{wrong:?}");
         assert!(tag(&wrong, "name=\"key\"").contains("value=\"k\""), "{wrong:?}");
         // All mistakes are reported at once, each at its field.
-        assert!(wrong.body.contains("`/tags/0` is the number `1`; a string is asked for."), "{wrong:?}");
+        assert!(wrong.body.contains("`/tags/0` is the number `1`; a string is expected."), "{wrong:?}");
         let long = "k".repeat(513);
         let many = [
             ("as", "fields"), ("at:/to/mail", ""), ("at:/amount", "many"), ("at:/tags", "[1"), ("at:/gift", "true"),
@@ -204,7 +204,7 @@ on_every_database! {
         let mut fields = fields;
         fields[2] = ("at:/amount", " 9007199254740993 ");
         let wrong = filled(&console, &fields);
-        assert!(wrong.body.contains("`/tags/0` is the number `1`; a string is asked for."), "{wrong:?}");
+        assert!(wrong.body.contains("`/tags/0` is the number `1`; a string is expected."), "{wrong:?}");
         fields[3] = ("at:/tags", "[\"x\"]");
         let run = made(&filled(&console, &fields));
         fixture.run_ended(run).await;
@@ -220,17 +220,17 @@ on_every_database! {
         let shown = filled(&console, &[("as", "json"), ("show", "fields"), ("input", "{\"amount\": 8}")]);
         assert!(shown.status == 200 && tag(&shown, "at:/amount").contains("value=\"8\""), "{shown:?}");
         let beyond = filled(&console, &[("as", "json"), ("show", "fields"), ("input", "{\"other\": 8}")]);
-        assert!(beyond.body.contains("The fields cannot say all of this input"), "{beyond:?}");
+        assert!(beyond.body.contains("The fields cannot express all of this input"), "{beyond:?}");
         daemon.stop().await;
     }
 
     async fn a_form_takes_no_field_that_it_does_not_have_and_no_input_of_another_pipeline(db: Db) {
         let (mut fixture, mut daemon, console) = started(&db).await;
         for (fields, says) in [
-            (vec![("as", "fields"), ("at:/amuont", "1")], "`at:/amuont` is none of this form"),
-            (vec![("as", "fields"), ("input", "1")], "`input` is none of this form"),
-            (vec![("as", "json"), ("at:/amount", "1")], "`at:/amount` is none of this form"),
-            (vec![("as", "fields"), ("at:/amount", "1"), ("at:/amount", "2")], "`at:/amount` is there twice"),
+            (vec![("as", "fields"), ("at:/amuont", "1")], "`at:/amuont` is not in this form"),
+            (vec![("as", "fields"), ("input", "1")], "`input` is not in this form"),
+            (vec![("as", "json"), ("at:/amount", "1")], "`at:/amount` is not in this form"),
+            (vec![("as", "fields"), ("at:/amount", "1"), ("at:/amount", "2")], "`at:/amount` is given twice"),
         ] {
             let refused = filled(&console, &fields);
             assert_eq!(refused.status, 400, "{refused:?}");

@@ -281,12 +281,12 @@ on_every_database! {
             ("/runs/zz".to_owned(), 400, "32 hexadecimal digits"),
             (format!("/runs/{none}"), 404, "there is no run"),
             (format!("/runs/{none}/input"), 404, "no such run"),
-            (format!("/runs/{run}?node=A&node=B"), 400, "there twice"),
+            (format!("/runs/{run}?node=A&node=B"), 400, "given twice"),
             ("/runs?pipeline=%00".to_owned(), 400, "a NUL"),
             ("/halted?pipeline=a%00b".to_owned(), 400, "a NUL"),
             ("/pipelines/%00".to_owned(), 400, "a NUL"),
             ("/pipelines/a%00b/trigger".to_owned(), 400, "a NUL"),
-            (format!("/runs/{run}?status=lost"), 400, "no state of a step"),
+            (format!("/runs/{run}?status=lost"), 400, "not a state of a step"),
             (format!("/runs/{run}?view=gantt"), 400, "there are `graph` and `timeline`"),
             (format!("/runs/{run}?colour=red"), 400, "no parameter `colour`"),
             (format!("/runs/{run}/steps/{none}"), 404, "has no step"),
@@ -298,14 +298,14 @@ on_every_database! {
             (format!("/runs/{run}/steps/{step}?attempt=99999999999"), 400, "so many"),
             (format!("/runs/{run}/fan-outs/{none}"), 404, "no fan-out"),
             (format!("/runs/{run}/fan-outs/{none}?from=-1"), 400, "a whole number"),
-            ("/runs?status=lost".to_owned(), 400, "no state of a run"),
+            ("/runs?status=lost".to_owned(), 400, "not a state of a run"),
             ("/runs?since=yesterday".to_owned(), 400, "not a duration"),
             ("/runs?before=1".to_owned(), 400, "not the id of a run"),
             (format!("/runs?before={none}"), 404, "begin with the first page"),
             ("/runs?id=xyz!".to_owned(), 400, "4 to 32 hexadecimal digits"),
             ("/runs?id=00000000".to_owned(), 404, "no run's id"),
             ("/runs?limit=1".to_owned(), 400, "no parameter `limit`"),
-            ("/runs?key=%ff".to_owned(), 400, "no text"),
+            ("/runs?key=%ff".to_owned(), 400, "not text"),
             ("/pipelines/Nobody".to_owned(), 404, "there is no pipeline `Nobody`"),
             ("/pipelines/Fine?version=1".to_owned(), 404, "no version 1"),
             ("/pipelines/%ff".to_owned(), 400, "Bad Request"),
@@ -372,7 +372,7 @@ on_every_database! {
         daemon.ready().await;
         let console = Console::of(&daemon).await;
         console.answers("/readyz", 200).await;
-        has(&page(&console, &format!("/runs/{run}")), &["Damaged: it is no JSON", "{&#34;a&#34;: &#60;b&#62;"]);
+        has(&page(&console, &format!("/runs/{run}")), &["Damaged: it is not JSON", "{&#34;a&#34;: &#60;b&#62;"]);
         has(&page(&console, "/runs"), &["damaged"]);
         daemon.stop().await;
     }

@@ -63,12 +63,12 @@ on_every_database! {
         let all = got("/pipelines");
         let configured = got("/pipelines/Plain");
         assert_eq!(configured.status, 200, "{configured:?}");
-        for part in ["There was no run of it yet", "Start a run", "Pause the pipeline", "<svg"] {
+        for part in ["It has had no runs yet", "Start a run", "Pause the pipeline", "<svg"] {
             assert!(configured.body.contains(part), "{part}: {configured:?}");
         }
         let far = got("/pipelines/Elsewhere");
         assert_eq!(far.status, 200, "{far:?}");
-        for part in ["There was no run of it yet", "where its workers are configured", "Pause the pipeline"] {
+        for part in ["It has had no runs yet", "where its workers are configured", "Pause the pipeline"] {
             assert!(far.body.contains(part), "{part}: {far:?}");
         }
         assert!(!far.body.contains("Start a run"), "{far:?}");
@@ -100,7 +100,7 @@ on_every_database! {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[PLAIN]).await;
         process::register(&mut fixture.conn, &elsewhere()).await.unwrap();
         for (pipeline, says) in [
-            ("", "a pipeline without a name is none"),
+            ("", "the name of a pipeline is empty"),
             ("Plaim", "did you mean `Plain`?"),
             ("Elsewher", "did you mean `Elsewhere`?"),
             ("Nothing", "there are: Elsewhere, Plain"),

@@ -34,7 +34,7 @@ on_every_database! {
         let console = Console::of(&daemon).await;
         let page = console.get("/trust");
         assert!(page.body.contains("Nobody has audited this database yet. <code>ductworkd audit</code>"), "{page:?}");
-        assert!(page.body.contains("No drill was played yet. <code>ductworkd drill</code>"), "{page:?}");
+        assert!(page.body.contains("No drill has been run yet. <code>ductworkd drill</code>"), "{page:?}");
         assert!(console.get("/").body.contains("<a href=\"/trust\">Trust</a>"));
         assert_eq!(reports(&console, ""), Vec::<Value>::new());
 
@@ -88,7 +88,7 @@ on_every_database! {
         assert_eq!((kept.len(), kept[0].kind.as_str(), kept[0].ok), (1, Kind::Drill.as_str(), true));
         let page = console.answers("/trust", 200).await.body;
         for part in [
-            "Each drill showed what it is for ",
+            "Each drill passed ",
             "<th scope=\"row\">double-reaper</th>",
             "two reapers find the same dead worker",
             "Nobody has audited this database yet.",

@@ -338,7 +338,7 @@ async fn a_proxy_makes_visitors_known_and_rights_without_one_are_doubted() {
     let said = String::from_utf8_lossy(&checked.stderr).into_owned()
         + &String::from_utf8_lossy(&checked.stdout);
     assert!(
-        said.contains("no proxy is trusted to say who is in one"),
+        said.contains("no proxy is trusted to say who is in them"),
         "{said}"
     );
     for (wrong, part) in [
@@ -352,11 +352,11 @@ async fn a_proxy_makes_visitors_known_and_rights_without_one_are_doubted() {
         ),
         (
             "from: [127.0.0.9], user: 'a b'",
-            "takes the name of a header of its own",
+            "takes the name of a header that has no other use",
         ),
         (
             "from: [127.0.0.9], user: Cookie",
-            "takes the name of a header of its own",
+            "takes the name of a header that has no other use",
         ),
         ("from: [127.0.0.9], admin: ['']", "names of groups"),
         ("from: [127.0.0.9], admin: ['a,b']", "names of groups"),

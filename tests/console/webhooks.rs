@@ -368,7 +368,7 @@ on_every_database! {
         let secret = token(&fixture, &[]);
         let cookie = Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie();
         let page = Ask::get("/webhooks").cookie(&cookie).of(&console);
-        assert!(page.body.contains("nobody has looked for runs for it since"), "{page:?}");
+        assert!(page.body.contains("no console has looked for runs for it since"), "{page:?}");
         assert!(daemon.logged(BEGINS).is_empty());
         daemon.stop().await;
     }

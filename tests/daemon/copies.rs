@@ -76,13 +76,13 @@ on_every_database! {
         let status = fixture.run(&[], &["migrate", "--status"]).stdout;
         let status = String::from_utf8(status).unwrap();
         let last = status.lines().last().unwrap();
-        assert!(last.starts_with('-') && last.contains("the mark of a copy that is not complete"), "{status}");
+        assert!(last.starts_with('-') && last.contains("the mark of an incomplete copy"), "{status}");
         assert!(last.trim_end().ends_with("no migration"), "{status}");
         let told = fixture.run(&[], &["migrate", "--status", "--json"]).stdout;
         let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
         let marks: Vec<_> = told.as_array().unwrap().iter().filter(|it| it["applied"] == false).collect();
         assert_eq!(marks.len(), 1, "{told}");
-        assert!(marks[0]["name"].as_str().unwrap().starts_with("the mark of a copy"), "{told}");
+        assert!(marks[0]["name"].as_str().unwrap().starts_with("the mark of an incomplete copy"), "{told}");
     }
 
     async fn what_the_killed_have_left_is_copied_at_once(db: Db) {
@@ -112,7 +112,10 @@ async fn a_copy_that_is_told_to_stop_says_what_there_is_of_it() {
         said.contains("stopped before the copy was complete"),
         "{said}"
     );
-    assert!(said.contains("make the copy to a fresh database"), "{said}");
+    assert!(
+        said.contains("make the copy again, to a fresh database"),
+        "{said}"
+    );
 }
 
 const FIRST: &str = "
@@ -168,7 +171,7 @@ async fn a_copy_is_made_of_what_the_killed_have_left(db: Db, elsewhere: bool) {
         let said = String::from_utf8_lossy(&refused.stderr);
         assert!(
             said.contains(" on elsewhere)")
-                && said.contains("counts for 4.0s after its last heartbeat"),
+                && said.contains("counts as running for 4.0s after its last heartbeat"),
             "{said}"
         );
     }

@@ -348,7 +348,7 @@ on_every_database! {
         assert_eq!(health(&fixture, &["health", "--here"]).0, Some(0));
         let (_, why) = health(&fixture, &["why", &run.to_string()]);
         assert!(why.contains("no worker of Gone is alive") && why.contains("`pipelines`"), "{why}");
-        let reported = daemon.says("stuck: work of Gone is due for 1m ").await.remove(0);
+        let reported = daemon.says("stuck: work of Gone has been due for 1m ").await.remove(0);
         assert_eq!(reported["cause"], "no_worker", "{reported}");
         assert_eq!((&reported["pipeline"], &reported["run_id"]), (&"Gone".into(), &run.to_string().into()));
 

@@ -111,7 +111,7 @@ on_every_database! {
             (health.status.code() == Some(1)).then(|| String::from_utf8(health.stderr).unwrap())
         })
         .await;
-        let told = "has worked with an old configuration for ";
+        let told = "has been working with an old configuration for ";
         assert!(health.contains(told) && health.contains("the last reload failed: "), "{health}");
         assert!(health.contains("send HUP again"), "{health}");
         std::fs::write(fixture.path("ductwork.yml"), "default: { job_workers: 1 }").unwrap();

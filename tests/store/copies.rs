@@ -288,7 +288,7 @@ on_every_database! {
         copy::copy(&mut from, &mut to, &|_| true, &mut |_| {}).await.unwrap_err();
         for _ in 0..2 {
             let error = migrate::check(&mut to).await.unwrap_err();
-            assert!(error.to_string().contains("a copy that is not complete"), "{error}");
+            assert!(error.to_string().contains("an incomplete copy"), "{error}");
             let error = migrate::migrate(&mut to).await.err().unwrap();
             assert!(matches!(error, Error::Schema(_)), "{error}");
         }
@@ -306,7 +306,7 @@ on_every_database! {
         copy::copy(&mut from, &mut to, &|_| true, &mut |_| {}).await.unwrap_err();
         for refused in [migrate::newer(&mut to).await.err(), migrate::migrate(&mut to).await.err()] {
             let error = refused.expect("the mark").to_string();
-            assert!(error.contains("a copy that is not complete"), "{error}");
+            assert!(error.contains("an incomplete copy"), "{error}");
         }
     }
 }

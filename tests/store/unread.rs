@@ -360,7 +360,7 @@ on_every_database! {
         process::report_trouble(conn, q, why).await.unwrap();
         let told = self::told(conn).await;
         let trouble = told.iter().find(|it| it.cause == "trouble").expect("it is told");
-        assert!(trouble.fact.contains("cannot get on for 1m 5s: it is new"), "{}", trouble.fact);
+        assert!(trouble.fact.contains("has been unable to proceed for 1m 5s: it is new"), "{}", trouble.fact);
         assert_eq!(told.len(), 2, "{told:#?}");
         process::report_trouble(conn, q, None).await.unwrap();
         assert!(self::told(conn).await.iter().all(|it| it.cause != "trouble"));

@@ -57,7 +57,7 @@ fn missing(argv: &[String], cwd: &Path) -> Option<Note> {
                 return gone.then(|| {
                     (
                         format!("there is no script `{argument}`"),
-                        format!("it would be {}", file.display()),
+                        format!("it was expected at {}", file.display()),
                     )
                 });
             }

@@ -270,7 +270,7 @@ fn head(page: &Page<'_>, text: &mut String) {
     if run.cancelling_at.is_some() {
         line(
             "cancelled",
-            "not yet wholly: its branches are closed part by part",
+            "not completely yet: its branches are closed in batches",
         );
     }
     line("input", &short(run.input.get(), room));

@@ -23,7 +23,7 @@ fn look(value: Json<'_>, pointer: &str, found: &mut Vec<Violation>) {
     }
     let mut violation = |what: &str, half: &str| {
         let detail = format!(
-            "{what} half of a surrogate pair, `{half}`, which is no character: send the whole one"
+            "{what} half of a surrogate pair, `{half}`, which is not a character: send the whole pair"
         );
         let pointer = pointer.to_owned();
         found.push(Violation { pointer, detail });
@@ -89,7 +89,7 @@ mod tests {
         }
         assert_eq!(
             halves(r#"["\ud83d"]"#)[0].to_string(),
-            "`/0` has half of a surrogate pair, `\\ud83d`, which is no character: send the whole one"
+            "`/0` has half of a surrogate pair, `\\ud83d`, which is not a character: send the whole pair"
         );
         let many = format!("[{}]", vec![r#""\ud83d""#; 50].join(","));
         assert_eq!(halves(&many).len(), VIOLATIONS_MAX);

@@ -29,7 +29,7 @@ const LISTED: usize = 10;
 pub struct Violation {
     /// The JSON pointer (RFC 6901) of the part; empty for the whole value.
     pub pointer: String,
-    /// The rest of a sentence that begins with the part: "is a string; a number is asked for".
+    /// The rest of a sentence that begins with the part: "is a string; a number is expected".
     pub detail: String,
 }
 
@@ -141,7 +141,7 @@ impl Judge {
                 Kind::Number => format!("is the number {}", shown(value.text())),
                 other => format!("is {}", other.words()),
             };
-            return self.say(format!("{is}; {} is asked for", either(&asked)));
+            return self.say(format!("{is}; {} is expected", either(&asked)));
         }
         self.equality(schema, value);
         match kind {
@@ -213,7 +213,7 @@ impl Judge {
                 Some(near) => format!("; did you mean {}?", shown(near)),
                 None => String::new(),
             };
-            self.say_of(&key, format!("is not asked for{known}"));
+            self.say_of(&key, format!("is not expected{known}"));
         }
     }
 
@@ -235,7 +235,7 @@ impl Judge {
                 self.value(items, element);
             }
             if is_unique && !seen.insert(element.same()) {
-                self.say("is there before; each element is asked for once");
+                self.say("repeats an earlier element; each element must be unique");
             }
             self.pointer.pop();
             count += 1;
@@ -243,10 +243,10 @@ impl Judge {
         let has =
             |asked: &str, most: u64| format!("has {}; {asked} {most}", counted(count, "element"));
         if let Some(least) = schema.min_items.filter(|least| count < *least) {
-            self.say(has("the fewest are", least));
+            self.say(has("the minimum is", least));
         }
         if let Some(most) = schema.max_items.filter(|most| count > *most) {
-            self.say(has("the most are", most));
+            self.say(has("the maximum is", most));
         }
     }
 
@@ -257,7 +257,7 @@ impl Judge {
             return;
         }
         let Some(text) = value.string() else {
-            return self.say("is no text: it has one half of a surrogate pair");
+            return self.say("is not a text: it has one half of a surrogate pair");
         };
         if lengths {
             let count = text.chars().count() as u64;
@@ -265,10 +265,10 @@ impl Judge {
                 format!("has {}; {asked} {most}", counted(count, "character"))
             };
             if let Some(least) = schema.min_length.filter(|least| count < *least) {
-                self.say(has("the fewest are", least));
+                self.say(has("the minimum is", least));
             }
             if let Some(most) = schema.max_length.filter(|most| count > *most) {
-                self.say(has("the most are", most));
+                self.say(has("the maximum is", most));
             }
         }
         if let Some(written) = &schema.pattern {

@@ -369,7 +369,7 @@ impl Reading {
         match write(tree, &mut text) {
             Ok(()) => Some(Literal::of(Json::of(&text))),
             Err((place, what)) => {
-                let message = format!("{} has {what}, which JSON has not", field.words());
+                let message = format!("{} has {what}, which JSON does not have", field.words());
                 self.report(place, message, "quote it, or write another value");
                 None
             }
@@ -475,7 +475,7 @@ impl Reading {
                         pointer => format!("{} at {}", shown(literal.text()), shown(pointer)),
                     };
                     let message = format!(
-                        "`{key}` in {} is against the rest of it: {what} {}",
+                        "`{key}` in {} contradicts the rest of the schema: {what} {}",
                         shown(path),
                         violation.detail
                     );

@@ -38,7 +38,7 @@ fn every_rule_lets_through_what_is_so_and_says_what_is_not() {
             "{ type: string }",
             vec![r#""""#, r#""\ud800""#],
             vec![
-                ("1", "the input is the number `1`; a string is asked for"),
+                ("1", "the input is the number `1`; a string is expected"),
                 ("null", "is null"),
             ],
         ),
@@ -46,7 +46,7 @@ fn every_rule_lets_through_what_is_so_and_says_what_is_not() {
             "{ type: [object, null] }",
             vec!["{}", "null"],
             vec![
-                ("[]", "is an array; an object or null is asked for"),
+                ("[]", "is an array; an object or null is expected"),
                 ("true", "is a boolean"),
             ],
         ),
@@ -54,15 +54,15 @@ fn every_rule_lets_through_what_is_so_and_says_what_is_not() {
             "{ type: integer }",
             vec!["1", "-0", "1.0", "1e3", "9007199254740993", "1e400"],
             vec![
-                ("1.5", "is the number `1.5`; an integer is asked for"),
-                ("1e-400", "asked for"),
+                ("1.5", "is the number `1.5`; an integer is expected"),
+                ("1e-400", "expected"),
                 ("\"1\"", "is a string"),
             ],
         ),
         (
             "{ type: number }",
             vec!["1", "1.5", "-1e-400"],
-            vec![("\"1\"", "a number is asked for")],
+            vec![("\"1\"", "a number is expected")],
         ),
         (
             "{ type: boolean }",
@@ -97,11 +97,11 @@ fn every_rule_lets_through_what_is_so_and_says_what_is_not() {
             "{ minLength: 2, maxLength: 3 }",
             vec![r#""ab""#, r#""漢😀x""#, r#""\u6f22\ud83d\ude00""#, "1"],
             vec![
-                (r#""a""#, "has 1 character; the fewest are 2"),
-                (r#""abcd""#, "has 4 characters; the most are 3"),
+                (r#""a""#, "has 1 character; the minimum is 2"),
+                (r#""abcd""#, "has 4 characters; the maximum is 3"),
                 (
                     r#""\ud800x""#,
-                    "is no text: it has one half of a surrogate pair",
+                    "is not a text: it has one half of a surrogate pair",
                 ),
             ],
         ),
@@ -135,8 +135,8 @@ fn every_rule_lets_through_what_is_so_and_says_what_is_not() {
             "{ items: { type: string }, minItems: 1, maxItems: 2 }",
             vec![r#"["a"]"#, "{}"],
             vec![
-                ("[]", "has 0 elements; the fewest are 1"),
-                (r#"["a","b","c"]"#, "has 3 elements; the most are 2"),
+                ("[]", "has 0 elements; the minimum is 1"),
+                (r#"["a","b","c"]"#, "has 3 elements; the maximum is 2"),
                 (r#"["a",1]"#, "`/1` is the number `1`; a string"),
             ],
         ),
@@ -144,8 +144,11 @@ fn every_rule_lets_through_what_is_so_and_says_what_is_not() {
             "{ uniqueItems: true }",
             vec!["[]", r#"[1,"1",[1],{"a":1}]"#],
             vec![
-                ("[1, 1.0]", "`/1` is there before"),
-                (r#"[{"a":1,"b":2},0,{"b":2,"a":1}]"#, "`/2` is there before"),
+                ("[1, 1.0]", "`/1` repeats an earlier element"),
+                (
+                    r#"[{"a":1,"b":2},0,{"b":2,"a":1}]"#,
+                    "`/2` repeats an earlier element",
+                ),
             ],
         ),
         ("{ uniqueItems: false }", vec!["[1,1]"], vec![]),
@@ -156,19 +159,16 @@ fn every_rule_lets_through_what_is_so_and_says_what_is_not() {
                 ("{}", "`/amount` is missing"),
                 (
                     r#"{"amount":"1"}"#,
-                    "`/amount` is a string; a number is asked for",
+                    "`/amount` is a string; a number is expected",
                 ),
                 (
                     r#"{"amount":1,"amuont":2}"#,
-                    "`/amuont` is not asked for; did you mean `amount`?",
+                    "`/amuont` is not expected; did you mean `amount`?",
                 ),
-                (r#"{"amount":1,"x":2}"#, "`/x` is not asked for"),
+                (r#"{"amount":1,"x":2}"#, "`/x` is not expected"),
                 (r#"{"amount":1,"a/b~c":2}"#, "`/a~1b~0c` must be `1`"),
                 (r#"{"amount":1,"amount":"x"}"#, "`/amount` is a string"),
-                (
-                    r#"{"amount":1,"\u202e":0}"#,
-                    "`/\\u{202e}` is not asked for",
-                ),
+                (r#"{"amount":1,"\u202e":0}"#, "`/\\u{202e}` is not expected"),
             ],
         ),
         (
@@ -199,7 +199,7 @@ fn all_violations_are_told_up_to_a_number_and_in_order() {
     let rules = "{ required: [a, b, c], properties: { a: {}, b: { type: string, minLength: 2, pattern: x }, c: {} } }";
     let found = told(rules, r#"{"b":"a"}"#);
     let expected = [
-        "`/b` has 1 character; the fewest are 2",
+        "`/b` has 1 character; the minimum is 2",
         "`/b` does not match the pattern `x`",
         "`/a` is missing",
         "`/c` is missing",
@@ -234,7 +234,7 @@ fn a_deep_and_a_wide_value_are_judged_in_a_moment() {
     );
     assert_eq!(
         told(&rules, &wide),
-        ["`/last` is the number `1`; a string is asked for"]
+        ["`/last` is the number `1`; a string is expected"]
     );
     let digits = format!("[{}]", "9".repeat(2_000_000));
     assert_eq!(

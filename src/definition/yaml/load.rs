@@ -43,8 +43,10 @@ pub fn load_dir(dir: &FilePath) -> Result<Vec<(PathBuf, Definition)>, Problems> 
 )]
 pub fn look_into(dir: &FilePath) -> Result<(Vec<(PathBuf, Loaded)>, Vec<Problem>), Problems> {
     let unreadable = |error: std::io::Error| {
-        let mut problem = Problem::new(format!("the directory of the pipelines: {error}"))
-            .help("`pipelines_path` in the configuration says where they are");
+        let mut problem = Problem::new(format!(
+            "the directory of the pipelines cannot be read: {error}"
+        ))
+        .help("`pipelines_path` in the configuration says where they are");
         problem.file = Some(dir.to_owned());
         Problems(vec![problem])
     };
@@ -137,7 +139,8 @@ fn load(file: &FilePath) -> Result<Loaded, Problems> {
 
 pub(super) fn too_large(file: &FilePath) -> Problems {
     let message = format!("the file is larger than {} KiB", MAX_BYTES / 1024);
-    let mut problem = Problem::new(message).help("a pipeline is written by a person; split it");
+    let mut problem =
+        Problem::new(message).help("a file that people write is smaller; split the pipeline");
     problem.file = Some(file.to_owned());
     Problems(vec![problem])
 }

@@ -361,7 +361,7 @@ async fn exchange(stream: &mut UnixStream, shared: &Arc<Shared>) -> io::Result<(
     let mut first = (&mut reading).take(LINE_MAX as u64);
     timeout(TALK_MAX, first.read_until(b'\n', &mut asked)).await??;
     let Ok(Request { token, ask }) = serde_json::from_slice(&asked) else {
-        let answer = Answer::refused("this is not what is asked here; `ductworkd context` asks it");
+        let answer = Answer::refused("this is not a valid request; `ductworkd context` sends one");
         return say(&mut writing, &answer, b"").await;
     };
     let holder = lock(&shared.holders).get(&token).cloned();
@@ -440,7 +440,7 @@ impl Asked<'_> {
         if length > max {
             let message = format!(
                 "the value has {length} bytes, more than the {max} of `job_worker.max_payload`: keep large \
-                 values elsewhere and set where they are"
+                 values elsewhere and set their location"
             );
             return say(writing, &Answer::refused(message), b"").await;
         }

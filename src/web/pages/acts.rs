@@ -54,7 +54,7 @@ impl Acted {
             Ok(Verb::Resume) => "resumed",
             Ok(Verb::Pause) => "paused",
             Ok(Verb::Unpause) => "unpaused",
-            Ok(Verb::Send) => "sent the message again of",
+            Ok(Verb::Send) => "resent the message about",
             Err(_) => &action.verb,
         };
         let channel = match action.channel.parse() {

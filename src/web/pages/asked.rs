@@ -21,11 +21,11 @@ impl Asked {
         for part in query.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let (Some(name), Some(value)) = (decoded(name), decoded(value)) else {
-                return Err(wrong("the address has a parameter that is no text"));
+                return Err(wrong("the address has a parameter that is not text"));
             };
             if value.contains('\0') {
                 return Err(wrong(format!(
-                    "`{name}` has a NUL in it, which no text of ours has"
+                    "`{name}` contains a NUL, which is not allowed"
                 )));
             }
             if !known.contains(&name.as_str()) {
@@ -53,7 +53,7 @@ impl Asked {
     pub fn one(&self, name: &str) -> Result<Option<&str>, Refusal> {
         let mut all = self.all(name);
         match (all.next(), all.next()) {
-            (_, Some(_)) => Err(wrong(format!("the parameter `{name}` is there twice"))),
+            (_, Some(_)) => Err(wrong(format!("the parameter `{name}` is given twice"))),
             (one, None) => Ok(one),
         }
     }
@@ -68,7 +68,7 @@ impl Asked {
         match number.filter(|number| i64::try_from(*number).is_ok()) {
             Some(number) => Ok(Some(number)),
             None => Err(wrong(format!(
-                "`{name}` is a whole number, and not `{text}`"
+                "`{name}` must be a whole number, not `{text}`"
             ))),
         }
     }
@@ -151,9 +151,9 @@ mod tests {
     fn a_parameter_that_is_unknown_or_there_twice_or_no_text_is_refused() {
         for (query, says) in [
             ("c=1", "no parameter `c`: it has a, b"),
-            ("a=%ff", "no text"),
-            ("a=%f", "no text"),
-            ("a=%zz", "no text"),
+            ("a=%ff", "not text"),
+            ("a=%f", "not text"),
+            ("a=%zz", "not text"),
         ] {
             let refused = asked(query).expect_err(query);
             assert!(format!("{refused:?}").contains(says), "{refused:?}");

@@ -65,17 +65,17 @@ fn words(verb: Verb) -> Words {
         Verb::Revive => Words {
             begins: "Revive",
             done: "revived",
-            effect: "Each is continued as a new run, which does again only what had not been completed.",
+            effect: "Each is continued as a new run, which repeats only the work that had not been completed.",
         },
         Verb::Cancel => Words {
             begins: "Cancel",
             done: "cancelled",
-            effect: "Each ends for good: its steps that run are stopped, and nothing of it goes on. A cancelled run cannot be revived.",
+            effect: "Each ends for good: its running steps are stopped, and no part of it continues. A cancelled run cannot be revived.",
         },
         _ => Words {
             begins: "Resume",
             done: "resumed",
-            effect: "Every step of them that waits for a person is resumed with the value that it asks about.",
+            effect: "Each of their steps that waits for a person is resumed with the value that it asks about.",
         },
     }
 }
@@ -167,7 +167,7 @@ fn wanted<'a>(get: impl Fn(&'static str) -> Vec<&'a str>) -> Result<Wanted, Refu
         match all.as_slice() {
             [] => Ok(None),
             [one] => Ok(Some((*one).to_owned())),
-            _ => Err(wrong(format!("the parameter `{name}` is there twice"))),
+            _ => Err(wrong(format!("the parameter `{name}` is given twice"))),
         }
     };
     let verb = match one("verb")?.as_deref() {
@@ -194,7 +194,7 @@ fn wanted<'a>(get: impl Fn(&'static str) -> Vec<&'a str>) -> Result<Wanted, Refu
             Selection::chosen(runs?)
         }
         true if !runs.is_empty() => {
-            return Err(wrong("either runs are chosen, or all that match are meant"));
+            return Err(wrong("choose runs, or all that match, but not both"));
         }
         true => {
             let mut statuses = Vec::new();
@@ -253,7 +253,7 @@ pub fn address(verb: Verb, filter: &Filter, since: Option<&str>) -> String {
 /// The chosen runs that a deed leaves as they are, each with the reason.
 fn left(verb: Verb, runs: &[RunId], states: &[Chosen]) -> Vec<(RunId, &'static str)> {
     let why = |run: &RunId| match states.iter().find(|it| it.id == *run) {
-        None => Some("is not there"),
+        None => Some("does not exist"),
         Some(run) if run.is_for(verb) => None,
         Some(run) => Some(match run.status {
             RunStatus::Halted if run.successor.is_some() => "was revived before",
@@ -421,7 +421,7 @@ impl Shown {
             failures: failures
                 .map(|it| {
                     let again = it.again.filter(|_| bulk.ended_at.is_none());
-                    let again = again.map(|it| format!(" Attempt {} is to follow.", it.tries + 1));
+                    let again = again.map(|it| format!(" Attempt {} will follow.", it.tries + 1));
                     let why = clip(&it.why, LETTERS);
                     (parts::run(it.run), why + &again.unwrap_or_default())
                 })

@@ -27,11 +27,11 @@ impl Form {
             parts.and_then(|parts| parts.map(pair).collect());
         match pairs {
             Some(pairs) if pairs.iter().any(|(_, value)| value.contains('\0')) => {
-                Err(wrong("a form has no NUL in its fields"))
+                Err(wrong("the fields of a form must not contain a NUL"))
             }
             Some(pairs) => Ok(Self(pairs)),
             // Other characters in their place would change the text that was sent.
-            None => Err(wrong("a form is sent as text, in UTF-8")),
+            None => Err(wrong("a form must be sent as UTF-8 text")),
         }
     }
 

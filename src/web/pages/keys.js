@@ -30,7 +30,7 @@
     list.append(group);
   }
   tell(["/"], "Find a run");
-  tell(["j", "k"], "Next row, row before");
+  tell(["j", "k"], "Next row, previous row");
   tell(["x"], "Choose the row");
   for (const [letter, link] of pages) tell(["g", letter], link.textContent);
   tell(["?"], "These keys");

@@ -69,7 +69,7 @@
   function take(lines) {
     const name = lines.find((line) => line.startsWith("event: "))?.slice(7);
     const text = lines.filter((line) => line.startsWith("data: ")).map((line) => line.slice(6)).join("\n");
-    if (name === "gone") { stop(); return say("this is there no more", "off"); }
+    if (name === "gone") { stop(); return say("this no longer exists", "off"); }
     if (name === "away") return say("the database does not answer", "away");
     if (name === "page") fresh = text;
     if (name === "page" || name === "read") { delay = 1_000; show(); }

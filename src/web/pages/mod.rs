@@ -93,7 +93,7 @@ pub async fn asset(Path(name): Path<String>) -> Result<Response, Refusal> {
         name if name == *KEYS_NAME => ("text/javascript; charset=utf-8", KEYS),
         _ => {
             let detail =
-                "there is no such file; a page that asks for it is an old one: load that again";
+                "there is no such file; the page that asks for it is an old one: load it again";
             return Err(Refusal::new(StatusCode::NOT_FOUND, detail));
         }
     };

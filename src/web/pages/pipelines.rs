@@ -128,7 +128,7 @@ fn span(asked: Option<&str>) -> Result<(&'static str, &'static str, usize), Refu
     };
     let known = SPANS.into_iter().find(|(value, ..)| *value == asked);
     known.ok_or_else(|| {
-        let detail = "the chart of a pipeline is of a `span` of `24h` or `7d`";
+        let detail = "the `span` of a chart must be `24h` or `7d`";
         Refusal::new(StatusCode::BAD_REQUEST, detail)
     })
 }
@@ -204,7 +204,7 @@ pub async fn pipeline(
     let (graph, unreadable) = match definition {
         None => (
             None,
-            "its definition is only where its workers are configured".to_owned(),
+            "its definition is known only where its workers are configured".to_owned(),
         ),
         Some(Ok(definition)) => match Layout::of(&definition) {
             Some(layout) => {

@@ -199,7 +199,7 @@ pub async fn run(
         Some("timeline") => true,
         Some(other) => {
             return Err(wrong(format!(
-                "`{other}` is no view of a run: there are `graph` and `timeline`"
+                "`{other}` is not a view of a run: there are `graph` and `timeline`"
             )));
         }
     };
@@ -300,7 +300,7 @@ fn step_status(text: &str) -> Result<StepStatus, Refusal> {
     view::step_status(text).ok_or_else(|| {
         let words: Vec<&str> = StepStatus::ALL.iter().map(|it| it.as_str()).collect();
         wrong(format!(
-            "`{text}` is no state of a step: the states are {}",
+            "`{text}` is not a state of a step: the states are {}",
             words.join(", ")
         ))
     })

@@ -167,7 +167,7 @@ pub fn status(text: &str) -> Result<RunStatus, Refusal> {
     view::status(text).ok_or_else(|| {
         let words: Vec<&str> = RunStatus::ALL.iter().map(|it| view::word(*it)).collect();
         wrong(format!(
-            "`{text}` is no state of a run: the states are {}",
+            "`{text}` is not a state of a run: the states are {}",
             words.join(", ")
         ))
     })
@@ -197,7 +197,7 @@ pub async fn runs(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Respons
         .is_some_and(|id| query::digits(id).is_none())
     {
         return Err(wrong(format!(
-            "`{}` is no part of a run's id: that is 4 to 32 hexadecimal digits",
+            "`{}` is not part of a run's id: give 4 to 32 hexadecimal digits",
             digits.unwrap_or_default()
         )));
     }
@@ -221,15 +221,15 @@ pub async fn runs(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Respons
         Listed::One(run) => return Ok(elsewhere(&format!("/runs/{run}"))),
         Listed::NoRun => {
             return Err(missing(format!(
-                "no run's id, long or short, begins or ends with {}; one may have been deleted, and by the digits of \
-                 its short form a run is found only among the newest {}",
+                "no run's id, long or short, begins or ends with {}; the run may have been deleted, and the digits \
+                 of a short id find only the newest {} runs",
                 digits.unwrap_or_default(),
                 grouped(query::NEWEST as u64)
             )));
         }
         Listed::NoCursor => {
             return Err(missing(
-                "the run that this page goes on from is there no more: begin with the first page",
+                "the run that this page continues from no longer exists: begin with the first page",
             ));
         }
     };

@@ -87,7 +87,7 @@ pub async fn sign_in(
             frame: Frame::without_time("sign-in"),
             link: None,
             to: to.clone(),
-            error: Some("This is no token or link, or it was used before, or it holds no longer."),
+            error: Some("This is not a token or link, was used before, or is no longer valid."),
         })?;
         Ok(with_own_words(response, StatusCode::FORBIDDEN))
     };

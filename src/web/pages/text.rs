@@ -121,7 +121,7 @@ impl Value {
         let shown = beginning(&text, ROOM);
         let is_cut = shown.len() < text.len() || !payload.is_whole();
         Self {
-            note: is_cut.then(|| format!("its beginning; all of it is {size}")),
+            note: is_cut.then(|| format!("the beginning; the whole value is {size}")),
             is_open: text.len() <= OPEN,
             text: shown.to_owned(),
             damaged,
@@ -237,7 +237,7 @@ mod tests {
         assert!(cut.damaged.is_none());
         assert_eq!(
             cut.note.as_deref(),
-            Some("its beginning; all of it is 4.7 MiB")
+            Some("the beginning; the whole value is 4.7 MiB")
         );
         assert_eq!(bytes(1_500), "1.4 KiB");
     }

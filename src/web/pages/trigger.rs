@@ -319,7 +319,7 @@ pub async fn ask_trigger(
         Some("json") => true,
         Some(other) => {
             return Err(wrong(format!(
-                "`{other}` is no way to write an input: there are `fields` and `json`"
+                "`{other}` is not a way to write an input: there are `fields` and `json`"
             )));
         }
     };
@@ -353,7 +353,7 @@ fn typed(definition: &Definition, given: Option<String>, is_json: bool, note: St
         Some(values) => typed.values = values,
         None => {
             if whole.is_some() && given.is_some() && !is_json {
-                let more = "The fields cannot say all of this input, so here it is as JSON.";
+                let more = "The fields cannot express all of this input, so here it is as JSON.";
                 typed.note = format!("{} {more}", typed.note).trim().to_owned();
             }
             let initial = initial.map(|it| it.text().to_owned());
@@ -372,7 +372,7 @@ async fn of_run(
     run: RunId,
 ) -> Result<(Option<String>, String), Refusal> {
     if !may_see_payloads() {
-        let note = format!("Your token shows no inputs: this is not the one of the run {run}.");
+        let note = format!("Your token shows no inputs: this is not the input of the run {run}.");
         return Ok((None, note));
     }
     let read = site.source.read(async move |conn| {
@@ -387,7 +387,7 @@ async fn of_run(
         _ => return Err(no_run(run)),
     };
     let Some(input) = input else {
-        return Ok((None, "This run's input is no more.".to_owned()));
+        return Ok((None, "This run's input no longer exists.".to_owned()));
     };
     let spelled: usize = form_urlencoded::byte_serialize(input.text.as_bytes())
         .map(str::len)
@@ -518,9 +518,9 @@ fn read(sent: &Form, by_fields: Option<&Part<'_>>) -> Result<Values, Refusal> {
         let is_ours = FIELDS.contains(&name) || known.contains(name);
         if !is_ours || !seen.insert(name) {
             let how = if is_ours {
-                "is there twice"
+                "is given twice"
             } else {
-                "is none of this form"
+                "is not in this form"
             };
             return Err(wrong(format!(
                 "the field `{name}` {how}: the pipeline may have changed; go back, load the page again, and \

@@ -105,8 +105,8 @@ impl Told {
                 (n, oldest) => {
                     let more = if n >= delivery::LINE { " or more" } else { "" };
                     let oldest =
-                        oldest.map(|at| format!(", the oldest since {}", time::relative(at, now)));
-                    format!("{n}{more} wait{}", oldest.unwrap_or_default())
+                        oldest.map(|at| format!(", the oldest from {}", time::relative(at, now)));
+                    format!("{n}{more} waiting{}", oldest.unwrap_or_default())
                 }
             },
             next: waiting

@@ -96,7 +96,11 @@ fn every_mistake_in_an_input_is_found_where_it_is() {
         ),
         (
             "  enum: [.nan]\n",
-            vec![(5, 10, "`enum` in `input` has `.nan`, which JSON has not")],
+            vec![(
+                5,
+                10,
+                "`enum` in `input` has `.nan`, which JSON does not have",
+            )],
         ),
         (
             "  required: name\n",
@@ -162,7 +166,7 @@ fn every_mistake_in_an_input_is_found_where_it_is() {
             vec![(
                 6,
                 12,
-                "`default` in `input` is against the rest of it: `1.5` is the number",
+                "`default` in `input` contradicts the rest of the schema: `1.5` is the number",
             )],
         ),
         (
@@ -170,19 +174,19 @@ fn every_mistake_in_an_input_is_found_where_it_is() {
             vec![(
                 6,
                 17,
-                "`examples` in `input` is against the rest of it: `1`",
+                "`examples` in `input` contradicts the rest of the schema: `1`",
             )],
         ),
         (
             "  type: string\n  enum: [a, null]\n",
-            vec![(6, 13, "`enum` in `input` is against")],
+            vec![(6, 13, "`enum` in `input` contradicts")],
         ),
         (
             "  enum: [a]\n  const: b\n",
             vec![(
                 6,
                 10,
-                "`const` in `input` is against the rest of it: `\"b\"` is none of",
+                "`const` in `input` contradicts the rest of the schema: `\"b\"` is none of",
             )],
         ),
         (

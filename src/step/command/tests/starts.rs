@@ -106,7 +106,7 @@ async fn a_step_may_delete_its_working_directory() {
     let missing = error(stage.sh("echo 1").await);
     assert_eq!(missing.class, "cwd_not_found");
     assert!(
-        missing.message.ends_with("/here` is not there"),
+        missing.message.ends_with("/here` does not exist"),
         "{}",
         missing.message
     );
