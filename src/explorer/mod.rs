@@ -170,6 +170,10 @@ const NOT_RUN: &[(&str, &str)] = &[
         "what keeps a process from getting on: a word beside its heartbeat",
     ),
     (
+        "BEAT_ALONE",
+        "the heartbeat of a process that claims nothing: `tests/store/costs.rs`",
+    ),
+    (
         "WRITE_METRICS",
         "what a process has counted: `tests/store/metrics.rs`",
     ),
