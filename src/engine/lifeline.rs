@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::model::{ProcessId, Role, RunId};
+use crate::model::{ProcessId, RunId};
 use crate::store::process::{self, Beaten, Heard, NewProcess};
 use crate::store::{Conn, Error, Location, context, migrate};
 use crate::telemetry::events;
@@ -439,11 +439,8 @@ impl Lifeline {
         self.shared.sent(conn.take_statements());
         let counters = self.shared.counters();
         let quiet = self.shared.mode() == Mode::Quiet;
-        let beaten = match self.row.role {
-            Role::Supervisor => process::beat_alone(conn, id, counters, quiet).await,
-            _ => process::beat(conn, id, counters, quiet).await,
-        };
-        let beaten = match beaten {
+        let role = self.row.role;
+        let beaten = match process::beat(conn, id, role, counters, quiet).await {
             Err(error) if error.is_not_now() && !conn.is_broken() => {
                 // Beside work a beat waits now and then for a moment, which need not be logged.
                 let late = self.shared.since_beat() > self.policy.lease() / 3;

@@ -350,60 +350,18 @@ pub enum Heard {
 
 /// A heartbeat: raises `beat_seq`.
 ///
-/// It is a transaction of its own and writes one row, so that it waits for nothing else.
+/// It is a transaction of its own and writes one row, so that it waits for nothing else. A supervisor claims
+/// nothing, so nobody gives it orders: it needs no answer but the count of rows, which is one statement also
+/// where an answer takes a second.
 pub async fn beat(
     conn: &mut Conn,
     process: ProcessId,
+    role: Role,
     counters: Counters,
     quiet: bool,
 ) -> Result<Beaten, Error> {
-    failpoint!(conn, "beat.begin");
-    let args = beat_args(process, counters, quiet);
-    let row = conn.fetch_optional(&BEAT, &args).await?;
-    failpoint!(conn, "beat.end");
-    let Some(row) = row else {
-        return Ok(Beaten {
-            heard: Heard::Dead,
-            elsewhere: false,
-        });
-    };
-    Ok(Beaten {
-        heard: match pause::is_told(&row)? {
-            true => Heard::Pause,
-            false => Heard::Claim,
-        },
-        elsewhere: row.get::<i64>("elsewhere")? != 0,
-    })
-}
-
-/// A heartbeat of a process that claims nothing, and so receives no orders: where [`beat`] sends a second
-/// statement for them, this sends one.
-pub async fn beat_alone(
-    conn: &mut Conn,
-    process: ProcessId,
-    counters: Counters,
-    quiet: bool,
-) -> Result<Beaten, Error> {
-    failpoint!(conn, "beat.begin");
-    let args = beat_args(process, counters, quiet);
-    let written = conn.execute(&BEAT_ALONE, &args).await?;
-    failpoint!(conn, "beat.end");
-    Ok(Beaten {
-        heard: match written {
-            0 => Heard::Dead,
-            _ => Heard::Claim,
-        },
-        elsewhere: false,
-    })
-}
-
-fn beat_args(
-    process: ProcessId,
-    counters: Counters,
-    quiet: bool,
-) -> [(&'static str, Arg<'static>); 9] {
     let count = |value: u64| (value as i64).into();
-    [
+    let args = [
         ("id", process.0.into()),
         ("claimed", count(counters.claimed)),
         ("succeeded", count(counters.succeeded)),
@@ -413,7 +371,27 @@ fn beat_args(
         ("stale", count(counters.stale)),
         ("statements", count(counters.statements)),
         ("quiet", count(u64::from(quiet))),
-    ]
+    ];
+    failpoint!(conn, "beat.begin");
+    let answered = match role {
+        Role::Supervisor => match conn.execute(&BEAT_ALONE, &args).await? {
+            0 => None,
+            _ => Some((Heard::Claim, false)),
+        },
+        _ => match conn.fetch_optional(&BEAT, &args).await? {
+            None => None,
+            Some(row) => {
+                let heard = match pause::is_told(&row)? {
+                    true => Heard::Pause,
+                    false => Heard::Claim,
+                };
+                Some((heard, row.get::<i64>("elsewhere")? != 0))
+            }
+        },
+    };
+    failpoint!(conn, "beat.end");
+    let (heard, elsewhere) = answered.unwrap_or((Heard::Dead, false));
+    Ok(Beaten { heard, elsewhere })
 }
 
 /// The claims of a process, as a heartbeat finds them.
