@@ -204,7 +204,11 @@ impl Lifeline {
                     conn = None;
                 }
                 // Somebody else holds a lock that this needs: the next sweep may find it free.
-                Err(error @ Error::Retryable { .. }) => events::lifeline_waits(&error),
+                Err(error @ Error::Retryable { .. }) => {
+                    if agenda.kept_out.meet(&(), Instant::now()).is_some() {
+                        events::lifeline_waits(&error);
+                    }
+                }
                 Err(error) if error.is_not_now() => {
                     if agenda.hindered.meet(&(), Instant::now()).is_some() {
                         events::database_hindered(&error);
@@ -567,6 +571,8 @@ struct Agenda {
     asked: Vec<oneshot::Sender<()>>,
     reported: Reported,
     hindered: Growing<()>,
+    /// Somebody else's lock keeps out what is no beat, again and again.
+    kept_out: Growing<()>,
     keeping: Keeping,
     writing: Writing,
     swept: u32,
@@ -585,6 +591,7 @@ impl Agenda {
             asked: Vec::new(),
             reported: Reported::default(),
             hindered: Growing::default(),
+            kept_out: Growing::default(),
             keeping: Keeping::default(),
             writing: Writing::new(is_first),
             swept: 0,

@@ -166,11 +166,11 @@ pub fn writer_ended(writer: &str) {
     );
 }
 
-/// The lifeline could not get a lock that it needed for other work, and goes on without it.
+/// The lifeline could not get a lock that it needed for other work, and goes on without it. Logged ever more rarely.
 pub fn lifeline_waits(error: &crate::store::Error) {
     info!(
         error = chain(error),
-        "somebody else has a lock; what it is needed for is done later"
+        "another session holds a lock that this process needs; it tries again"
     );
 }
 

@@ -27,6 +27,21 @@ async fn run(foreign: &mut Foreign, sql: &'static str) {
     done.unwrap_or_else(|error| panic!("{sql}: {error}"));
 }
 
+/// Waits until a session of the server waits for a lock on a table.
+async fn waits_for_the_table(foreign: &mut Foreign, session: i64) {
+    static STATE: Statement = Statement::new(
+        "TEST_STATE",
+        "SELECT id FROM information_schema.processlist
+         WHERE id = :session AND state = 'Waiting for table metadata lock'",
+    );
+    eventually(PATIENCE, "the change waits", async || {
+        let args = [("session", session.into())];
+        let row = foreign.0.fetch_optional(&STATE, &args).await;
+        row.unwrap().map(drop)
+    })
+    .await;
+}
+
 /// An action of a foreign session on a server, and the reports to logins that may see other sessions and to logins
 /// that may not.
 struct Case {
@@ -113,6 +128,9 @@ async fn is_told(case: &Case) {
             run(&mut changes, sql).await;
         })
     });
+    if changing.is_some() {
+        waits_for_the_table(&mut foreign, named).await;
+    }
     // While all tables are locked, no privilege can be granted, so the lock is released in between, and the run has to
     // last longer than that.
     let all = case.locks[0].starts_with("FLUSH");
@@ -175,6 +193,9 @@ async fn is_told(case: &Case) {
     ] {
         assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
     }
+    // However many sweeps it kept out, that is logged at once, and again after minutes.
+    let kept_out = daemon.logged("another session holds a lock");
+    assert!(kept_out.len() <= 2, "{kept_out:#?}");
 
     run(&mut foreign, "COMMIT").await;
     run(&mut foreign, "UNLOCK TABLES").await;
