@@ -56,6 +56,9 @@ const GLEAN_EVERY: Duration = Duration::from_secs(5);
 /// How long an ending process hunts what its steps left behind.
 const STRAYS_BOUND: Duration = Duration::from_millis(250);
 
+/// The exit status of a child that ends because the database keeps it out; EX_TEMPFAIL.
+pub const GAVE_UP: u8 = 75;
+
 /// A process that works: a child of a supervisor, or a role of its own.
 pub struct Child {
     /// The configuration.
@@ -184,11 +187,16 @@ impl Child {
                 };
                 let all = All {
                     shared: lives.iter().map(|life| Arc::clone(&life.shared)).collect(),
+                    connected: lives.iter().map(|life| life.connected.clone()).collect(),
                     claims: role != Role::Console,
                 };
                 let (drain, parent) = (self.drain(), self.parent);
                 let (code, asked) =
                     run_loops(&mut signals, &mut loops, &all, drain, parent, dumper, over).await;
+                // It must be gone before the database takes it for dead, and cannot tell the database anything.
+                if code == ExitCode::from(GAVE_UP) {
+                    return code;
+                }
                 since = asked;
                 count_the_stop(&lives, asked);
                 code
@@ -284,6 +292,7 @@ struct Life {
     shared: Arc<Shared>,
     waker: Arc<dyn Waker>,
     requests: mpsc::UnboundedSender<Request>,
+    connected: watch::Receiver<bool>,
     end: oneshot::Sender<()>,
     lifeline: JoinHandle<()>,
 }
@@ -349,6 +358,7 @@ impl Life {
             is_first,
             kept_waiting: false,
         };
+        let connected = lifeline.connected.subscribe();
         let conn = lifeline.begin().await;
         let (end, ended) = oneshot::channel();
         Self {
@@ -356,6 +366,7 @@ impl Life {
             shared,
             waker,
             requests,
+            connected,
             end,
             lifeline: tokio::task::spawn_local(lifeline.run(conn, ended)),
         }
@@ -436,6 +447,8 @@ async fn idle(requests: &mpsc::UnboundedSender<Request>, pipelines: Option<Optio
 /// The state that the loops of this process share with it.
 struct All {
     shared: Vec<Arc<Shared>>,
+    /// Whether each lifeline reaches the database.
+    connected: Vec<watch::Receiver<bool>>,
     /// They claim work, until they are told not to.
     claims: bool,
 }
@@ -459,6 +472,11 @@ impl All {
         self.shared
             .iter()
             .for_each(|shared| shared.check.notify_one());
+    }
+
+    /// The child of a supervisor has no connection.
+    fn is_kept_out(&self) -> bool {
+        !self.connected.iter().any(|connected| *connected.borrow())
     }
 
     fn describe(&self) -> Vec<Note> {
@@ -489,6 +507,7 @@ async fn run_loops(
         drain,
         dumper,
         is_quiet: false,
+        gives_up: false,
         since: None,
     };
     loop {
@@ -512,7 +531,13 @@ async fn run_loops(
                 tracing::warn!("the supervisor is gone; stopping");
                 answers.leave(ORPHANED_DRAIN, StopCause::Abandon);
             }
-            event = signals.recv() => answers.answer(event),
+            event = signals.recv() => {
+                answers.answer(event);
+                if answers.gives_up {
+                    events::gave_up();
+                    return (ExitCode::from(GAVE_UP), answers.since());
+                }
+            }
             ended = &mut over, if !left && !matches!(mode, Mode::Drain { .. }) => {
                 (left, code) = (true, ExitCode::from(ended.code));
                 answers.stop(ended.at_once);
@@ -537,6 +562,8 @@ struct Answers<'a> {
     dumper: std::io::Result<Dumper>,
     /// It was told to claim nothing.
     is_quiet: bool,
+    /// The database keeps it out, and not its supervisor.
+    gives_up: bool,
     /// When it was asked to end.
     since: Option<Instant>,
 }
@@ -593,6 +620,9 @@ impl Answers<'_> {
                 Ok(dumper) => dumper.request(shared.describe()),
                 Err(error) => tracing::error!(%error, "no dump can be made"),
             },
+            // Its supervisor, which the database lets in, kills it soon, and would take it for one that stands
+            // still. Its work, which is not to blame, is released instead.
+            Ok(Event::Unseen) if shared.is_kept_out() => self.gives_up = true,
             Ok(_) => {}
             Err(error) => {
                 tracing::error!(%error, "signals cannot be read");

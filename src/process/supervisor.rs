@@ -30,6 +30,7 @@ use crate::store::definition::Definitions;
 use crate::store::process::{NewProcess, ProcessRow};
 use crate::telemetry::{Note, events};
 
+use super::child::GAVE_UP;
 use super::dump::Dumper;
 use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
@@ -505,7 +506,7 @@ impl Supervisor {
             }
             SignalEvent::ChildEnded => {}
             SignalEvent::ReopenLog => tracing::info!("nothing to reopen: logs go to stderr"),
-            SignalEvent::Unused => {
+            SignalEvent::Unseen => {
                 tracing::info!("TTOU means nothing here; set job_worker.count and send HUP");
             }
         }
@@ -784,7 +785,12 @@ impl Supervisor {
                             tracing::warn!(child_pid = pid, child = %child.kind, %status, "a child died");
                         }
                         let at = self.at();
-                        orders.extend(self.roster.handle(roster::Event::Exited { pid, at }));
+                        orders.extend(self.roster.handle(match status.code() {
+                            Some(code) if code == i32::from(GAVE_UP) => {
+                                roster::Event::GaveUp { pid, at }
+                            }
+                            _ => roster::Event::Exited { pid, at },
+                        }));
                     }
                 }
                 Ok(None) => break,

@@ -174,6 +174,13 @@ pub fn lifeline_waits(error: &crate::store::Error) {
     );
 }
 
+/// A child ends because it alone is kept out of the database.
+pub fn gave_up() {
+    warn!(
+        "the database lets the supervisor in and this process no more: it ends, and its supervisor releases its work"
+    );
+}
+
 /// The loop shows no progress: the heartbeat is withheld.
 pub fn wedged(since: Duration) {
     error!(

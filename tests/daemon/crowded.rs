@@ -2,11 +2,13 @@
 
 use nix::sys::signal::Signal;
 
+use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Location, Purpose, migrate};
 
 use crate::fixture::*;
 use crate::mariadb::Mariadb;
 use crate::on_every_server;
+use crate::relay::ports_of;
 use crate::server::Server;
 
 const STEADY: &str = "
@@ -14,6 +16,13 @@ pipeline: Steady
 steps: { A: { command: [cat] } }
 flow: [{ start: A }]
 ";
+
+const HOLDS: &str = r#"
+pipeline: Holds
+steps:
+  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; cat'] }
+flow: [{ start: A }]
+"#;
 
 /// A disk in memory, which exists as long as this value.
 struct Disk(tempfile::TempDir);
@@ -251,6 +260,74 @@ on_every_server! {
         daemon.stop().await;
         fixture.succeeded_once_each().await;
         fixture.audited().await;
+    }
+
+    /// The worker had been let in, and claimed; its supervisor is still there when its connections end.
+    async fn a_child_that_is_not_let_in_again_costs_its_steps_no_crash(server: Server) {
+        let conn = server.conn().await;
+        let (url, refuse, admit, _) = limited(&server).await;
+        let settings = Settings {
+            reaper_timeout: "6s",
+            max_crash: 0,
+            ..Settings::default()
+        };
+        let mut fixture = DaemonFixture::at(&url, conn, settings, &[HOLDS]).await;
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let run = fixture.trigger("Holds", "1", 1).await[0];
+        let step = fixture.pids("pids", 1).await[0];
+        let worker = daemon.child("worker Holds", None).await;
+        sql(&server, refuse).await;
+        cut(&server, worker).await;
+        let told = daemon.says("lets the supervisor in and this process no more").await;
+        assert_eq!(told[0]["pid"], worker);
+        gone(step, PATIENCE).await;
+        let released = async || {
+            let executions = fixture.executions().await;
+            (executions.len() == 2).then_some(executions)
+        };
+        let executions = eventually(PATIENCE, "its execution is released", released).await;
+        assert_eq!((executions[0].result(), executions[1].crash_count), ("released", 0));
+        assert!(daemon.logged("killing a child").is_empty());
+        sql(&server, admit).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.run_ended(run).await;
+        assert_eq!(fixture.output(run).await, 1);
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+}
+
+/// Ends all connections of this process.
+async fn cut(server: &Server, pid: i32) {
+    static SESSIONS: Statement = Statement::new(
+        "TEST_SESSIONS",
+        "SELECT pid::bigint AS id, client_port::text AS client FROM pg_stat_activity WHERE client_port > 0",
+    );
+    static PROCESSES: Statement = Statement::new(
+        "TEST_PROCESSES",
+        "SELECT id, host AS client FROM information_schema.processlist",
+    );
+    let url = server.url();
+    let to = url
+        .rsplit(':')
+        .next()
+        .and_then(|it| it.split(['/', '?']).next());
+    let ports = ports_of(pid, to.unwrap().parse().unwrap());
+    assert!(!ports.is_empty(), "{pid} is connected to {url}");
+    let mut conn = server.connect().await;
+    let (sessions, end) = match server {
+        Server::Postgres(_) => (&SESSIONS, "SELECT pg_terminate_backend(ID)"),
+        Server::Mysql(_) => (&PROCESSES, "KILL CONNECTION ID"),
+    };
+    for session in conn.fetch(sessions, &[]).await.unwrap() {
+        let client: String = session.get("client").unwrap();
+        let port = client.rsplit(':').next().and_then(|port| port.parse().ok());
+        if port.is_some_and(|port| ports.contains(&port)) {
+            let id: i64 = session.get("id").unwrap();
+            let end = end.replace("ID", &id.to_string()).leak();
+            conn.script("TEST_END", end).await.unwrap();
+        }
     }
 }
 

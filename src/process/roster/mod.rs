@@ -43,6 +43,12 @@ impl Limits {
         self.reaper_timeout * 5 / 6
     }
 
+    /// The age of a heartbeat at which the supervisor asks its child whether it reaches the database: a child that
+    /// does not has one heartbeat interval to end, before it is taken for one that stands still.
+    fn asked_after(&self) -> Duration {
+        self.reaper_timeout * 4 / 6
+    }
+
     /// The last part of a stop, in which nobody watches the others any more.
     fn last_call(&self) -> Duration {
         LAST_CALL.min(self.shutdown_timeout / 2)
@@ -64,6 +70,8 @@ struct Incarnation {
     up_since: Option<Duration>,
     /// Stopped by a signal: when it was first and last seen so.
     frozen: Option<(Duration, Duration)>,
+    /// It was asked whether it reaches the database.
+    asked: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,8 +179,9 @@ impl Roster {
                 self.replace_next(at, &mut orders);
                 self.end_the_last(at, &mut orders);
             }
-            Event::Exited { pid, at } => {
-                self.exited(pid, at, &mut orders);
+            Event::Exited { pid, at } | Event::GaveUp { pid, at } => {
+                let gave_up = matches!(event, Event::GaveUp { .. });
+                self.exited(pid, gave_up, at, &mut orders);
                 self.replace_next(at, &mut orders);
                 self.end_the_last(at, &mut orders);
             }
@@ -315,6 +324,7 @@ impl Roster {
             since: at,
             up_since: None,
             frozen: None,
+            asked: false,
         };
         slot.state = State::Starting(who);
         // A stop or a removal that came while the child was being started is handed on to it: it is
@@ -357,7 +367,7 @@ impl Roster {
         report_crash_loop(id, slot, wait, orders);
     }
 
-    fn exited(&mut self, pid: Pid, at: Duration, orders: &mut Vec<Order>) {
+    fn exited(&mut self, pid: Pid, gave_up: bool, at: Duration, orders: &mut Vec<Order>) {
         let found = self.slots.iter_mut().find_map(|(id, slot)| {
             let who = slot.state.incarnation()?;
             (who.pid == pid).then_some((*id, slot, who))
@@ -368,6 +378,8 @@ impl Roster {
         let cause = match slot.state {
             State::Stopping { .. } => Cause::Stopped,
             State::Killed { cause, .. } => cause,
+            // A step of the program itself may end its process with any status, at any time.
+            _ if gave_up && who.asked => Cause::Stopped,
             _ => Cause::Crash,
         };
         orders.push(Order::Recover {
@@ -444,9 +456,18 @@ impl Roster {
             || registering.is_some_and(|time| time > patience);
         if stale && may_judge {
             kill(id, slot, at, Cause::Crash, orders);
-        } else if !stale && age.is_some() {
+        } else if !stale && let Some(age) = age {
+            // RACE: the database lets us in, and our child no more (a limit of connections, after it was restarted).
+            // Nothing that the child runs is to blame. It has to end, and its claims have to be released, before
+            // its leases are over and anybody takes it for dead, also while it still has time to come back. Proven by
+            // `a_child_that_is_not_let_in_again_costs_its_steps_no_crash`.
+            let asks = age > self.limits.asked_after() && self.database != Database::Lost;
+            if asks {
+                orders.push(signal(id, pid, Signal::SIGTTOU));
+            }
             slot.state = State::Up(Incarnation {
                 up_since: who.up_since.or(Some(at)),
+                asked: asks,
                 ..who
             });
         }

@@ -188,7 +188,8 @@ fn a_minute_without_having_registered_is_not_healthy() {
 #[test]
 fn a_stale_heartbeat_kills_and_the_replacement_waits_for_the_exit() {
     let mut roster = up();
-    assert_eq!(roster.handle(beat(10, Some(s(25)), s(40))), vec![]);
+    let asks = vec![to(10, Signal::SIGTTOU)];
+    assert_eq!(roster.handle(beat(10, Some(s(25)), s(40))), asks);
     assert_eq!(
         roster.handle(beat(10, Some(s(25) + ms(1)), s(41))),
         vec![to(10, Signal::SIGKILL)]
@@ -200,6 +201,34 @@ fn a_stale_heartbeat_kills_and_the_replacement_waits_for_the_exit() {
         roster.handle(Event::Exited { pid: 10, at: s(45) }),
         vec![order_recover(10, Cause::Crash), order_spawn()]
     );
+}
+
+#[test]
+fn a_child_that_ends_because_the_database_keeps_it_out_is_released() {
+    let mut roster = up();
+    assert_eq!(roster.handle(beat(10, Some(s(20)), s(30))), vec![]);
+    let asks = vec![to(10, Signal::SIGTTOU)];
+    assert_eq!(roster.handle(beat(10, Some(s(20) + ms(1)), s(31))), asks);
+    assert_eq!(roster.handle(beat(10, Some(s(22)), s(32))), asks);
+    assert_eq!(
+        roster.handle(Event::GaveUp { pid: 10, at: s(32) }),
+        vec![order_recover(10, Cause::Stopped), order_spawn()]
+    );
+}
+
+#[test]
+fn nobody_gives_up_unasked() {
+    let crashed = vec![order_recover(10, Cause::Crash), order_spawn()];
+    let gave_up = Event::GaveUp { pid: 10, at: s(32) };
+    assert_eq!(up().handle(gave_up.clone()), crashed);
+    let mut seen_again = up();
+    let _ = seen_again.handle(beat(10, Some(s(21)), s(31)));
+    let _ = seen_again.handle(beat(10, Some(s(0)), s(32)));
+    assert_eq!(seen_again.handle(gave_up), crashed);
+    // The supervisor that the database keeps out, too, has nobody to ask.
+    let mut lost = up();
+    let _ = lost.handle(Event::DatabaseLost);
+    assert_eq!(lost.handle(beat(10, Some(s(21)), s(31))), vec![]);
 }
 
 #[test]
@@ -827,6 +856,7 @@ fn every_event() -> Vec<Event> {
         }
         for pid in [10, 99] {
             events.push(Event::Exited { pid, at });
+            events.push(Event::GaveUp { pid, at });
             for slot in [SLOT, SlotId(7)] {
                 events.push(Event::Spawned { slot, pid, at });
                 events.push(Event::SpawnFailed { slot, at });
@@ -838,7 +868,7 @@ fn every_event() -> Vec<Event> {
                         at,
                     });
                 }
-                for age in [None, Some(s(0)), Some(s(26))] {
+                for age in [None, Some(s(0)), Some(s(21)), Some(s(26))] {
                     events.push(Event::Heartbeat { slot, pid, age, at });
                 }
             }
@@ -865,7 +895,8 @@ fn every_event_is_fine_in_every_state_and_keeps_the_rules() {
                                     || matches!(event, Event::Spawned { .. })
                             }
                             Order::Recover { pid, .. } => {
-                                matches!(event, Event::Exited { pid: gone, .. } if gone == pid)
+                                matches!(event, Event::Exited { pid: gone, .. }
+                                    | Event::GaveUp { pid: gone, .. } if gone == pid)
                             }
                             Order::Exit { .. } => roster.is_stopping(),
                             Order::ReportCrashLoop { .. } | Order::ReportUnkillable { .. } => true,
@@ -943,7 +974,10 @@ proptest! {
                 }),
                 4 | 5 => some_pid(&world).map(|pid| {
                     world.living.remove(&pid);
-                    Event::Exited { pid, at }
+                    match which % 2 {
+                        0 => Event::Exited { pid, at },
+                        _ => Event::GaveUp { pid, at },
+                    }
                 }),
                 6 | 7 => some_pid(&world).map(|pid| Event::Heartbeat {
                     slot: world.living[&pid].0, pid, at,

@@ -94,6 +94,13 @@ pub enum Event {
         /// Now.
         at: Duration,
     },
+    /// A child was reaped that ended because it was asked whether it reaches the database, and does not.
+    GaveUp {
+        /// Its process.
+        pid: Pid,
+        /// Now.
+        at: Duration,
+    },
     /// The database's report about a child.
     Heartbeat {
         /// Its slot.
@@ -157,7 +164,7 @@ pub enum Event {
 pub enum Cause {
     /// Nobody asked it to end: what it ran has crashed.
     Crash,
-    /// It was asked to end, or killed because the daemon stops: what it ran is released.
+    /// It was asked to end, or killed because the daemon stops, or the database kept it out: what it ran is released.
     Stopped,
 }
 

@@ -56,8 +56,9 @@ pub enum Event {
     Resume,
     /// TTIN: say what every thread is doing.
     Dump,
-    /// TTOU: means nothing here (elsewhere: one worker less).
-    Unused,
+    /// TTOU, to a child: its supervisor, which reaches the database, finds no heartbeat of it there. To others it
+    /// means nothing (elsewhere: one worker less).
+    Unseen,
     /// HUP: read the configuration again.
     Reload,
     /// USR1: open the log anew.
@@ -202,7 +203,7 @@ impl Signals {
             Signal::SIGTSTP => Event::Quiet,
             Signal::SIGCONT => Event::Resume,
             Signal::SIGTTIN => Event::Dump,
-            Signal::SIGTTOU => Event::Unused,
+            Signal::SIGTTOU => Event::Unseen,
             Signal::SIGHUP => Event::Reload,
             Signal::SIGUSR1 => Event::ReopenLog,
             Signal::SIGUSR2 => Event::RollingRestart,

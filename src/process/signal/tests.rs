@@ -70,7 +70,7 @@ fn every_signal_becomes_its_event_and_a_second_term_means_now() {
         (Signal::SIGTSTP, "Quiet"),
         (Signal::SIGCONT, "Resume"),
         (Signal::SIGTTIN, "Dump"),
-        (Signal::SIGTTOU, "Unused"),
+        (Signal::SIGTTOU, "Unseen"),
         (Signal::SIGUSR1, "ReopenLog"),
         (Signal::SIGUSR2, "RollingRestart"),
         (Signal::SIGTTIN, "Dump"),
