@@ -20,6 +20,12 @@ use crate::scene::Scene;
 /// A node that has been silent for this long is left out by the others, though not at once.
 const SUSPECTED: Duration = Duration::from_secs(6);
 
+/// A node that is no member for this long hangs; joining takes seconds.
+const HANGS: Duration = Duration::from_secs(60);
+
+/// The longest that the cluster may take to be whole again, even when nodes hang.
+pub const WHOLE: Duration = PATIENCE.saturating_mul(2);
+
 /// The pause between two looks at a node from outside, each of which takes a process.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -54,7 +60,7 @@ impl Scene {
     pub async fn nodes(&mut self, blow: &Blow) {
         let nodes = Arc::clone(self.nodes.as_ref().expect("a cluster"));
         // The daemons are watched meanwhile.
-        eventually(PATIENCE, "the cluster is whole", async || {
+        eventually(WHOLE, "the cluster is whole", async || {
             self.watch().await;
             nodes.struck.try_lock().is_ok().then_some(())
         })
@@ -128,7 +134,7 @@ impl Nodes {
                     std::fs::remove_file(galera.file_of(node, "data/grastate.dat")).unwrap();
                 }
                 // A node that does not become a member is started again.
-                let _member = galera.script("start-node", node, &[]);
+                let _member = galera.script("start-node", node, &["30"]);
                 fired && galera.pid(node) != pid
             }
             Kind::KillNodes => {
@@ -216,14 +222,19 @@ impl Nodes {
     }
 
     /// Waits until each node knows all the others, and has all of their data. A returning node ends by itself where
-    /// its donor turns away; as with a service, a watcher starts it again.
+    /// its donor turns away; as with a service, a watcher starts it again. It kills a node that hangs before that.
     async fn whole(&self) {
+        let mut since = Instant::now();
         for node in 0..NODES {
             let location = Location::parse(self.galera.node(node)).expect("the node's URL");
             let what = format!("node {node} is one of {NODES} again");
-            eventually(PATIENCE, &what, async || {
+            eventually(WHOLE, &what, async || {
                 tokio::time::sleep(LOOK).await;
                 assert!(!self.over.load(Ordering::Relaxed), "the storm is over");
+                if since.elapsed() > HANGS {
+                    (0..NODES).for_each(|node| self.end_if_it_hangs(node));
+                    since = Instant::now();
+                }
                 if (0..NODES).any(|node| self.has_fallen(node)) {
                     self.galera.up();
                 }
@@ -235,6 +246,25 @@ impl Nodes {
             })
             .await;
         }
+    }
+
+    /// Kills a node that is no member; prints the end of its log.
+    fn end_if_it_hangs(&self, node: usize) {
+        let state = self
+            .galera
+            .sql(node, "SHOW GLOBAL STATUS LIKE 'wsrep_local_state_comment'");
+        if state
+            .as_ref()
+            .is_ok_and(|said| said.trim().ends_with("Synced"))
+        {
+            return;
+        }
+        let log = std::fs::read(self.galera.file_of(node, "server.log")).expect("a log");
+        let log = String::from_utf8_lossy(&log);
+        let from = log.lines().count().saturating_sub(40);
+        let end: Vec<&str> = log.lines().skip(from).collect();
+        eprintln!("node {node} hangs, and says {state:?}:\n{}", end.join("\n"));
+        self.galera.script("stop", node, &["immediate"]);
     }
 
     /// True when a node has ended by itself; prints its reason.

@@ -18,7 +18,7 @@ use crate::disk::Disk;
 use crate::fixture::*;
 use crate::history::{Fault, Kind, uptime};
 use crate::log::{self, LogReader};
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, WHOLE};
 use crate::plan::{Blow, HOSTS};
 use crate::proxy::Proxy;
 use crate::server::Server;
@@ -333,7 +333,11 @@ impl Scene {
         let last = self.faults.iter().map(|fault| fault.until).max();
         tokio::time::sleep(last.unwrap_or_default().saturating_sub(uptime())).await;
         // Each thread that ends a fault holds a clone, until the fault has struck or given up.
-        eventually(PATIENCE, "all faults have ended", async || {
+        let longest = match self.nodes {
+            Some(_) => WHOLE,
+            None => PATIENCE,
+        };
+        eventually(longest, "all faults have ended", async || {
             self.watch().await;
             (Arc::strong_count(&self.unproven) == 1).then_some(())
         })
