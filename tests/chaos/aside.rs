@@ -46,9 +46,8 @@ const WIDE: usize = 2_500;
 /// The size of a giant value, far above that of any other value.
 const GIANT: usize = 8 << 20;
 
-/// A limit longer than any of these requests takes, together with everything that may happen to the
-/// database meanwhile.
-const LATEST: Duration = Duration::from_secs(150);
+/// A fault that takes too long gives up this long before the storm does, so that its reason is printed.
+const SPARE: Duration = Duration::from_secs(30);
 
 /// The largest number of runs that one fault deletes: three, and a wide one or two. On a busy machine each
 /// takes a while.
@@ -68,15 +67,20 @@ const UNKNOWN: &str = "\"http\":";
 #[derive(Clone)]
 pub struct Aside {
     location: Location,
+    /// How long a fault may take.
+    patience: Duration,
     /// Runs that have ended and that no fault looks at any more.
     over: Arc<Mutex<Vec<RunId>>>,
 }
 
 impl Aside {
-    /// Creates one for this database.
-    pub fn new(location: Location) -> Self {
-        let over = Arc::default();
-        Self { location, over }
+    /// Creates one for this database; the storm waits this long for the end of a fault.
+    pub fn new(location: Location, storm: Duration) -> Self {
+        Self {
+            location,
+            patience: storm - SPARE,
+            over: Arc::default(),
+        }
     }
 
     /// Takes some of the runs that are over.
@@ -91,7 +95,7 @@ impl Aside {
         Asking {
             aside: self.clone(),
             conn: None,
-            latest: Instant::now() + LATEST,
+            latest: Instant::now() + self.patience,
         }
     }
 }
@@ -196,7 +200,8 @@ impl Asking {
             last = Some(error);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        eprintln!("it took longer than {LATEST:?}; the last error: {last:?}");
+        let patience = self.aside.patience;
+        eprintln!("it took longer than {patience:?}; the last error: {last:?}");
         None
     }
 

@@ -120,7 +120,7 @@ impl Scene {
         Self {
             fixture,
             hosts: Vec::new(),
-            aside: Aside::new(location),
+            aside: Aside::new(location, PATIENCE),
             url,
             server,
             nodes: None,
@@ -328,16 +328,20 @@ impl Scene {
         self.unproven.lock().unwrap().clone()
     }
 
+    /// How long a fault may take: on a cluster each waits for the nodes again and again.
+    pub fn patience(&self) -> Duration {
+        match self.nodes {
+            Some(_) => WHOLE,
+            None => PATIENCE,
+        }
+    }
+
     /// Waits until all lasting faults are over, and have struck or are known to have struck nobody.
     pub async fn quiet(&mut self) {
         let last = self.faults.iter().map(|fault| fault.until).max();
         tokio::time::sleep(last.unwrap_or_default().saturating_sub(uptime())).await;
         // Each thread that ends a fault holds a clone, until the fault has struck or given up.
-        let longest = match self.nodes {
-            Some(_) => WHOLE,
-            None => PATIENCE,
-        };
-        eventually(longest, "all faults have ended", async || {
+        eventually(self.patience(), "all faults have ended", async || {
             self.watch().await;
             (Arc::strong_count(&self.unproven) == 1).then_some(())
         })

@@ -266,7 +266,7 @@ fn on_network(
     scene.proxy = Some(Arc::new(proxy));
     // The caller is as impatient as a daemon: while it waits for a silent connection, no work arrives.
     let asking = Location::parse(&url).unwrap().leased(on.lease());
-    scene.aside = Aside::new(asking.clone());
+    scene.aside = Aside::new(asking.clone(), scene.patience());
     asking
 }
 

@@ -115,21 +115,35 @@ async fn rows_written_per_step_by_transition_on_sqlite() {
     driver.actor.conn.close().await;
 }
 
-/// For batches of every width, a trigger and a commit take one trip each, and a claim takes no more than
-/// `claim`.
-async fn a_batch_costs_few_round_trips(db: Db, claim: u64) {
+/// The most round trips that a trigger, a claim and a commit take, for batches of every width.
+struct Trips {
+    trigger: u64,
+    claim: u64,
+    commit: u64,
+}
+
+async fn a_batch_costs_few_round_trips(db: Db, most: fn(bool) -> Trips) {
+    static IS_MARIADB: Statement = Statement::new(
+        "TEST_IS_MARIADB",
+        "SELECT {big:CASE WHEN VERSION() LIKE '%MariaDB%' THEN 1 ELSE 0 END} AS it",
+    );
     let mut driver = Driver::new(&db).await;
     driver.audited = false;
+    let row = driver.conn.fetch_optional(&IS_MARIADB, &[]).await.unwrap();
+    let most = most(row.unwrap().get::<i64>("it").unwrap() == 1);
+    let within = |what: &str, took: u64, most: u64| {
+        assert!((1..=most).contains(&took), "a {what} took {took}");
+    };
     driver.trigger(&chain(), "1").await;
     for width in [1, 2, 100] {
-        driver.conn.take_statements();
         for _ in 1..width {
+            driver.conn.take_statements();
             driver.trigger(&chain(), "1").await;
+            within("trigger", driver.conn.take_statements(), most.trigger);
         }
-        assert_eq!(driver.conn.take_statements(), width - 1, "triggers");
+        driver.conn.take_statements();
         let claimed = driver.claim("P", 500).await;
-        let trips = driver.conn.take_statements();
-        assert!((1..=claim).contains(&trips), "a claim took {trips}");
+        within("claim", driver.conn.take_statements(), most.claim);
         assert_eq!(claimed.len() as u64, width);
         let mut finished = Vec::new();
         for claimed in claimed {
@@ -138,28 +152,56 @@ async fn a_batch_costs_few_round_trips(db: Db, claim: u64) {
         driver.room = 500;
         driver.conn.take_statements();
         let committed = driver.commit(&finished).await;
-        assert_eq!(driver.conn.take_statements(), 1, "a commit that crosses");
+        within(
+            "commit that crosses",
+            driver.conn.take_statements(),
+            most.commit,
+        );
         assert_eq!(committed.leased_next.len() as u64, width);
         let mut finished = Vec::new();
         for claimed in committed.leased_next {
             finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
         }
         driver.commit(&finished).await;
-        assert_eq!(driver.conn.take_statements(), 1, "a commit that ends runs");
+        within(
+            "commit that ends runs",
+            driver.conn.take_statements(),
+            most.commit,
+        );
         driver.trigger(&chain(), "1").await;
     }
 }
 
 #[tokio::test]
 async fn a_batch_costs_one_round_trip_whatever_its_width_on_postgres() {
-    let body = |db| a_batch_costs_few_round_trips(db, 1);
+    let body = |db| {
+        a_batch_costs_few_round_trips(db, |_| Trips {
+            trigger: 1,
+            claim: 1,
+            commit: 1,
+        })
+    };
     crate::support::with(Db::postgres().await, body).await;
 }
 
-/// A batch that only writes is one statement to MariaDB, including BEGIN and COMMIT.
+/// A batch that only writes is one statement to MariaDB, including BEGIN and COMMIT. To MySQL each statement goes
+/// alone, and is prepared before a connection first runs it.
 #[tokio::test]
 async fn a_batch_costs_a_few_round_trips_whatever_its_width_on_mysql() {
-    let body = |db| a_batch_costs_few_round_trips(db, 5);
+    let body = |db| {
+        a_batch_costs_few_round_trips(db, |is_mariadb| match is_mariadb {
+            true => Trips {
+                trigger: 1,
+                claim: 5,
+                commit: 1,
+            },
+            false => Trips {
+                trigger: 10,
+                claim: 8,
+                commit: 14,
+            },
+        })
+    };
     crate::support::with(Db::mysql().await, body).await;
 }
 

@@ -87,7 +87,8 @@ async fn lock_others(conn: &mut Conn, process: ProcessId) {
         "SELECT id FROM ductwork_advancements WHERE transition_id = :id FOR UPDATE",
     );
     if conn.dialect() == Dialect::Mysql {
-        let stay = "SET SESSION idle_transaction_timeout = 0";
+        // A setting that only MariaDB has.
+        let stay = "SET SESSION /*M! idle_transaction_timeout = 0, */ sql_quote_show_create = 1";
         conn.script("SET", stay).await.unwrap();
     }
     conn.script("BEGIN", "START TRANSACTION").await.unwrap();

@@ -388,9 +388,8 @@ impl Mysql {
         let (mut written, mut found) = (answer.written, 0);
         for asked in &statement.rendered(Dialect::Mysql).asked[sent..] {
             let given: Vec<&Arg<'_>> = asked.given.iter().map(|index| values[*index]).collect();
-            if asked.sql.trim_start().starts_with(WHOLE) {
-                let rows = Arg::Int(Some(found));
-                let wanted = given.first().copied().unwrap_or(&rows);
+            if let Some(counts) = asked.sql.trim_start().strip_prefix(WHOLE) {
+                let wanted = wanted(counts, given.first().copied(), found);
                 check_count(written, wanted).map_err(Failed::before_end)?;
                 continue;
             }
@@ -469,7 +468,7 @@ impl Mysql {
                 &mut Answer::default(),
             )
             .await?;
-        check_count(written, &Arg::Int(Some(rows.len() as i64)))
+        check_count(written, rows.len() as i64)
     }
 
     /// Runs a text of several statements without parameters, one after another. `{bin}` in it stands for the
@@ -557,11 +556,23 @@ fn batches<'a>(statement: &Statement, args: Args<'a>) -> Vec<(&'static str, &'a 
     rows.collect()
 }
 
-fn check_count(written: u64, wanted: &Arg<'_>) -> Result<(), Failure> {
+fn check_count(written: u64, wanted: i64) -> Result<(), Failure> {
     let written = i64::try_from(written).unwrap_or(i64::MAX);
-    match wanted {
-        &Arg::Int(Some(wanted)) if wanted != written => Err(Failure::Count { wanted, written }),
-        _ => Ok(()),
+    match wanted == written {
+        true => Ok(()),
+        false => Err(Failure::Count { wanted, written }),
+    }
+}
+
+/// The number of rows that the statement before a check of counts must have written: a parameter, the number of rows
+/// that the last read has found, or a number in the text of the check.
+fn wanted(counts: &str, given: Option<&Arg<'_>>, found: i64) -> i64 {
+    let (_, wanted) = counts.rsplit_once("<> ").expect("a check compares two");
+    match (given, wanted.trim_end().strip_suffix(')')) {
+        (Some(&Arg::Int(Some(wanted))), Some("?")) => wanted,
+        (None, Some("FOUND_ROWS()")) => found,
+        (None, Some(wanted)) => wanted.parse().expect("a number of rows"),
+        _ => panic!("a check of counts knows no number: {counts}"),
     }
 }
 
@@ -684,4 +695,28 @@ fn tls(address: &Address, name: Option<String>) -> Option<SslOpts> {
         .with_danger_accept_invalid_certs(tls.mode == Mode::Required)
         .with_danger_tls_hostname_override(name);
     Some(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::statement::Statement;
+
+    /// MySQL, where each statement is a request of its own, checks counts here, and MariaDB checks them itself.
+    #[test]
+    fn the_number_of_rows_that_a_check_wants_is_a_parameter_a_read_or_its_own() {
+        static PARAMETER: Statement = Statement::new("PARAMETER", "{whole:ROW_COUNT();:all}");
+        static READ: Statement = Statement::new("READ", "{whole:ROW_COUNT();FOUND_ROWS()}");
+        static OWN: Statement = Statement::new("OWN", "{whole:ROW_COUNT();1}");
+        let given = Arg::Int(Some(7));
+        for (check, given, wants) in [
+            (&PARAMETER, Some(&given), 7),
+            (&READ, None, 3),
+            (&OWN, None, 1),
+        ] {
+            let sql = check.sql(Dialect::Mysql);
+            let counts = sql.trim_start().strip_prefix(WHOLE).expect("a check");
+            assert_eq!(wanted(counts, given, 3), wants, "{sql}");
+        }
+    }
 }
