@@ -470,6 +470,14 @@ impl Conn {
         }
     }
 
+    /// From now on each statement goes alone to MariaDB, as it does to MySQL.
+    #[cfg(feature = "internals")]
+    pub fn sends_each_alone(&mut self) {
+        if let Inner::Mysql(conn) = &mut self.inner {
+            conn.sends_each_alone();
+        }
+    }
+
     /// True when an error left its state unknown, or this process works on another server by now: close it
     /// and open another.
     pub fn is_broken(&self) -> bool {

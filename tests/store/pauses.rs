@@ -347,3 +347,54 @@ async fn a_worker_that_registers_while_its_pipeline_is_unpaused_claims() {
         .await;
     }
 }
+
+/// To MySQL, and so to MariaDB here. A commit that a paused process makes says so, and a process whose epoch is over
+/// commits nothing.
+#[tokio::test]
+async fn a_commit_whose_statements_go_alone_has_its_fences_too() {
+    let body = async |db: Db| {
+        let mut p = worker(&db, "P").await;
+        p.conn.sends_each_alone();
+        for _ in 0..3 {
+            p.trigger(&chain(), "1").await;
+        }
+        let held = p.claim("P", 3).await;
+        let mut finished = Vec::new();
+        for claimed in held {
+            finished.push(p.finished(claimed, Did::Returned(json!(1))).await);
+        }
+        let process = p.process;
+        let committer = |epoch| Committer {
+            claimant: Claimant { process, epoch },
+            pipeline: "P",
+            lease: LEASE,
+            room: 0,
+        };
+        let (past, present) = (committer(0), committer(1));
+        let conn = &mut p.actor.conn;
+        process::fence_earlier(conn, present.claimant)
+            .await
+            .unwrap();
+        // A connection prepares each statement when it first runs it.
+        commit::commit(conn, &finished[..1], present).await.unwrap();
+        conn.take_statements();
+        let committed = commit::commit(conn, &finished[1..2], present)
+            .await
+            .unwrap();
+        assert!(!committed.paused && committed.stale.is_empty());
+        let at_once = conn.take_statements();
+
+        let late = commit::commit(conn, &finished[2..], past).await;
+        assert!(late.is_err() || late.is_ok_and(|late| late.dead));
+        let mut other = worker(&db, "P").await;
+        assert!(pause_p(&mut other).await.created);
+        let conn = &mut p.actor.conn;
+        conn.take_statements();
+        let committed = commit::commit(conn, &finished[2..], present).await.unwrap();
+        assert!(committed.paused && committed.stale.is_empty());
+        let looked_first = conn.take_statements();
+        assert!(at_once < looked_first, "{at_once} and {looked_first}");
+        p.audit().await;
+    };
+    crate::support::with(Db::mysql().await, body).await;
+}

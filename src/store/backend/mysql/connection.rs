@@ -49,6 +49,8 @@ pub struct Mysql {
     own: String,
     /// Packets sent since the last call of `take_sent`.
     sent: u64,
+    /// Statements may be sent as one; only MariaDB takes that.
+    compounds: bool,
 }
 
 /// The answer to a request.
@@ -141,6 +143,7 @@ impl Mysql {
             is_lock_wait_changed: false,
             own: uuid::Uuid::new_v4().simple().to_string(),
             sent: 0,
+            compounds: false,
         };
         match opened.set_up(purpose, patience).await {
             Ok(()) => Ok(opened),
@@ -159,6 +162,7 @@ impl Mysql {
             ))
         })?;
         self.server.check()?;
+        self.compounds = self.server.is_mariadb;
         let told = self.told(session::READ_BACK).await?;
         self.in_cluster = session::is_in_cluster(&told);
         if self.in_cluster {
@@ -237,6 +241,12 @@ impl Mysql {
             1 => Ok(()),
             _ => Err(session::counts_changes()),
         }
+    }
+
+    /// From now on each statement goes alone to MariaDB, too.
+    #[cfg(feature = "internals")]
+    pub fn sends_each_alone(&mut self) {
+        self.compounds = false;
     }
 
     /// True at a node of a cluster.
@@ -360,7 +370,7 @@ impl Mysql {
         statement: &Statement,
         args: Args<'_>,
     ) -> Result<Answer, Failed> {
-        match self.server.is_mariadb && compound::is_fit(statement) {
+        match self.compounds && compound::is_fit(statement) {
             true => self.ask_at_once(bounds, statement, args).await,
             false => self.ask_in_turn(bounds, statement, args).await,
         }
@@ -416,7 +426,7 @@ impl Mysql {
             return None;
         };
         let reads = |one: &Statement| is_read(one.sql(Dialect::Mysql));
-        let is_fit = self.server.is_mariadb && compound::writes(first) && reads(second);
+        let is_fit = self.compounds && compound::writes(first) && reads(second);
         if !is_fit || !batches(first, args).is_empty() {
             return None;
         }
