@@ -1,5 +1,6 @@
 //! The built program, as a person or a script calls it: exit codes, first lines of errors, and
-//! that no input makes it panic. Of the daemon, only the part that one run needs is here.
+//! that no input makes it panic. Of the daemon, only the part that one run needs is here. On SQLite, unless a test is
+//! about the errors of a server: tests of the store run the same queries on each database.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,9 +1,15 @@
 //! The examples, as a new user runs them.
 
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "support/mod.rs"]
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+
+use crate::support::Db;
 
 /// The program that is built along with the examples.
 fn ductworkd() -> &'static Path {
@@ -17,11 +23,17 @@ fn example(name: &str) -> PathBuf {
 }
 
 fn run(program: &Path, args: &[&str], directory: &Path) -> Output {
+    run_on(None, program, args, directory)
+}
+
+/// The same, on a database other than the one that the configuration names.
+fn run_on(url: Option<&str>, program: &Path, args: &[&str], directory: &Path) -> Output {
     let mut command = Command::new(program);
     command.args(args).current_dir(directory);
     for variable in ["DATABASE_URL", "DUCTWORK_DATABASE_URL", "DUCTWORK_ENV"] {
         command.env_remove(variable);
     }
+    command.envs(url.map(|url| ("DUCTWORK_DATABASE_URL", url)));
     command.output().expect("the program starts")
 }
 
@@ -74,38 +86,41 @@ fn a_program_with_steps_of_its_own_is_its_own_daemon() {
     assert!(audit.status.success(), "{audit:?}");
 }
 
-#[test]
-fn the_first_command_of_the_readme_makes_a_report_of_all_states() {
+/// Follows the first command of the README on the database that the example's configuration names, or on this one.
+fn the_first_command_makes_a_report_of_all_states(url: Option<&str>) {
     let place = tempfile::tempdir().expect("a temporary directory");
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/airports");
     copy(&shipped, place.path());
     let config = place.path().join("ductwork.yml");
     let config = config.to_str().expect("a plain path");
+    let run = |args: &[&str]| {
+        let args = [&["-c", config], args].concat();
+        json(&run_on(url, ductworkd(), &args, place.path()))
+    };
     let input = "{\"states\": [\"VT\", \"RI\", \"HI\"]}";
-    let output = json(&run(
-        ductworkd(),
-        &["-c", config, "run", "Airports", input],
-        place.path(),
-    ));
+    let output = run(&["run", "Airports", input]);
     assert_eq!(output["states"], 3, "{output}");
-    let runs = json(&run(
-        ductworkd(),
-        &["-c", config, "runs", "--json"],
-        place.path(),
-    ));
+    let runs = run(&["runs", "--json"]);
     assert_eq!(runs[0]["status"], "completed");
     let id = runs[0]["id"].as_str().expect("an id");
-    let shown = json(&run(
-        ductworkd(),
-        &["-c", config, "show", id, "--json"],
-        place.path(),
-    ));
+    let shown = run(&["show", id, "--json"]);
     // One step reads, one reports; each state is cleaned, measured three times and described.
     let steps = shown["steps"].as_array().expect("steps");
     assert_eq!(steps.len(), 2 + 3 * 5);
     for step in steps {
         assert_eq!(step["status"], "completed");
         assert_eq!(step["executions"].as_array().map(Vec::len), Some(1));
+    }
+}
+
+#[test]
+fn the_first_command_of_the_readme_makes_a_report_of_all_states() {
+    the_first_command_makes_a_report_of_all_states(None);
+}
+
+on_servers! {
+    async fn the_same_command_makes_the_report_on_a_server(db: Db) {
+        the_first_command_makes_a_report_of_all_states(Some(&db.url));
     }
 }
 

@@ -1,5 +1,8 @@
 //! The display of a run that a person sees, on a terminal and in a pipe: the built program on its own
 //! terminal, whose screen is kept by a small model.
+//!
+//! On SQLite, but for an outage: the display asks a database what `show` and `why` ask it, which tests of the store
+//! run on each.
 
 #![expect(
     clippy::unwrap_used,
