@@ -289,6 +289,10 @@ fn no_section(entries: &[Entry], environment: &str, at: yaml::Mark) -> Fault {
     }
     let help = match nearest(environment, names.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
+        None if names.is_empty() => {
+            "the file is empty: `ductworkd init` writes one, or begin with `database: { url: sqlite://ductwork.db }`"
+                .to_owned()
+        }
         None => format!(
             "the file has: {}; choose one with `--env` or DUCTWORK_ENV",
             yaml::shorten(&names.join(", "))

@@ -341,6 +341,20 @@ fn the_environment_chooses_the_section() {
 }
 
 #[test]
+fn a_file_that_is_an_empty_map_is_told_what_to_begin_with() {
+    let told = Desk::with("{}\n")
+        .load_as(None, None)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        told.contains("the file is empty: `ductworkd init`"),
+        "{told}"
+    );
+    let begun = Desk::with("database: { url: sqlite://ductwork.db }\n");
+    begun.load_as(None, None).unwrap();
+}
+
+#[test]
 fn an_environment_that_no_section_is_named_for_is_an_error_where_there_are_sections() {
     let desk = Desk::with("default: {role: worker}\nproduction: {role: advancer}\nx-note: mine\n");
     let told = |env| desk.load_as(None, Some(env)).unwrap_err().to_string();
