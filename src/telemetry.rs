@@ -123,6 +123,16 @@ impl Guard {
     }
 }
 
+/// The queue of the process's log.
+static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
+
+/// Does as [`Guard::flush`] where the guard is out of reach.
+pub fn flush() {
+    if let Some(queue) = QUEUE.get() {
+        queue.flush(LAST_LINES);
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
         self.flush();
@@ -226,6 +236,7 @@ pub fn init(level: Level, format: LogFormat, process: ProcessLabel) -> Guard {
     {
         tracing::warn!(error = %error, "RUST_LOG is not understood and not used");
     }
+    let _first = QUEUE.set(Arc::clone(&queue));
     Guard { queue }
 }
 

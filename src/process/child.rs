@@ -27,7 +27,7 @@ use crate::step::{Limits, StopCause};
 use crate::store::Location;
 use crate::store::definition::Definitions;
 use crate::store::process::NewProcess;
-use crate::telemetry::{Note, events};
+use crate::telemetry::{self, Note, events};
 
 use super::console;
 use super::dump::Dumper;
@@ -193,10 +193,6 @@ impl Child {
                 let (drain, parent) = (self.drain(), self.parent);
                 let (code, asked) =
                     run_loops(&mut signals, &mut loops, &all, drain, parent, dumper, over).await;
-                // It must be gone before the database takes it for dead, and cannot tell the database anything.
-                if code == ExitCode::from(GAVE_UP) {
-                    return code;
-                }
                 since = asked;
                 count_the_stop(&lives, asked);
                 code
@@ -507,7 +503,7 @@ async fn run_loops(
         drain,
         dumper,
         is_quiet: false,
-        gives_up: false,
+        parent,
         since: None,
     };
     loop {
@@ -531,13 +527,7 @@ async fn run_loops(
                 tracing::warn!("the supervisor is gone; stopping");
                 answers.leave(ORPHANED_DRAIN, StopCause::Abandon);
             }
-            event = signals.recv() => {
-                answers.answer(event);
-                if answers.gives_up {
-                    events::gave_up();
-                    return (ExitCode::from(GAVE_UP), answers.since());
-                }
-            }
+            event = signals.recv() => answers.answer(event),
             ended = &mut over, if !left && !matches!(mode, Mode::Drain { .. }) => {
                 (left, code) = (true, ExitCode::from(ended.code));
                 answers.stop(ended.at_once);
@@ -562,8 +552,8 @@ struct Answers<'a> {
     dumper: std::io::Result<Dumper>,
     /// It was told to claim nothing.
     is_quiet: bool,
-    /// The database keeps it out, and not its supervisor.
-    gives_up: bool,
+    /// The pid of its supervisor.
+    parent: Option<u32>,
     /// When it was asked to end.
     since: Option<Instant>,
 }
@@ -622,7 +612,14 @@ impl Answers<'_> {
             },
             // Its supervisor, which the database lets in, kills it soon, and would take it for one that stands
             // still. Its work, which is not to blame, is released instead.
-            Ok(Event::Unseen) if shared.is_kept_out() => self.gives_up = true,
+            Ok(Event::Unseen { from })
+                if self.parent == Some(from as u32) && shared.is_kept_out() =>
+            {
+                events::gave_up();
+                // The end of each task, and of each wait, would take its time.
+                telemetry::flush();
+                std::process::exit(i32::from(GAVE_UP));
+            }
             Ok(_) => {}
             Err(error) => {
                 tracing::error!(%error, "signals cannot be read");

@@ -506,7 +506,7 @@ impl Supervisor {
             }
             SignalEvent::ChildEnded => {}
             SignalEvent::ReopenLog => tracing::info!("nothing to reopen: logs go to stderr"),
-            SignalEvent::Unseen => {
+            SignalEvent::Unseen { .. } => {
                 tracing::info!("TTOU means nothing here; set job_worker.count and send HUP");
             }
         }
@@ -970,7 +970,7 @@ fn proof_of(
             return None;
         }
         pids.doubted.remove(&row.id);
-        Some(match pids.stopped.contains(&(row.pid as Pid)) {
+        Some(match is_ours && pids.stopped.contains(&(row.pid as Pid)) {
             true => ProvenDeath::Stopped,
             false => ProvenDeath::Crashed(format!("pid {} does not exist any more", row.pid)),
         })

@@ -615,7 +615,7 @@ pub async fn recover(
 ) -> Result<Recovered, Error> {
     let (proven, seen, age, how) = match death {
         Death::Proven { how } => (1, 0, Duration::ZERO, how),
-        Death::Stopped => (1, 0, Duration::ZERO, "the daemon stopped"),
+        Death::Stopped => (1, 0, Duration::ZERO, "it was stopped"),
         Death::Witnessed {
             beat_seq,
             stale_after,
@@ -626,7 +626,7 @@ pub async fn recover(
             ending: Ending::Released {
                 delay: Duration::ZERO,
             },
-            message: "the daemon stopped before it had ended".to_owned(),
+            message: "its process was stopped before it had ended".to_owned(),
         },
         _ => Lost {
             ending: Ending::Crashed,

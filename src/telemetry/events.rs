@@ -170,7 +170,7 @@ pub fn writer_ended(writer: &str) {
 pub fn lifeline_waits(error: &crate::store::Error) {
     info!(
         error = chain(error),
-        "another session holds a lock that this process needs; it tries again"
+        "another session was in the way; this process tries again"
     );
 }
 

@@ -194,7 +194,7 @@ async fn is_told(case: &Case) {
         assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
     }
     // However many sweeps it kept out, that is logged at once, and again after minutes.
-    let kept_out = daemon.logged("another session holds a lock");
+    let kept_out = daemon.logged("another session was in the way; this");
     assert!(kept_out.len() <= 2, "{kept_out:#?}");
 
     run(&mut foreign, "COMMIT").await;

@@ -34,6 +34,8 @@ const REGISTERING: u32 = 4;
 /// The children that show the stop to people are told to end this long before the end of a stop, at the latest:
 /// the console gives requests under way 5 s.
 const LAST_CALL: Duration = Duration::from_secs(6);
+/// How long a child that was asked whether it reaches the database has for its answer.
+const ANSWERING: Duration = Duration::from_secs(1);
 /// This many deaths in a row are a crash loop.
 const CRASH_LOOP_DEATHS: u32 = 5;
 
@@ -43,8 +45,9 @@ impl Limits {
         self.reaper_timeout * 5 / 6
     }
 
-    /// The age of a heartbeat at which the supervisor asks its child whether it reaches the database: a child that
-    /// does not has one heartbeat interval to end, before it is taken for one that stands still.
+    /// The age of a heartbeat at which the supervisor asks its child whether it reaches the database. A child that
+    /// does not ends before its leases are over, unless the supervisor looks less often than once in a heartbeat
+    /// interval.
     fn asked_after(&self) -> Duration {
         self.reaper_timeout * 4 / 6
     }
@@ -70,8 +73,8 @@ struct Incarnation {
     up_since: Option<Duration>,
     /// Stopped by a signal: when it was first and last seen so.
     frozen: Option<(Duration, Duration)>,
-    /// It was asked whether it reaches the database.
-    asked: bool,
+    /// When it was first, and last, asked whether it reaches the database, since it was last seen there.
+    asked: Option<(Duration, Duration)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -324,7 +327,7 @@ impl Roster {
             since: at,
             up_since: None,
             frozen: None,
-            asked: false,
+            asked: None,
         };
         slot.state = State::Starting(who);
         // A stop or a removal that came while the child was being started is handed on to it: it is
@@ -375,11 +378,13 @@ impl Roster {
         let Some((id, slot, who)) = found else {
             return;
         };
+        // A step of the program itself may end its process with any status, at any time.
+        let lately = |(_, last): (Duration, Duration)| at.saturating_sub(last) <= LOOKED_AWAY;
         let cause = match slot.state {
             State::Stopping { .. } => Cause::Stopped,
+            // It may have been on its way when it was killed.
+            _ if gave_up && who.asked.is_some_and(lately) => Cause::Stopped,
             State::Killed { cause, .. } => cause,
-            // A step of the program itself may end its process with any status, at any time.
-            _ if gave_up && who.asked => Cause::Stopped,
             _ => Cause::Crash,
         };
         orders.push(Order::Recover {
@@ -421,6 +426,12 @@ impl Roster {
             Database::Reachable { judge_from } => at >= judge_from,
             Database::Lost => false,
         };
+        // RACE: the database lets us in, and our child no more (a limit of connections, after it was restarted).
+        // Nothing that the child runs is to blame. It has to end, and its claims have to be released, before its
+        // leases are over and anybody takes it for dead, also while it still has time to come back. Proven by
+        // `a_child_that_is_not_let_in_again_costs_its_steps_no_crash`.
+        let (asked_after, lost) = (self.limits.asked_after(), self.database == Database::Lost);
+        let asks = |age| age > asked_after && !lost;
         let Some(slot) = self.slots.get_mut(&id) else {
             return;
         };
@@ -432,6 +443,9 @@ impl Roster {
                 if age.is_some() && who.up_since.is_none() {
                     who.up_since = Some(at);
                     orders.push(signal(id, pid, Signal::SIGTERM));
+                }
+                if age.is_some_and(asks) {
+                    orders.push(signal(id, pid, Signal::SIGTTOU));
                 }
                 return;
             }
@@ -454,23 +468,32 @@ impl Roster {
         };
         let stale = age.is_some_and(|age| age > stale_after)
             || registering.is_some_and(|time| time > patience);
-        if stale && may_judge {
-            kill(id, slot, at, Cause::Crash, orders);
-        } else if !stale && let Some(age) = age {
-            // RACE: the database lets us in, and our child no more (a limit of connections, after it was restarted).
-            // Nothing that the child runs is to blame. It has to end, and its claims have to be released, before
-            // its leases are over and anybody takes it for dead, also while it still has time to come back. Proven by
-            // `a_child_that_is_not_let_in_again_costs_its_steps_no_crash`.
-            let asks = age > self.limits.asked_after() && self.database != Database::Lost;
-            if asks {
-                orders.push(signal(id, pid, Signal::SIGTTOU));
+        let asked = match age {
+            Some(age) if asks(age) && who.up_since.is_some() => {
+                let (first, _) = who.asked.unwrap_or((at, at));
+                Some((first, at))
             }
-            slot.state = State::Up(Incarnation {
-                up_since: who.up_since.or(Some(at)),
-                asked: asks,
-                ..who
-            });
+            // Nobody can tell.
+            _ if lost => who.asked,
+            _ => None,
+        };
+        let answers = asked.is_some_and(|(first, _)| at.saturating_sub(first) < ANSWERING);
+        if stale && may_judge && !answers {
+            kill(id, slot, at, Cause::Crash, orders);
+            return;
         }
+        if asked.is_some_and(|(_, last)| last == at) {
+            orders.push(signal(id, pid, Signal::SIGTTOU));
+        }
+        let who = Incarnation { asked, ..who };
+        slot.state = match slot.state {
+            _ if age.is_some() && !stale => State::Up(Incarnation {
+                up_since: who.up_since.or(Some(at)),
+                ..who
+            }),
+            State::Up(_) => State::Up(who),
+            _ => State::Starting(who),
+        };
     }
 
     /// A stopped process beats as little as a dead one, whatever the database does. If it was stopped

@@ -217,6 +217,36 @@ fn a_child_that_ends_because_the_database_keeps_it_out_is_released() {
 }
 
 #[test]
+fn a_child_whose_silence_is_seen_late_is_asked_before_it_is_killed() {
+    let mut roster = up();
+    let asks = vec![to(10, Signal::SIGTTOU)];
+    assert_eq!(roster.handle(beat(10, Some(s(26)), s(36))), asks);
+    assert_eq!(roster.handle(beat(10, Some(s(26)), s(36) + ms(900))), asks);
+    let kills = vec![to(10, Signal::SIGKILL)];
+    assert_eq!(roster.handle(beat(10, Some(s(27)), s(37))), kills);
+    // It was about to end by itself.
+    assert_eq!(
+        roster.handle(Event::GaveUp { pid: 10, at: s(37) }),
+        vec![order_recover(10, Cause::Stopped), order_spawn()]
+    );
+}
+
+#[test]
+fn a_child_that_drains_is_asked_too() {
+    let mut roster = up();
+    let _ = roster.handle(Event::Replace {
+        wanted: vec![],
+        at: s(20),
+    });
+    let asks = vec![to(10, Signal::SIGTTOU)];
+    assert_eq!(roster.handle(beat(10, Some(s(21)), s(30))), asks);
+    assert_eq!(
+        roster.handle(Event::GaveUp { pid: 10, at: s(30) }),
+        vec![order_recover(10, Cause::Stopped)]
+    );
+}
+
+#[test]
 fn nobody_gives_up_unasked() {
     let crashed = vec![order_recover(10, Cause::Crash), order_spawn()];
     let gave_up = Event::GaveUp { pid: 10, at: s(32) };
@@ -318,7 +348,9 @@ fn with_the_database_lost_nobody_is_judged_and_afterwards_there_is_grace() {
     assert_eq!(roster.handle(beat(10, Some(s(600)), s(600))), vec![]);
     assert_eq!(roster.handle(Event::Tick { at: s(600) }), vec![]);
     assert_eq!(roster.handle(Event::DatabaseBack { at: s(601) }), vec![]);
-    assert_eq!(roster.handle(beat(10, Some(s(611)), s(612))), vec![]);
+    // A child that has not come back by now is asked, and not judged.
+    let asks = vec![to(10, Signal::SIGTTOU)];
+    assert_eq!(roster.handle(beat(10, Some(s(611)), s(612))), asks);
     assert_eq!(
         roster.handle(beat(10, Some(s(612)), s(613))),
         vec![to(10, Signal::SIGKILL)]
@@ -543,7 +575,9 @@ fn a_console_is_not_left_to_watch_for_nobody_nor_when_nobody_is_waited_for() {
     let _ = roster.handle(spawned(11, s(0)));
     assert_eq!(roster.handle(stop(s(1))), vec![to(11, Signal::SIGTERM)]);
     let mut roster = watched();
-    let _ = roster.handle(beat(10, Some(s(26)), s(2)));
+    for at in [s(1), s(2)] {
+        let _ = roster.handle(beat(10, Some(s(26)), at));
+    }
     let _ = roster.handle(stop(s(3)));
     let reported = Order::ReportUnkillable {
         slot: SLOT,

@@ -56,9 +56,12 @@ pub enum Event {
     Resume,
     /// TTIN: say what every thread is doing.
     Dump,
-    /// TTOU, to a child: its supervisor, which reaches the database, finds no heartbeat of it there. To others it
-    /// means nothing (elsewhere: one worker less).
-    Unseen,
+    /// TTOU, to a child from its supervisor: it reaches the database, and finds no heartbeat of the child there.
+    /// To others, and from others, it means nothing (elsewhere: one worker less).
+    Unseen {
+        /// Its sender, as for `Stop`.
+        from: i32,
+    },
     /// HUP: read the configuration again.
     Reload,
     /// USR1: open the log anew.
@@ -203,7 +206,7 @@ impl Signals {
             Signal::SIGTSTP => Event::Quiet,
             Signal::SIGCONT => Event::Resume,
             Signal::SIGTTIN => Event::Dump,
-            Signal::SIGTTOU => Event::Unseen,
+            Signal::SIGTTOU => Event::Unseen { from },
             Signal::SIGHUP => Event::Reload,
             Signal::SIGUSR1 => Event::ReopenLog,
             Signal::SIGUSR2 => Event::RollingRestart,

@@ -25,6 +25,7 @@ fn play_recorder(install: fn() -> io::Result<Signals>) {
                 Event::Stop {
                     immediate, signal, ..
                 } => format!("{signal} {immediate}"),
+                Event::Unseen { .. } => "Unseen".to_owned(),
                 other => format!("{other:?}"),
             };
             seen.push_str(&word);

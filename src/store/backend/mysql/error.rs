@@ -296,7 +296,7 @@ fn of_code(code: u16, state: &str) -> Blame {
         1317 | 1969 | 3024 => Blame::Contention,
         // The outcome of a COMMIT that failed in the engine or in the cluster is unknown.
         1180 => Blame::Connection,
-        // Too many connections; a node without a majority; shutdown; the wire; a user's limits; read only;
+        // Too many connections; a node without a majority; a group that refuses a commit; offline mode; shutdown; the wire; a user's limits; read only;
         // killed; gone; a session that was ended because it was silent.
         1040
         | 1047
@@ -317,6 +317,8 @@ fn of_code(code: u16, state: &str) -> Blame {
         | 1927
         | 2006
         | 2013
+        | 3032
+        | 3100
         | 3168
         | 3169
         | 4031 => Blame::Connection,
@@ -394,8 +396,8 @@ mod tests {
                 Blame::Connection,
                 &[
                     1180, 1040, 1047, 1053, 1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161,
-                    1203, 1226, 1290, 1792, 1836, 1927, 2006, 2013, 3168, 3169, 4031, 1045, 1049,
-                    1044,
+                    1203, 1226, 1290, 1792, 1836, 1927, 2006, 2013, 3032, 3100, 3168, 3169, 4031,
+                    1045, 1049, 1044,
                 ],
             ),
             (
