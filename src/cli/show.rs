@@ -146,7 +146,7 @@ async fn picture(conn: &mut Conn, id: RunId) -> Result<String, Failure> {
     })?;
     let progress = waiting(READING, query::progress(conn, id)).await?;
     graph::draw(&run, &definition, &Progress::Nodes(progress)).ok_or_else(|| {
-        let problem = Problem::new(format!("the definition of run {id} is no pipeline's graph"));
+        let problem = Problem::new(format!("the definition of run {id} does not form a graph"));
         let help = "somebody has edited it in the database; without `--svg` its steps are listed";
         Failure::failed(problem.help(help))
     })

@@ -152,7 +152,7 @@ impl Reader {
                 return None;
             }
             _ => {
-                let message = format!("a pipeline is a map, and this is {}", tree.what());
+                let message = format!("a pipeline must be a map, not {}", tree.what());
                 let help = "write the keys `pipeline`, `steps` and `flow`";
                 self.report(tree.place, message, help);
                 return None;
@@ -260,7 +260,7 @@ impl Reader {
 
     fn steps(&mut self, tree: &Tree, draft: &mut Draft) {
         let Value::Map(entries) = &tree.value else {
-            let message = format!("`steps` is a map of names, and this is {}", tree.what());
+            let message = format!("`steps` must be a map of names, not {}", tree.what());
             let help = "say how each step runs: `SomeStep: { command: [program] }`";
             return self.report(tree.place, message, help);
         };
@@ -277,7 +277,7 @@ impl Reader {
         let text = match &tree.value {
             Value::Number(text) | Value::Text(text) => text,
             _ => {
-                let message = format!("`{}` is a duration, and this is {}", field.key, tree.what());
+                let message = format!("`{}` must be a duration, not {}", field.key, tree.what());
                 self.report(tree.place, message, duration::NOTATION);
                 return None;
             }
@@ -304,7 +304,7 @@ impl Reader {
                 None
             }
             _ => {
-                let message = format!("a flow is a list, and this is {}", tree.what());
+                let message = format!("a flow must be a list, not {}", tree.what());
                 let help = "begin it with `- start: SomeStep`";
                 self.report(tree.place, message, help);
                 None
@@ -378,8 +378,7 @@ impl Reader {
                 Value::Map(entries) => Kind::Dampen(self.question(entries)),
                 _ => {
                     let help = "write `- dampen: \"the question\"`, or only `- dampen`";
-                    let message =
-                        format!("a dampen asks with a text, and this is {}", value.what());
+                    let message = format!("a dampen asks with a text, not with {}", value.what());
                     self.report(value.place, message, help);
                     Kind::Broken
                 }
@@ -429,7 +428,7 @@ impl Reader {
                             "write `halt`, or `approve` to go on with the value that was asked about",
                         ),
                         _ => (
-                            format!("a dampen asks with a text, and this is {given}"),
+                            format!("a dampen asks with a text, not with {given}"),
                             "write `prompt: \"the question\"`",
                         ),
                     };
@@ -518,7 +517,7 @@ impl Reader {
             Value::List(paths) => Kind::Divide(paths.iter().map(|path| self.path(path)).collect()),
             Value::Null => Kind::Divide(Vec::new()),
             _ => {
-                let message = format!("a divide is a list of paths, and this is {}", tree.what());
+                let message = format!("a divide must be a list of paths, not {}", tree.what());
                 self.report(tree.place, message, "write `- divide: [StepA, StepB]`");
                 Kind::Broken
             }
@@ -530,7 +529,7 @@ impl Reader {
             Value::Map(entries) => entries.as_slice(),
             Value::Null => &[],
             _ => {
-                let message = format!("a divert is a map of paths, and this is {}", tree.what());
+                let message = format!("a divert must be a map of paths, not {}", tree.what());
                 let help = "write `- divert: { some: StepA, otherwise: StepB }`";
                 self.report(tree.place, message, help);
                 return Kind::Broken;

@@ -33,7 +33,7 @@ pub fn database_hindered(error: &crate::store::Error) {
         error = chain(error),
         statement = error.statement(),
         remedy = error.remedy(),
-        "the database cannot do its part now; it is asked again and again"
+        "the database cannot do this at the moment; trying again until it can"
     );
 }
 
@@ -73,7 +73,7 @@ pub fn registered(process: ProcessId, server: Option<String>) {
 pub fn deregister_failed(error: &crate::store::Error) {
     warn!(
         error = chain(error),
-        "could not sign off; the reaper will see to it"
+        "could not deregister; a reaper will remove this process"
     );
 }
 
@@ -82,7 +82,7 @@ pub fn not_registered(text: &str, lasted: Duration) {
     warn!(
         error = text,
         seconds = lasted.as_secs(),
-        "a child is not in the database yet"
+        "a child has not registered yet"
     );
 }
 
@@ -145,7 +145,7 @@ pub fn beat_waits(error: &crate::store::Error) {
 pub fn beat_written(late: Duration) {
     info!(
         seconds = late.as_secs(),
-        "the heartbeat waits no more: it was written"
+        "the heartbeat was written after its wait"
     );
 }
 
@@ -282,7 +282,7 @@ pub fn unreadable(error: &str, lasted: Duration) {
     error!(
         error,
         seconds = lasted.as_secs(),
-        "cannot run what a newer version wrote; start a newer ductworkd"
+        "cannot run work that a newer version wrote; start a newer ductworkd"
     );
 }
 
@@ -291,7 +291,7 @@ pub fn recovery_failed(process: ProcessId, error: &crate::store::Error) {
     error!(
         process_id = %process,
         error = chain(error),
-        "recovering what a dead process held failed; it is tried again"
+        "recovering the work of a dead process failed; trying again"
     );
 }
 
@@ -299,7 +299,7 @@ pub fn recovery_failed(process: ProcessId, error: &crate::store::Error) {
 pub fn sweep_failed(error: &crate::store::Error) {
     error!(
         error = chain(error),
-        "a part of a sweep failed; it is tried again"
+        "a part of a sweep failed; the next sweep tries it again"
     );
 }
 
@@ -307,7 +307,7 @@ pub fn sweep_failed(error: &crate::store::Error) {
 pub fn results_lost(count: usize) {
     error!(
         count,
-        "ending without storing results: the database has taken none of them; their steps run again"
+        "ending without storing results, because the database has accepted none of them; their steps will run again"
     );
 }
 
@@ -421,7 +421,7 @@ pub fn recovered(process: ProcessId, death: Death<'_>, recovered: &Recovered) {
         executions = recovered.again,
         failed = recovered.failed,
         branches = recovered.branches,
-        "recovered what a dead process held"
+        "recovered the work of a dead process"
     );
 }
 
@@ -430,7 +430,7 @@ pub fn clock_set_back(overtaken: &Overtaken) {
     warn!(
         executions = overtaken.executions,
         branches = overtaken.branches,
-        "the database's clock was set back; what was due before is due again"
+        "the database's clock was set back; the work that was due before is due again"
     );
 }
 
@@ -451,7 +451,7 @@ pub fn deadlines_passed(approved: usize, halted: usize) {
 pub fn keeping_failed(error: &crate::store::Error) {
     error!(
         error = chain(error),
-        "deleting old runs, or finishing what was begun, failed; it is tried again"
+        "deleting old runs, or finishing an action that was left half done, failed; trying again"
     );
 }
 

@@ -137,13 +137,13 @@ fn within_bounds(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::new(status, format!("{what} may have {max} bytes")))
 }
 
-/// Refuses a page's address with a NUL in its path: no text of ours contains one, and PostgreSQL accepts none.
+/// Refuses a page's address with a NUL in its path: no text in the database contains one, and PostgreSQL accepts none.
 /// The API's routes name the parameter that contains it.
 fn without_nul(uri: &Uri, form: Form) -> Result<(), Refusal> {
     if form == Form::Problem || !uri.path().contains("%00") {
         return Ok(());
     }
-    let detail = "the address has a NUL in it, which no text of ours has";
+    let detail = "the address contains a NUL, and no name or text in the database does";
     Err(Refusal::new(StatusCode::BAD_REQUEST, detail))
 }
 

@@ -160,7 +160,7 @@ async fn the_clock_is_set(db: Db, by: i64) {
     );
     for said in [
         "was declared dead",
-        "recovered what a dead process held",
+        "recovered the work of a dead process",
         "stale",
     ] {
         assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
@@ -283,7 +283,7 @@ async fn two_hosts_differ_by_an_hour(db: Db) {
     for daemon in [&one, &two] {
         for said in [
             "was declared dead",
-            "recovered what a dead process held",
+            "recovered the work of a dead process",
             "stale",
         ] {
             assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));

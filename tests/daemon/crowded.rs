@@ -235,7 +235,7 @@ on_every_server! {
         let waits = daemon.says("waiting for the database").await;
         let error = waits[0]["error"].to_string();
         assert!(error.contains(says), "{error}");
-        let told = daemon.says("a child is not in the database yet").await;
+        let told = daemon.says("a child has not registered yet").await;
         let text = told[0]["error"].to_string();
         assert!(
             text.contains("worker Steady") && text.contains(&refused.to_string()),

@@ -89,7 +89,7 @@ async fn all_wait(daemon: &Daemon, since: usize) {
 /// Asserts that no process died, was taken for dead or was replaced; and that no budget was spent.
 async fn unharmed(fixture: &mut DaemonFixture, daemon: &mut Daemon, before: &[i32]) {
     assert_eq!(pids(daemon).await, before);
-    for said in ["was declared dead", "recovered what a dead process held"] {
+    for said in ["was declared dead", "recovered the work of a dead process"] {
         assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
     }
     daemon.stop().await;

@@ -178,7 +178,9 @@ async fn is_told(case: &Case) {
         .await;
         assert!(!said.contains("is alive"), "{verb:?}: {said}");
     }
-    let told = daemon.says("the database cannot do its part now").await;
+    let told = daemon
+        .says("the database cannot do this at the moment")
+        .await;
     assert!(
         told[0]["error"]
             .as_str()

@@ -340,7 +340,7 @@ async fn fail_over(mut pair: Pair, go_away: impl FnOnce(&Cluster)) -> (usize, us
     // one.
     let runs = runs(&mut fixture.conn).await;
     assert_eq!(runs as usize, acknowledged.len() - lost + HOLDERS);
-    for said in ["was declared dead", "recovered what a dead process held"] {
+    for said in ["was declared dead", "recovered the work of a dead process"] {
         assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
     }
     let heir = pair.standby.place();

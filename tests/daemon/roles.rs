@@ -104,7 +104,7 @@ on_every_database! {
         // The advancer recovers the worker's executions, and no other process needs to have waited
         // for them.
         let began = Instant::now();
-        advancer.says("recovered what a dead process held").await;
+        advancer.says("recovered the work of a dead process").await;
         eprintln!("recovered after {:?}", began.elapsed());
 
         let mut worker = fixture.start_as(&WORKER, &["start"]);

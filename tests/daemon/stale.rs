@@ -125,7 +125,7 @@ on_every_database! {
         for (daemon, children) in daemons.iter().zip(&children) {
             let now = (daemon.child("advancer", None).await, daemon.child("worker Wide", None).await);
             assert_eq!(now, *children);
-            for said in ["was declared dead", "recovered what a dead process held", "stale"] {
+            for said in ["was declared dead", "recovered the work of a dead process", "stale"] {
                 assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
             }
         }
@@ -242,7 +242,7 @@ on_every_database! {
         // They live, so there is no proof of death: only two witnesses.
         let mut heir = fixture.start();
         fixture.completed(PATIENCE).await;
-        let witnessed = heir.says("recovered what a dead process held").await;
+        let witnessed = heir.says("recovered the work of a dead process").await;
         assert!(witnessed.iter().any(|event| {
             event["how"].as_str().is_some_and(|how| how.contains("two witnesses"))
         }), "{witnessed:#?}");

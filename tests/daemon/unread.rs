@@ -90,7 +90,7 @@ CREATE TRIGGER refuse_crash BEFORE UPDATE ON ductwork_executions FOR EACH ROW
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no';
     END IF";
 
-const UNREAD: &str = "cannot run what a newer version wrote; start a newer ductworkd";
+const UNREAD: &str = "cannot run work that a newer version wrote; start a newer ductworkd";
 
 fn text(output: &[u8]) -> String {
     String::from_utf8_lossy(output).into_owned()
@@ -284,10 +284,10 @@ on_every_database! {
         next.ready().await;
         std::fs::write(fixture.path("go"), "").unwrap();
         fixture.run_ended(second).await;
-        next.says("recovering what a dead process held failed; it is tried again").await;
+        next.says("recovering the work of a dead process failed; trying again").await;
         fixture.conn.script("allow", allow).await.unwrap();
         fixture.run_ended(first).await;
-        assert_eq!(next.logged("recovering what a dead process held failed; it is tried again").len(), 1);
+        assert_eq!(next.logged("recovering the work of a dead process failed; trying again").len(), 1);
         next.stop().await;
         daemon.gone(PATIENCE).await;
         fixture.audited().await;

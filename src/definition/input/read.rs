@@ -91,7 +91,7 @@ impl Reading {
             Value::Text(text) | Value::Number(text) | Value::Bool(text) => shown(text),
             _ => field.value.what().to_owned(),
         };
-        let message = format!("{} is {takes}, and this is {is}", field.words());
+        let message = format!("{} must be {takes}, not {is}", field.words());
         self.report(field.value.place, message, help);
     }
 
@@ -116,7 +116,7 @@ impl Reading {
             return None;
         }
         let Value::Map(entries) = &tree.value else {
-            let message = format!("{} is a map, and this is {}", shown(path), tree.what());
+            let message = format!("{} must be a map, not {}", shown(path), tree.what());
             self.report(tree.place, message, "write a schema: `{ type: string }`");
             return None;
         };

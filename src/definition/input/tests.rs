@@ -333,7 +333,7 @@ fn rust_and_yaml_say_the_same() {
     assert!(
         wrong
             .to_string()
-            .contains("`input` is a map, and this is a text"),
+            .contains("`input` must be a map, not a text"),
         "{wrong}"
     );
     struct Unwilling;
@@ -346,7 +346,7 @@ fn rust_and_yaml_say_the_same() {
     assert!(
         wrong
             .to_string()
-            .contains("`input` is a map, and this is nothing"),
+            .contains("`input` must be a map, not nothing"),
         "{wrong}"
     );
 }

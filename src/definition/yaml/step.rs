@@ -32,7 +32,7 @@ impl Reader {
             Value::Map(entries) => entries.as_slice(),
             Value::Null => &[],
             _ => {
-                let message = format!("step {of} is a map, and this is {}", tree.what());
+                let message = format!("step {of} must be a map, not {}", tree.what());
                 self.report(tree.place, message, help);
                 return declared;
             }
@@ -135,7 +135,7 @@ impl Reader {
                 (self.findings.len() == before).then_some(argv)
             }
             _ => {
-                let message = format!("a command is a list, and this is {}", tree.what());
+                let message = format!("a command must be a list, not {}", tree.what());
                 self.report(tree.place, message, help);
                 None
             }
@@ -185,11 +185,7 @@ impl Reader {
     fn text(&mut self, field: &Field<'_>) -> Option<String> {
         let text = field.value.scalar().map(str::to_owned);
         if text.is_none() {
-            let message = format!(
-                "`{}` is a text, and this is {}",
-                field.key,
-                field.value.what()
-            );
+            let message = format!("`{}` must be a text, not {}", field.key, field.value.what());
             self.report(field.value.place, message, "write it after the colon");
         }
         text
@@ -197,7 +193,7 @@ impl Reader {
 
     fn backoff(&mut self, tree: &Tree, declared: &mut Declared) {
         let Value::Map(entries) = &tree.value else {
-            let message = format!("`backoff` is a map, and this is {}", tree.what());
+            let message = format!("`backoff` must be a map, not {}", tree.what());
             let help = "write `{ initial: 10s, factor: 2, max: 1h, jitter: 0.1 }`";
             return self.report(tree.place, message, help);
         };
@@ -225,7 +221,7 @@ impl Reader {
 
     fn env(&mut self, tree: &Tree, declared: &mut Declared) {
         let Value::Map(entries) = &tree.value else {
-            let message = format!("`env` is a map, and this is {}", tree.what());
+            let message = format!("`env` must be a map, not {}", tree.what());
             return self.report(tree.place, message, "write `{ NAME: value }`");
         };
         for (key, value) in entries {

@@ -235,7 +235,7 @@ pub async fn picture(site: Arc<Site>, given: Given) -> Answered {
         Ok((run, definition, progress)) => {
             graph::draw(&run, &definition, &progress).ok_or_else(|| {
                 let remedy = "somebody has edited it in the database: look at the run's steps";
-                ("its definition is no pipeline's graph".to_owned(), remedy)
+                ("its definition does not form a graph".to_owned(), remedy)
             })
         }
         Err(unreadable) => Err(unreadable),

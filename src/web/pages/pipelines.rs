@@ -217,7 +217,7 @@ pub async fn pipeline(
                 };
                 (Some(picture.svg()), String::new())
             }
-            None => (None, "its definition is no pipeline's graph".to_owned()),
+            None => (None, "its definition does not form a graph".to_owned()),
         },
         Some(Err(unreadable)) => (None, format!("its {unreadable}; {}", unreadable.remedy())),
     };

@@ -315,7 +315,7 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
         _ if times.is_some() => (None, String::new()),
         Ok(definition) => match drawn(read, definition) {
             Some(graph) => (Some(graph), String::new()),
-            None => (None, "its definition is no pipeline's graph".to_owned()),
+            None => (None, "its definition does not form a graph".to_owned()),
         },
         Err(unreadable) => (None, format!("its {unreadable}")),
     };

@@ -30,12 +30,12 @@ fn every_mistake_in_an_input_is_found_where_it_is() {
         ),
         (
             "  type: strng\n",
-            vec![(5, 9, "and this is `strng` = did you mean `string`?")],
+            vec![(5, 9, "not `strng` = did you mean `string`?")],
         ),
         ("  type: int\n", vec![(5, 9, "did you mean `integer`?")]),
         (
             "  type: [string, 1]\n",
-            vec![(5, 18, "a type, or a list of them, and this is `1`")],
+            vec![(5, 18, "a type, or a list of them, not `1`")],
         ),
         (
             "  type: [string, string]\n",
@@ -43,27 +43,27 @@ fn every_mistake_in_an_input_is_found_where_it_is() {
         ),
         (
             "  type: []\n",
-            vec![(5, 9, "and this is a list = the types are object, array")],
+            vec![(5, 9, "not a list = the types are object, array")],
         ),
         (
             "  title: 1\n",
-            vec![(5, 10, "`title` in `input` is a text, and this is `1`")],
+            vec![(5, 10, "`title` in `input` must be a text, not `1`")],
         ),
         (
             "  minimum: '1'\n",
-            vec![(5, 12, "`minimum` in `input` is a number, and this is `1`")],
+            vec![(5, 12, "`minimum` in `input` must be a number, not `1`")],
         ),
         (
             "  minimum: .inf\n",
-            vec![(5, 12, "is a number, and this is `.inf`")],
+            vec![(5, 12, "must be a number, not `.inf`")],
         ),
         (
             "  minLength: -1\n",
-            vec![(5, 14, "is a whole number, and this is `-1`")],
+            vec![(5, 14, "must be a whole number, not `-1`")],
         ),
         (
             "  maxItems: 1.5\n",
-            vec![(5, 13, "is a whole number, and this is `1.5`")],
+            vec![(5, 13, "must be a whole number, not `1.5`")],
         ),
         (
             "  multipleOf: 0\n",
@@ -71,11 +71,11 @@ fn every_mistake_in_an_input_is_found_where_it_is() {
         ),
         (
             "  uniqueItems: 1\n",
-            vec![(5, 16, "is a boolean, and this is `1`")],
+            vec![(5, 16, "must be a boolean, not `1`")],
         ),
         (
             "  additionalProperties: { type: string }\n",
-            vec![(5, 25, "is a boolean, and this is a map")],
+            vec![(5, 25, "must be a boolean, not a map")],
         ),
         (
             "  pattern: '('\n",
@@ -86,10 +86,7 @@ fn every_mistake_in_an_input_is_found_where_it_is() {
             "  format: ipv4\n",
             vec![(5, 11, "the formats that are checked are date, date-time")],
         ),
-        (
-            "  enum: []\n",
-            vec![(5, 9, "a list of values, and this is a list")],
-        ),
+        ("  enum: []\n", vec![(5, 9, "a list of values, not a list")]),
         (
             "  enum: [1, 1.0]\n",
             vec![(5, 13, "`enum` in `input` has `1` twice")],
@@ -104,15 +101,15 @@ fn every_mistake_in_an_input_is_found_where_it_is() {
         ),
         (
             "  required: name\n",
-            vec![(5, 13, "is a list of names, and this is `name`")],
+            vec![(5, 13, "must be a list of names, not `name`")],
         ),
         (
             "  items: [a]\n",
-            vec![(5, 10, "`input/items` is a map, and this is a list")],
+            vec![(5, 10, "`input/items` must be a map, not a list")],
         ),
         (
             "  properties: [a]\n",
-            vec![(5, 15, "is a map of names, and this is a list")],
+            vec![(5, 15, "must be a map of names, not a list")],
         ),
         (
             "  properties:\n    a/b: { items: { typ: string } }\n",
@@ -203,7 +200,7 @@ fn every_mistake_in_an_input_is_found_where_it_is() {
     }
     assert_found(
         "pipeline: P\nsteps: { A: { command: [a] } }\nflow: [{ start: A }]\ninput: text\n",
-        &[(4, 8, "`input` is a map, and this is a text")],
+        &[(4, 8, "`input` must be a map, not a text")],
     );
 }
 

@@ -1,7 +1,5 @@
 //! Faulty files: the messages about them, and the places.
 
-use std::time::{Duration, Instant};
-
 use super::*;
 use crate::definition::tree::MAX_BYTES;
 
@@ -121,7 +119,7 @@ fn every_mistake_in_a_flow_is_found_where_it_is() {
         ),
         (
             &format!("{all}  - divert: [A]\n"),
-            vec![(10, 13, "a map of paths, and this is a list")],
+            vec![(10, 13, "a map of paths, not a list")],
         ),
         (
             &format!("{all}  - divert: {{ [x]: A, k: B, otherwise: B }}\n"),
@@ -145,7 +143,7 @@ fn every_mistake_in_a_flow_is_found_where_it_is() {
         ),
         (
             &format!("{all}  - divide: A\n"),
-            vec![(10, 13, "a list of paths, and this is a text")],
+            vec![(10, 13, "a list of paths, not a text")],
         ),
         (
             &format!("{all}  - divide: [[]]\n"),
@@ -230,7 +228,7 @@ fn every_mistake_in_a_flow_is_found_where_it_is() {
         (
             &format!("{all}  - dampen: {{ prompt: [who], timeout: soon, then: ask, to: B }}\n"),
             vec![
-                (10, 23, "asks with a text, and this is a list"),
+                (10, 23, "asks with a text, not with a list"),
                 (10, 39, "`timeout`: "),
                 (10, 51, "without an answer a branch cannot do `ask`"),
                 (10, 56, "unknown key `to` in a dampen"),
@@ -270,12 +268,12 @@ fn every_mistake_in_a_step_is_found_where_it_is() {
         ("", vec![(3, 3, "does not say what runs")]),
         ("{}", vec![(3, 3, "does not say what runs")]),
         ("{ timeout: 5s }", vec![(3, 3, "does not say what runs")]),
-        ("[a]", vec![(3, 6, "is a map, and this is a list")]),
+        ("[a]", vec![(3, 6, "must be a map, not a list")]),
         ("{ command: [] }", vec![(3, 17, "the command is empty")]),
         ("{ command: [\"\"] }", vec![(3, 17, "the command is empty")]),
         ("{ command: \"\" }", vec![(3, 17, "the command is empty")]),
-        ("{ command: }", vec![(3, 15, "and this is nothing")]),
-        ("{ command: 5 }", vec![(3, 17, "and this is a number")]),
+        ("{ command: }", vec![(3, 15, "not nothing")]),
+        ("{ command: 5 }", vec![(3, 17, "not a number")]),
         (
             "{ command: [a, ~] }",
             vec![(3, 21, "nothing cannot be an argument")],
@@ -356,11 +354,11 @@ fn every_mistake_in_a_step_is_found_where_it_is() {
         ),
         (
             "{ command: [a], timeout: }",
-            vec![(3, 29, "a duration, and this is nothing")],
+            vec![(3, 29, "a duration, not nothing")],
         ),
         (
             "{ command: [a], delay: [1] }",
-            vec![(3, 29, "a duration, and this is a list")],
+            vec![(3, 29, "a duration, not a list")],
         ),
         (
             "{ command: [a], max_retry: -1 }",
@@ -388,7 +386,7 @@ fn every_mistake_in_a_step_is_found_where_it_is() {
         ),
         (
             "{ command: [a], backoff: 5s }",
-            vec![(3, 31, "`backoff` is a map")],
+            vec![(3, 31, "`backoff` must be a map")],
         ),
         (
             "{ command: [a], backoff: { factor: 0.5 } }",
@@ -445,7 +443,7 @@ fn every_mistake_in_a_step_is_found_where_it_is() {
         ),
         (
             "{ command: [a], env: [X] }",
-            vec![(3, 27, "`env` is a map")],
+            vec![(3, 27, "`env` must be a map")],
         ),
         (
             "{ command: [a], env: { X: } }",
@@ -469,7 +467,7 @@ fn every_mistake_in_a_step_is_found_where_it_is() {
         ),
         (
             "{ command: [a], cwd: [a] }",
-            vec![(3, 27, "`cwd` is a text")],
+            vec![(3, 27, "`cwd` must be a text")],
         ),
     ] {
         assert_found(&with_step(step), &expected);
@@ -519,8 +517,8 @@ fn every_mistake_in_a_file_is_found_where_it_is() {
         ("", vec![(1, 1, "the file is empty")]),
         ("\n# nothing\n", vec![(1, 1, "the file is empty")]),
         ("\u{feff}", vec![(1, 1, "the file is empty")]),
-        ("- a", vec![(1, 1, "a map, and this is a list")]),
-        ("P", vec![(1, 1, "a map, and this is a text")]),
+        ("- a", vec![(1, 1, "a map, not a list")]),
+        ("P", vec![(1, 1, "a map, not a text")]),
         (rest, vec![(1, 1, "the pipeline has no `pipeline`")]),
         (
             "pipeline: P",
@@ -532,7 +530,7 @@ fn every_mistake_in_a_file_is_found_where_it_is() {
         ),
         (
             "pipeline: P\nsteps: 5\nflow: [start: A]\n",
-            vec![(2, 8, "`steps` is a map")],
+            vec![(2, 8, "`steps` must be a map")],
         ),
         (
             "pipeline: P\nsteps: {}\nflow: []\n",
@@ -544,7 +542,7 @@ fn every_mistake_in_a_file_is_found_where_it_is() {
         ),
         (
             "pipeline: P\nsteps: {}\nflow: A\n",
-            vec![(3, 7, "a flow is a list")],
+            vec![(3, 7, "a flow must be a list")],
         ),
         (
             &format!("pipeline: P\nfolw: 5\n{rest}"),
@@ -668,7 +666,7 @@ fn bombs_fail_fast() {
         (&merges, "more than 200000 values"),
         (&large, "larger than 1024 KiB"),
     ] {
-        let begun = Instant::now();
+        // Read to its end, it would take longer than the test runner allows, or more memory than there is.
         let problems = problems(text);
         assert_eq!(problems.len(), 1, "{message}");
         assert!(
@@ -676,12 +674,12 @@ fn bombs_fail_fast() {
             "{}",
             problems[0].message
         );
-        assert!(begun.elapsed() < Duration::from_secs(10), "{message}");
     }
 }
 
+/// If each mistake were compared with each name, the test runner would end this test.
 #[test]
-fn a_large_file_full_of_mistakes_is_answered_in_time() {
+fn a_large_file_full_of_mistakes_is_answered() {
     let mut text = "pipeline: P\nsteps:\n".to_owned();
     for step in 0..15_000 {
         text += &format!("  UnusedStep{step}: {{ command: [x] }}\n");
@@ -690,7 +688,6 @@ fn a_large_file_full_of_mistakes_is_answered_in_time() {
     for step in 0..11_000 {
         text += &format!("  - chain: UnknownStep{step}\n");
     }
-    let begun = Instant::now();
     let problems = problems(&text);
     assert!(problems.len() > 25_000, "{}", problems.len());
     assert!(
@@ -698,7 +695,6 @@ fn a_large_file_full_of_mistakes_is_answered_in_time() {
             .iter()
             .any(|problem| problem.message.contains("more than 10000 nodes"))
     );
-    assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
