@@ -618,6 +618,10 @@ impl Answers<'_> {
                 events::gave_up();
                 // The end of each task, and of each wait, would take its time.
                 telemetry::flush();
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "its supervisor ends what it leaves behind"
+                )]
                 std::process::exit(i32::from(GAVE_UP));
             }
             Ok(_) => {}
