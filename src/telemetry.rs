@@ -115,18 +115,11 @@ pub struct Guard {
     queue: Arc<Queue>,
 }
 
-impl Guard {
-    /// Waits until all lines are written, but never long: for ways of ending that drop nothing,
-    /// such as `process::exit`.
-    pub fn flush(&self) {
-        self.queue.flush(LAST_LINES);
-    }
-}
-
 /// The queue of the process's log.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 
-/// Does as [`Guard::flush`] where the guard is out of reach.
+/// Waits until all lines are written, but never long: for ways of ending that drop nothing, such as
+/// `process::exit`.
 pub fn flush() {
     if let Some(queue) = QUEUE.get() {
         queue.flush(LAST_LINES);
@@ -135,7 +128,7 @@ pub fn flush() {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.flush();
+        self.queue.flush(LAST_LINES);
     }
 }
 

@@ -203,15 +203,13 @@ impl Lifeline {
                     self.connected.send_replace(false);
                     conn = None;
                 }
-                // Somebody else holds a lock that this needs: the next sweep may find it free.
-                Err(error @ Error::Retryable { .. }) => {
-                    if agenda.kept_out.meet(&(), Instant::now()).is_some() {
-                        events::lifeline_waits(&error);
-                    }
-                }
                 Err(error) if error.is_not_now() => {
-                    if agenda.hindered.meet(&(), Instant::now()).is_some() {
-                        events::database_hindered(&error);
+                    // Somebody else holds a lock that this needs: the next sweep may find it free.
+                    let waits = matches!(error, Error::Retryable { .. });
+                    match agenda.hindered.meet(&waits, Instant::now()) {
+                        Some(_) if waits => events::lifeline_waits(&error),
+                        Some(_) => events::database_hindered(&error),
+                        None => {}
                     }
                 }
                 Err(error) => {
@@ -570,9 +568,8 @@ struct Agenda {
     /// The callers that wait for the end of a sweep.
     asked: Vec<oneshot::Sender<()>>,
     reported: Reported,
-    hindered: Growing<()>,
-    /// Somebody else's lock keeps out what is no beat, again and again.
-    kept_out: Growing<()>,
+    /// Whether it was somebody else's lock.
+    hindered: Growing<bool>,
     keeping: Keeping,
     writing: Writing,
     swept: u32,
@@ -591,7 +588,6 @@ impl Agenda {
             asked: Vec::new(),
             reported: Reported::default(),
             hindered: Growing::default(),
-            kept_out: Growing::default(),
             keeping: Keeping::default(),
             writing: Writing::new(is_first),
             swept: 0,

@@ -57,7 +57,7 @@ const GLEAN_EVERY: Duration = Duration::from_secs(5);
 const STRAYS_BOUND: Duration = Duration::from_millis(250);
 
 /// The exit status of a child that ends because the database keeps it out; EX_TEMPFAIL.
-pub const GAVE_UP: u8 = 75;
+pub const GAVE_UP: i32 = 75;
 
 /// A process that works: a child of a supervisor, or a role of its own.
 pub struct Child {
@@ -622,7 +622,7 @@ impl Answers<'_> {
                     clippy::disallowed_methods,
                     reason = "its supervisor ends what it leaves behind"
                 )]
-                std::process::exit(i32::from(GAVE_UP));
+                std::process::exit(GAVE_UP);
             }
             Ok(_) => {}
             Err(error) => {

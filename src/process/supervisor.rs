@@ -786,9 +786,7 @@ impl Supervisor {
                         }
                         let at = self.at();
                         orders.extend(self.roster.handle(match status.code() {
-                            Some(code) if code == i32::from(GAVE_UP) => {
-                                roster::Event::GaveUp { pid, at }
-                            }
+                            Some(GAVE_UP) => roster::Event::GaveUp { pid, at },
                             _ => roster::Event::Exited { pid, at },
                         }));
                     }

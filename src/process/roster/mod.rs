@@ -73,8 +73,8 @@ struct Incarnation {
     up_since: Option<Duration>,
     /// Stopped by a signal: when it was first and last seen so.
     frozen: Option<(Duration, Duration)>,
-    /// When it was first, and last, asked whether it reaches the database, since it was last seen there.
-    asked: Option<(Duration, Duration)>,
+    /// When it was first asked whether it reaches the database, since it was last seen there.
+    asked: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -379,11 +379,10 @@ impl Roster {
             return;
         };
         // A step of the program itself may end its process with any status, at any time.
-        let lately = |(_, last): (Duration, Duration)| at.saturating_sub(last) <= LOOKED_AWAY;
         let cause = match slot.state {
             State::Stopping { .. } => Cause::Stopped,
             // It may have been on its way when it was killed.
-            _ if gave_up && who.asked.is_some_and(lately) => Cause::Stopped,
+            _ if gave_up && who.asked.is_some() => Cause::Stopped,
             State::Killed { cause, .. } => cause,
             _ => Cause::Crash,
         };
@@ -468,21 +467,18 @@ impl Roster {
         };
         let stale = age.is_some_and(|age| age > stale_after)
             || registering.is_some_and(|time| time > patience);
-        let asked = match age {
-            Some(age) if asks(age) && who.up_since.is_some() => {
-                let (first, _) = who.asked.unwrap_or((at, at));
-                Some((first, at))
-            }
-            // Nobody can tell.
-            _ if lost => who.asked,
-            _ => None,
+        let is_asked = age.is_some_and(asks) && who.up_since.is_some();
+        let asked = match is_asked {
+            true => who.asked.or(Some(at)),
+            // While the database is lost nobody can tell.
+            false => who.asked.filter(|_| lost),
         };
-        let answers = asked.is_some_and(|(first, _)| at.saturating_sub(first) < ANSWERING);
+        let answers = asked.is_some_and(|first| at.saturating_sub(first) < ANSWERING);
         if stale && may_judge && !answers {
             kill(id, slot, at, Cause::Crash, orders);
             return;
         }
-        if asked.is_some_and(|(_, last)| last == at) {
+        if is_asked {
             orders.push(signal(id, pid, Signal::SIGTTOU));
         }
         let who = Incarnation { asked, ..who };

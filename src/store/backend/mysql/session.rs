@@ -169,11 +169,6 @@ pub fn settings(
             statement.map_or(0, |time| time.as_millis())
         ),
     });
-    // MySQL would join the rows of a batch with a table that it believes to be small by reading, and locking, all of
-    // the table.
-    if !server.is_mariadb && purpose == Purpose::Engine {
-        sent.push("SET SESSION optimizer_switch = 'block_nested_loop=off'".to_owned());
-    }
     if in_cluster {
         let waits = u8::from(sees_all(purpose));
         sent.push(format!("SET SESSION wsrep_sync_wait = {waits}"));
