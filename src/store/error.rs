@@ -321,6 +321,11 @@ impl Source {
         matches!(self, Self::Mysql(failure) if failure.is_denied())
     }
 
+    /// True where a database could not be dropped because its directory still holds a file.
+    pub(super) fn is_not_empty(&self) -> bool {
+        matches!(self, Self::Mysql(failure) if failure.is_not_empty())
+    }
+
     /// True where the file itself is damaged.
     pub fn is_damage(&self) -> bool {
         self.driver().is_some_and(DriverError::is_damage)

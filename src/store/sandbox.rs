@@ -5,6 +5,7 @@
 //! SQLite. Never: touches anything outside of it.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
@@ -13,6 +14,12 @@ use super::dialect::Dialect;
 use super::error::Error;
 use super::migrate;
 use super::statement::{Only, Statement};
+
+/// The longest wait until the server has deleted the files of tables that it has dropped.
+const EMPTIED: Duration = Duration::from_secs(5);
+
+/// The pause between two attempts to drop a database.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The schema or the database of a connection.
 static CURRENT: [Statement; 2] = [
@@ -107,8 +114,21 @@ impl Sandbox {
                 Dialect::Mysql => "",
                 _ => "CASCADE",
             };
-            let dropped = conn.script("DROP SCHEMA", self.sql("DROP SCHEMA IF EXISTS", cascade));
-            let dropped = dropped.await;
+            let sql = self.sql("DROP SCHEMA IF EXISTS", cascade);
+            let asked_until = Instant::now() + EMPTIED;
+            // RACE: the thread of the server that drops a table and its thread that purges old rows both set out to
+            // delete the table's file. Where the second one is late, the directory cannot be deleted yet. Proven by
+            // `mysql: a_database_whose_files_go_late_is_dropped_all_the_same`.
+            let dropped = loop {
+                match conn.script("DROP SCHEMA", sql).await {
+                    Err(Error::Refused { source, .. })
+                        if source.is_not_empty() && Instant::now() < asked_until =>
+                    {
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                    dropped => break dropped,
+                }
+            };
             conn.close().await;
             return dropped;
         };

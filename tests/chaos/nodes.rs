@@ -51,6 +51,8 @@ pub struct Nodes {
     transfers: [usize; 2],
     /// How often a node ended by itself.
     fallen: AtomicUsize,
+    /// How often a node hung, and was killed.
+    hung: AtomicUsize,
     /// True when nobody waits for the cluster any more.
     over: AtomicBool,
 }
@@ -94,6 +96,7 @@ impl Nodes {
             struck: tokio::sync::Mutex::default(),
             ends: Mutex::default(),
             fallen: AtomicUsize::new(0),
+            hung: AtomicUsize::new(0),
             over: AtomicBool::new(false),
         }
     }
@@ -231,11 +234,13 @@ impl Nodes {
             eventually(WHOLE, &what, async || {
                 tokio::time::sleep(LOOK).await;
                 assert!(!self.over.load(Ordering::Relaxed), "the storm is over");
+                let mut gone = (0..NODES).any(|node| self.has_fallen(node));
                 if since.elapsed() > HANGS {
-                    (0..NODES).for_each(|node| self.end_if_it_hangs(node));
+                    let ended = (0..NODES).map(|node| self.end_if_it_hangs(node));
+                    gone |= ended.fold(false, |any, ended| any | ended);
                     since = Instant::now();
                 }
-                if (0..NODES).any(|node| self.has_fallen(node)) {
+                if gone {
                     self.galera.up();
                 }
                 // Only a node that is synced, and reads as the others do, accepts clients.
@@ -248,23 +253,21 @@ impl Nodes {
         }
     }
 
-    /// Kills a node that is no member; prints the end of its log.
-    fn end_if_it_hangs(&self, node: usize) {
-        let state = self
-            .galera
-            .sql(node, "SHOW GLOBAL STATUS LIKE 'wsrep_local_state_comment'");
-        if state
-            .as_ref()
-            .is_ok_and(|said| said.trim().ends_with("Synced"))
-        {
-            return;
+    /// Kills a node that is no member, and prints the end of its log; true when it did so.
+    fn end_if_it_hangs(&self, node: usize) -> bool {
+        let ask = "SHOW GLOBAL STATUS LIKE 'wsrep_local_state_comment'";
+        let state = self.galera.sql(node, ask);
+        let is_member = |said: &String| said.trim().ends_with("Synced");
+        if state.as_ref().is_ok_and(is_member) || !lives(self.galera.pid(node)) {
+            return false;
         }
         let log = std::fs::read(self.galera.file_of(node, "server.log")).expect("a log");
         let log = String::from_utf8_lossy(&log);
         let from = log.lines().count().saturating_sub(40);
         let end: Vec<&str> = log.lines().skip(from).collect();
         eprintln!("node {node} hangs, and says {state:?}:\n{}", end.join("\n"));
-        self.galera.script("stop", node, &["immediate"]);
+        self.hung.fetch_add(1, Ordering::Relaxed);
+        self.galera.script("stop", node, &["immediate"])
     }
 
     /// True when a node has ended by itself; prints its reason.
@@ -284,13 +287,13 @@ impl Nodes {
     }
 
     /// Says how often a node was given all data, or the part that it had missed, since the first start; and how
-    /// often a node ended by itself.
+    /// often a node ended by itself, or hung.
     pub fn told(&self) -> String {
         let [whole, rest] = [0, 1].map(|at| said(&self.galera, TRANSFERS[at]) - self.transfers[at]);
-        let fallen = self.fallen.load(Ordering::Relaxed);
+        let [fallen, hung] = [&self.fallen, &self.hung].map(|count| count.load(Ordering::Relaxed));
         format!(
             "nodes that came back: {whole} were given all data, {rest} what they had missed; {fallen} had ended by \
-             themselves"
+             themselves, {hung} hung"
         )
     }
 

@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use uuid::Uuid;
 
+use crate::clock::Clock;
 use crate::fixture::*;
 use crate::history::{Kind, uptime};
 use crate::plan::Blow;
@@ -330,15 +331,20 @@ impl Scene {
         self.note(blow, target, at, blow.lasts, hit);
     }
 
+    fn clock(&self) -> &Clock {
+        self.clock.as_ref().expect("a host that lives by one")
+    }
+
     async fn set_clock(&mut self, blow: &Blow) {
         let seconds = [-3_600, 3_600, 0, 60][blow.amount as usize % 4];
-        let clock = self.clock.as_ref().expect("a host that lives by one");
-        let host = self.hosts.last().expect("that host");
+        // Its daemon may have been started a moment ago, or have found no database and ended.
         eventually(PATIENCE, "the host lives by its clock", async || {
-            clock.governs(host.daemon.pid()).then_some(())
+            self.watch().await;
+            let pid = self.hosts.last().expect("that host").daemon.pid();
+            self.clock().governs(pid).then_some(())
         })
         .await;
-        clock.set(seconds);
+        self.clock().set(seconds);
         let target = format!("off by {seconds} s");
         self.note(blow, target, uptime(), Duration::ZERO, Vec::new());
     }

@@ -1,8 +1,11 @@
 //! The schema on a real server, created once, twice, concurrently and after being killed half-way.
 
+use std::time::Duration;
+
 use ductwork::store::migrate;
 use ductwork::store::{Dialect, Purpose};
 
+use crate::servers::directory;
 use crate::{another, statement, text, with};
 
 /// Tables with their columns and indexes, as the server reports them.
@@ -93,11 +96,10 @@ async fn starters_at_once_make_one_schema() {
     with(|sandbox, mut conn| async move {
         let whole = text(&mut conn, ALL).await;
         for _ in 0..3 {
-            let drop = format!(
-                "DROP DATABASE {0}; CREATE DATABASE {0}; USE {0}",
-                sandbox.name()
-            );
-            conn.script("DROP", drop.leak()).await.unwrap();
+            sandbox.remove().await.unwrap();
+            sandbox.make().await.unwrap();
+            let enter = format!("USE {}", sandbox.name());
+            conn.script("USE", enter.leak()).await.unwrap();
             let start = || async {
                 let mut conn = another(&sandbox, Purpose::Query).await;
                 let done = migrate::migrate(&mut conn).await.unwrap().len();
@@ -109,6 +111,29 @@ async fn starters_at_once_make_one_schema() {
             assert_eq!(text(&mut conn, ALL).await, whole);
         }
         conn.close().await;
+    })
+    .await;
+}
+
+/// A file of the test's own stands for that of a table that the server deletes late.
+#[tokio::test]
+async fn a_database_whose_files_go_late_is_dropped_all_the_same() {
+    with(|sandbox, mut conn| async move {
+        let late = format!("{}/data/{}/late", directory(), sandbox.name());
+        std::fs::write(&late, "").unwrap();
+        let drop = format!("DROP DATABASE {}", sandbox.name());
+        let refused = conn.script("DROP", drop.leak()).await.unwrap_err();
+        conn.close().await;
+        let told = std::error::Error::source(&refused).unwrap().to_string();
+        assert!(told.contains("rmdir") || told.contains("unlink"), "{told}");
+
+        let within = Duration::from_secs(1);
+        let waits = tokio::time::timeout(within, sandbox.remove()).await;
+        assert!(waits.is_err(), "it has not waited: {waits:?}");
+        std::fs::remove_file(late).unwrap();
+        sandbox.remove().await.unwrap();
+        let left = sandbox.location().connect(Purpose::Query).await;
+        assert!(left.is_err(), "the database is there");
     })
     .await;
 }

@@ -10,7 +10,7 @@ use crate::{is_mariadb, rows, statement, text, url};
 /// The directory of the server that scripts/mariadb made, with its certificates.
 const DIRECTORY: &str = "DUCTWORK_TEST_MYSQL_DIR";
 
-fn directory() -> String {
+pub fn directory() -> String {
     std::env::var(DIRECTORY)
         .unwrap_or_else(|_| panic!("{DIRECTORY} is not set: run scripts/mariadb"))
 }

@@ -61,7 +61,12 @@ impl Failure {
         matches!(self.code(), 1044 | 1142 | 1143 | 1227 | 1370)
     }
 
-    /// The same, for a temporary table that was to be created: the server names the user and the database, but not the
+    /// True where a database could not be dropped because its directory still holds a file.
+    pub fn is_not_empty(&self) -> bool {
+        self.code() == 1010
+    }
+
+    /// True where the user lacks a right, for a temporary table that was to be created: the server names the user and the database, but not the
     /// right.
     pub fn of_temporary_table(self) -> Self {
         let told = self.server().filter(|error| error.code == 1044);
