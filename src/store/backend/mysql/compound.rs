@@ -64,17 +64,9 @@ impl Compound {
 
     /// Fills the table of a declared batch.
     pub fn stage(&mut self, batch: &str, rows: &Rows<'_>) {
-        let table = super::staged(batch);
-        self.then(&format!("DELETE FROM {table}"));
-        for at in 0..rows.len() {
-            match at {
-                0 => write!(self.0, "INSERT INTO {table} VALUES ").expect("a string takes all"),
-                _ => self.0.push_str(",\n"),
-            }
-            literal::row(&mut self.0, rows, at);
-        }
+        self.then(&emptying(batch));
         if rows.len() > 0 {
-            self.0.push_str(";\n");
+            self.then(&filling(batch, rows));
         }
     }
 
@@ -97,12 +89,34 @@ impl Compound {
     }
 }
 
+/// The statement that empties the table of a declared batch.
+pub fn emptying(batch: &str) -> String {
+    format!("DELETE FROM {}", super::staged(batch))
+}
+
+/// The statement that fills it with these rows, of which there is one at least.
+pub fn filling(batch: &str, rows: &Rows<'_>) -> String {
+    let mut to = format!("INSERT INTO {} VALUES ", super::staged(batch));
+    for at in 0..rows.len() {
+        if at > 0 {
+            to.push_str(",\n");
+        }
+        literal::row(&mut to, rows, at);
+    }
+    to
+}
+
 /// About how many bytes the literals of some arguments take.
 pub fn weight(args: Args<'_>) -> usize {
     let of = |arg: &Arg<'_>| match arg {
         Arg::Id(_) | Arg::Int(_) => 32,
         Arg::Text(text) => text.map_or(4, |text| text.len() * 2 + 16),
-        Arg::Rows(rows) => rows.weight() * 2,
+        Arg::Rows(rows) => weight_of(rows),
     };
     args.iter().map(|(_, arg)| of(arg)).sum()
+}
+
+/// The same of a batch.
+pub fn weight_of(rows: &Rows<'_>) -> usize {
+    rows.weight() * 2
 }
