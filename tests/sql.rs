@@ -107,6 +107,10 @@ const SCANS: &[(&str, &str)] = &[
     ("ANY_BEREFT", "a row per process"),
     ("APPLIED", "a row per migration"),
     ("BEREFT", "a row per process"),
+    (
+        "CANCEL_UNFINISHED",
+        "a row per cancellation that has begun and not ended",
+    ),
     ("DEPARTED", "stops at its limit"),
     ("END_OPENED", "a row per visitor"),
     ("OLD_ACTIONS", "stops at its limit"),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
+use crate::model::RunId;
 use crate::store::cancel::{self, Cancelling};
 use crate::store::prune::Pruning;
 use crate::store::resume;
@@ -19,6 +20,9 @@ use crate::telemetry::events;
 
 /// How often the number of deleted runs is logged while the deletion goes on.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
+
+/// How long a cancellation may make no progress before the work goes on without it.
+const HELD_UP: Duration = Duration::from_secs(5);
 
 /// The task that does this work, one at a time.
 #[derive(Default)]
@@ -65,36 +69,68 @@ async fn keep(
     kept
 }
 
+/// Does all that is left to do. One job, or one run, that fails or waits for somebody holds up no other, as long as
+/// the database can be reached; the first error is returned at the end.
 async fn work(
     conn: &mut Conn,
     retention: Option<Duration>,
     abandoned: Duration,
     stopped: &Cell<bool>,
 ) -> Result<(), Error> {
+    let mut failed = Ok(());
+    let mut then = |done: Result<(), Error>| match done {
+        Err(error) if error.is_unavailable() => Err(error),
+        done => {
+            if failed.is_ok() {
+                failed = done;
+            }
+            Ok(())
+        }
+    };
+    then(pass_deadlines(conn, stopped).await)?;
+    for run in cancel::unfinished(conn, abandoned).await? {
+        then(finish_cancelling(conn, run, stopped).await)?;
+    }
+    then(prune(conn, retention, stopped).await)?;
+    failed
+}
+
+async fn pass_deadlines(conn: &mut Conn, stopped: &Cell<bool>) -> Result<(), Error> {
     loop {
         let passed = resume::pass_deadlines(conn).await?;
         if passed.approved + passed.halted > 0 {
             events::deadlines_passed(passed.approved, passed.halted);
         }
         if !passed.more || stopped.get() {
-            break;
+            return Ok(());
         }
     }
-    for run in cancel::unfinished(conn, abandoned).await? {
-        let mut cancelling = Cancelling::of(run, cancel::BATCH);
-        loop {
-            if stopped.get() {
-                return Ok(());
-            }
-            let asked = Instant::now();
-            if cancelling.step(conn).await?.is_some() {
-                events::cancellation_finished(run);
-                break;
-            }
-            // A run that cannot be closed yet, because somebody holds it, is not asked for all the time.
-            tokio::time::sleep(pause(asked.elapsed()).max(cancel::AGAIN)).await;
+}
+
+/// Finishes a cancellation, or leaves it to the next look once it makes no progress: somebody holds rows of the run.
+async fn finish_cancelling(conn: &mut Conn, run: RunId, stopped: &Cell<bool>) -> Result<(), Error> {
+    let mut cancelling = Cancelling::of(run, cancel::BATCH);
+    let mut progress = (0, Instant::now());
+    while !stopped.get() && progress.1.elapsed() < HELD_UP {
+        let asked = Instant::now();
+        if cancelling.step(conn).await?.is_some() {
+            events::cancellation_finished(run);
+            return Ok(());
         }
+        if cancelling.closed > progress.0 {
+            progress = (cancelling.closed, Instant::now());
+        }
+        // A run that cannot be closed yet is not asked for all the time.
+        tokio::time::sleep(pause(asked.elapsed()).max(cancel::AGAIN)).await;
     }
+    Ok(())
+}
+
+async fn prune(
+    conn: &mut Conn,
+    retention: Option<Duration>,
+    stopped: &Cell<bool>,
+) -> Result<(), Error> {
     let mut pruning = Pruning::of(retention, u64::MAX);
     let mut reported = (0, Instant::now());
     let mut more = true;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use crate::model::ProcessId;
+use crate::model::{ProcessId, Role};
 use crate::store::definition::Definitions;
 use crate::store::process::{self, Death, ProcessRow};
 use crate::store::{Conn, Error, clock, metrics};
@@ -79,11 +79,29 @@ impl Witness {
     }
 }
 
-/// The one of all sweepers that looks after the clock and the log. If it does not beat, another takes its
-/// place, even when its row cannot be removed.
-fn first(rows: &[ProcessRow], lease: Duration) -> Option<ProcessId> {
-    let sweeps = |row: &&ProcessRow| row.supervisor.is_none() && row.age < lease;
-    rows.iter().find(sweeps).map(|row| row.id)
+/// True for the one of all sweepers that looks after the clock and the log: the process with the oldest row. If it does
+/// not beat, another takes its place, even when its row cannot be removed. A console never sweeps, and a worker of
+/// several pipelines, which has no supervisor, sweeps under one of its rows.
+fn is_first(me: ProcessId, rows: &[ProcessRow], lease: Duration) -> bool {
+    let may_sweep = |row: &&ProcessRow| {
+        row.supervisor.is_none() && row.role != Role::Console && row.age < lease
+    };
+    let first = rows.iter().find(may_sweep);
+    let mine = rows.iter().find(|row| row.id == me);
+    first.zip(mine).is_some_and(|(first, mine)| {
+        first.id == me
+            || (
+                &first.boot_id,
+                &first.pid_namespace,
+                first.pid,
+                first.pid_started_at,
+            ) == (
+                &mine.boot_id,
+                &mine.pid_namespace,
+                mine.pid,
+                mine.pid_started_at,
+            )
+    })
 }
 
 /// Whether the database's clock was set back, as far as a sweeper can tell.
@@ -207,7 +225,7 @@ impl Sweeper {
         if let Some(row) = rows.first() {
             self.clock.look(row.seen_at, now);
         }
-        let first = first(&rows, self.policy.lease()) == Some(me);
+        let first = is_first(me, &rows, self.policy.lease());
         let postponed = rows.iter().any(|row| row.postponed);
         rows.retain(|row| row.id != me);
         self.witness.look(&mut rows, now);
@@ -435,7 +453,6 @@ fn broken(conn: &Conn, error: Error) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Role;
     use crate::store::process::Counters;
 
     const STALE: Duration = Duration::from_secs(30);
@@ -515,12 +532,27 @@ mod tests {
         let of = |age_s| {
             let mut rows = [row(child, 1, 0), row(oldest, 1, age_s), row(heir, 1, 0)];
             rows[0].supervisor = Some(oldest);
-            first(&rows, STALE)
+            for (pid, row) in rows.iter_mut().enumerate() {
+                row.pid = pid as u32;
+            }
+            [oldest, heir, child].map(|me| is_first(me, &rows, STALE))
         };
-        assert_eq!(of(29), Some(oldest));
+        assert_eq!(of(29), [true, false, false]);
         // The first one is dead, and its row cannot be removed.
-        assert_eq!(of(30), Some(heir));
-        assert_eq!(first(&[], STALE), None);
+        assert_eq!(of(30), [false, true, false]);
+        assert!(!is_first(oldest, &[], STALE));
+    }
+
+    /// A console that has no supervisor sweeps nothing, and a worker that has none sweeps under one of its rows.
+    #[test]
+    fn a_row_under_which_nobody_sweeps_leaves_nobody_without_a_first() {
+        let [console, other_row, mine] = [(); 3].map(|()| ProcessId::new());
+        let mut rows = [row(console, 1, 0), row(other_row, 1, 0), row(mine, 1, 0)];
+        rows[0].role = Role::Console;
+        rows[0].pid = 2;
+        assert!(is_first(mine, &rows, STALE));
+        rows[1].boot_id = "another host".to_owned();
+        assert!(!is_first(mine, &rows, STALE));
     }
 
     #[test]

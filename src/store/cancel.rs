@@ -29,10 +29,12 @@ use super::statement::{Rows, Statement, statements};
 
 statements! {
     CANCEL_RUN_STATUS = "SELECT status FROM ductwork_runs WHERE id = :run";
+    /// The youngest first, and of the waiting ones the innermost. The oldest of a wide run may all wait for others, and
+    /// then none of them can be closed.
     CANCEL_OPEN_BRANCHES = "
         SELECT id, status, step_id, fan_out_id FROM ductwork_branches
          WHERE run_id = :run AND status IN ('in_progress', 'advancing', 'waiting', 'dampened')
-         LIMIT :n";
+         ORDER BY run_id DESC, fan_out_id DESC LIMIT :n";
     /// An open execution belongs to the current step of a branch. (A hook's execution does not; but
     /// then the run has ended.)
     CANCEL_OPEN_EXECUTIONS = "
@@ -110,18 +112,20 @@ statements! {
         UPDATE ductwork_runs
            SET status = 'cancelled', cancelled_at = {now}, dampened = 0, cancelling_at = NULL
          WHERE id = :run AND status IN ('in_progress', 'dampened')";
-    /// Cancellations that nobody has continued for a while.
+    /// Cancellations that nobody has continued for a while; a time that has not come yet was written before the clock
+    /// was set back.
     CANCEL_UNFINISHED = "
         SELECT id FROM ductwork_runs
-         WHERE cancelling_at IS NOT NULL AND cancelling_at <= {now} - :age ORDER BY cancelling_at LIMIT 10";
+         WHERE cancelling_at IS NOT NULL AND (cancelling_at <= {now} - :age OR cancelling_at > {now})
+         ORDER BY cancelling_at LIMIT 10";
 }
 
 /// How many branches per transaction.
 pub const BATCH: usize = 500;
 
-/// How many branches one query returns; the next query follows when these are closed. Each query
+/// How many transactions' branches one query returns; the next query follows when these are closed. Each query
 /// scans the branches that are closed already.
-const LOOK: usize = 50_000;
+const LOOK: usize = 100;
 
 /// The result of a cancellation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,7 +246,7 @@ impl Cancelling {
                 }
                 Some(_) => {}
             }
-            let open = look(conn, self.run_id).await?;
+            let open = look(conn, self.run_id, self.batch).await?;
             if open.len() <= self.batch + 1 {
                 return self.end(conn, open).await;
             }
@@ -256,14 +260,14 @@ impl Cancelling {
     /// Closes the branches that were seen, which are few and all open ones, and the run.
     async fn end(&mut self, conn: &mut Conn, seen: Vec<Open>) -> Result<Option<Cancel>, Error> {
         failpoint!(conn, "cancel.begin");
-        let (run_id, by) = (self.run_id, self.by.as_ref());
+        let (run_id, batch, by) = (self.run_id, self.batch, self.by.as_ref());
         let ended = conn.transaction(async |conn| {
             let held = hold(conn, &seen).await?;
             // RACE: a branch that we saw is split, or split further, before we hold its lock. No
             // query has seen its children, so there is another query, which is final: no other
             // branch of the run can create any, since we hold all that were open. Proven by
             // `a_cancellation_leaves_nothing_open_whenever_it_comes`. (I15, I17)
-            let open = look(conn, run_id).await?;
+            let open = look(conn, run_id, batch).await?;
             if open.iter().any(|now| !held.has(now)) {
                 return Ok(None);
             }
@@ -382,9 +386,10 @@ fn in_order(mut open: Vec<Open>) -> Vec<Open> {
     open
 }
 
-/// Open branches of a run.
-async fn look(conn: &mut Conn, run_id: RunId) -> Result<Vec<Open>, Error> {
-    let args = [("run", run_id.0.into()), ("n", LOOK.into())];
+/// Open branches of a run, which are closed in transactions of `batch` branches.
+async fn look(conn: &mut Conn, run_id: RunId, batch: usize) -> Result<Vec<Open>, Error> {
+    let most = batch.saturating_mul(LOOK);
+    let args = [("run", run_id.0.into()), ("n", most.into())];
     let rows = conn.fetch(&CANCEL_OPEN_BRANCHES, &args).await?;
     rows.iter().map(Open::read).collect()
 }

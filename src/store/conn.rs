@@ -644,15 +644,10 @@ impl Conn {
             }
             Inner::Postgres(_) => unreachable!("PostgreSQL is asked all at once"),
         };
-        answer.map_err(
-            |(source, at_end)| match self.failed(source, statement.name) {
-                Error::Unavailable { source, .. } => Error::Unavailable {
-                    source,
-                    in_commit: at_end,
-                },
-                error => error,
-            },
-        )
+        answer.map_err(|(source, at_end)| match at_end {
+            true => self.failed_at_end(source, statement.name),
+            false => self.failed(source, statement.name),
+        })
     }
 
     /// Runs a statement outside of a transaction, and returns its rows, where these decide something that no lock and
@@ -779,7 +774,10 @@ impl Conn {
             #[cfg(test)]
             Inner::Local(local) => return local.script(name, text),
         };
-        done.map_err(|error| self.failed(error, name))
+        done.map_err(|error| match name {
+            "COMMIT" => self.failed_at_end(error, name),
+            _ => self.failed(error, name),
+        })
     }
 
     /// Changes the schema with a `'static` text of several statements: in a transaction where a transaction
@@ -932,6 +930,13 @@ impl Conn {
         let lost = self.dialect().backend().is_server() || matches!(source, Source::Gone);
         let error = Error::of(source, statement);
         self.broken |= lost && error.is_unavailable();
+        error
+    }
+
+    /// The same for the statement that ends a transaction, or for one that has the end in it.
+    fn failed_at_end(&mut self, error: impl Into<Source>, statement: &'static str) -> Error {
+        let error = self.failed(error, statement).of_commit();
+        self.broken |= error.is_unavailable() && self.dialect().backend().is_server();
         error
     }
 }

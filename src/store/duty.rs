@@ -13,18 +13,22 @@ use super::error::Error;
 use super::micros;
 use super::statement::statements;
 
+/// No duty is held for longer without being taken again.
+const LONGEST: Duration = Duration::from_secs(300);
+
 statements! {
+    /// A lease that ends later than any that begins now was taken before the clock was set back.
     TAKE_DUTY = "
         INSERT INTO ductwork_duties (name, holder, until) VALUES (:name, :holder, {now} + :lease)
         ON CONFLICT (name) DO UPDATE SET holder = :holder, until = {now} + :lease
-         WHERE ductwork_duties.holder = :holder OR ductwork_duties.until <= {now}",
+         WHERE ductwork_duties.holder = :holder OR ductwork_duties.until <= {now} OR ductwork_duties.until > {now} + :longest",
         on Mysql [&OFFER_DUTY, &TAKE_OFFERED_DUTY];
     /// A duty that nobody has held yet counts as over.
     OFFER_DUTY in Mysql = "
         INSERT INTO ductwork_duties (name, holder, until) VALUES (:name, :holder, 0) {keep:ductwork_duties;name}";
     TAKE_OFFERED_DUTY in Mysql = "
         UPDATE ductwork_duties SET holder = :holder, until = {now} + :lease
-         WHERE name = :name AND (holder = :holder OR until <= {now})";
+         WHERE name = :name AND (holder = :holder OR until <= {now} OR until > {now} + :longest)";
 }
 
 /// Takes a duty, or keeps it, for this long; false while another holder has it.
@@ -37,7 +41,8 @@ pub async fn take(
     let args = [
         ("name", name.into()),
         ("holder", holder.into()),
-        ("lease", micros(lease).into()),
+        ("lease", micros(lease.min(LONGEST)).into()),
+        ("longest", micros(LONGEST).into()),
     ];
     Ok(conn.execute(&TAKE_DUTY, &args).await? == 1)
 }

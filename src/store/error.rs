@@ -200,9 +200,11 @@ impl Error {
     /// connection of a client whose message is a gigabyte, and so may anything between them.
     pub fn may_blame_the_size(&self) -> bool {
         match self {
-            // A full disk ends no connection.
+            // A full disk ends no connection, and neither does the end of a statement.
             Self::Unavailable { source, in_commit } => {
-                *in_commit && !matches!(source.as_ref(), Source::Sqlite(_))
+                *in_commit
+                    && !matches!(source.as_ref(), Source::Sqlite(_))
+                    && !source.is_cut_short()
             }
             Self::Refused { source, .. } => {
                 source.driver().is_some_and(DriverError::is_out_of_memory)
@@ -229,6 +231,22 @@ impl Error {
                 in_commit: true,
             },
             other => other,
+        }
+    }
+
+    /// The same, where the statement ends its transaction, or has the end of it in it.
+    ///
+    /// RACE: MariaDB is told to end a statement (by KILL QUERY, or by its own limit of time) whose COMMIT is under way:
+    /// the transaction is committed, and the answer is an error all the same. So the error tells nothing about the
+    /// outcome, and the connection may still have the transaction open. Proven by
+    /// `mysql: a_commit_that_is_killed_is_never_taken_for_one_that_was_rolled_back`.
+    pub(super) fn of_commit(self) -> Self {
+        match self {
+            Self::Retryable { source, .. } if source.is_cut_short() => Self::Unavailable {
+                source,
+                in_commit: true,
+            },
+            other => other.after_commit(),
         }
     }
 
@@ -275,7 +293,7 @@ impl Error {
         match (blame, constraint) {
             (Blame::Connection, _) => Self::Unavailable {
                 source,
-                in_commit: statement == "COMMIT",
+                in_commit: false,
             },
             (Blame::Contention, _) => Self::Retryable { statement, source },
             (Blame::Environment, _) => Self::Hindered { statement, source },
@@ -309,6 +327,11 @@ impl Source {
     /// True where a write did not write as many rows as it had to.
     fn is_count(&self) -> bool {
         matches!(self, Self::Mysql(failure) if failure.is_count())
+    }
+
+    /// True where somebody ended the statement, or its time was over.
+    fn is_cut_short(&self) -> bool {
+        matches!(self, Self::Mysql(failure) if failure.is_cut_short())
     }
 
     /// True where the error comes from the database itself, and not from the connection to it.

@@ -93,7 +93,13 @@ statement::statements! {
              WHERE r.cancelling_at IS NOT NULL AND r.cancelling_at <= {now} - :abandoned)
         OR EXISTS (
             SELECT 1 FROM ductwork_runs r
+             WHERE r.cancelling_at IS NOT NULL AND r.cancelling_at > {now})
+        OR EXISTS (
+            SELECT 1 FROM ductwork_runs r
              WHERE r.pruning_at IS NOT NULL AND r.pruning_at <= {now} - :abandoned)
+        OR EXISTS (
+            SELECT 1 FROM ductwork_runs r
+             WHERE r.pruning_at IS NOT NULL AND r.pruning_at > {now})
         OR EXISTS (
             SELECT 1 FROM ductwork_deadlines d
              WHERE d.answer_by <= {now} AND d.unanswered IN ('halt', 'approve'))

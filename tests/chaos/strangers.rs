@@ -116,12 +116,15 @@ impl Ending {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// True when a statement that took too long was ended.
+    /// True when a statement that took too long was ended. A statement that opens tables is left alone: a server whose
+    /// parsing of a trigger is ended, after its start, takes the trigger for faulty until it opens the table anew, and
+    /// only the tripwires of this test are triggers.
     async fn end(&self, conn: &mut Conn) -> Result<bool, Error> {
         static UNDER_WAY: Statement = Statement::new(
             "TEST_UNDER_WAY",
             "SELECT CAST(ID AS SIGNED) AS id, USER AS user, CAST(TIME_MS * 1000 AS SIGNED) AS took
-               FROM information_schema.PROCESSLIST WHERE COMMAND IN ('Query', 'Execute')",
+               FROM information_schema.PROCESSLIST
+              WHERE COMMAND IN ('Query', 'Execute') AND STATE <> 'Opening tables'",
         );
         let mut ended = false;
         for row in conn.fetch(&UNDER_WAY, &[]).await? {

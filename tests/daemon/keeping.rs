@@ -9,8 +9,9 @@ use ductwork::store::query;
 use ductwork::store::statement::Statement;
 
 use crate::fixture::*;
-use crate::on_every_database;
+use crate::foreign::Foreign;
 use crate::support::Db;
+use crate::{on_every_database, on_servers};
 
 /// Its branches run until they are let go.
 const WIDE: &str = r#"
@@ -63,7 +64,7 @@ on_every_database! {
         let told: Vec<serde_json::Value> = told.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((&told[0]["prompt"], &told[0]["value"]), (&"send it?".into(), &7.into()));
         assert_eq!(told[1]["output"], 7);
-        assert!(!daemon.logged("decided questions that nobody has answered in time").is_empty());
+        daemon.says("decided questions that nobody has answered in time").await;
         daemon.stop().await;
         fixture.audited().await;
     }
@@ -72,35 +73,71 @@ on_every_database! {
         let settings = Settings { reaper_timeout: "4s", ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[WIDE]).await;
         let mut daemon = fixture.start();
-        fixture.trigger("Wide", "1", 1).await;
-        fixture.pids("pids", 4).await;
-        std::fs::write(fixture.path("go"), "").unwrap();
-        fixture.completed(PATIENCE).await;
-        std::fs::remove_file(fixture.path("go")).unwrap();
-        let mut pruning = Pruning::of(Some(Duration::ZERO), 9).by(1);
-        for _ in 0..3 {
-            assert!(pruning.step(&mut fixture.conn).await.unwrap());
-        }
-        assert_eq!(pruning.runs, 0);
-        let run = fixture.trigger("Wide", "1", 1).await[0];
-        let pids = fixture.pids("pids", 8).await;
-        let mut cancelling = Cancelling::of(run, 1);
-        while cancelling.closed == 0 {
-            assert_eq!(cancelling.step(&mut fixture.conn).await.unwrap(), None);
-        }
-        fixture.conn.execute(&ABANDONED, &[]).await.unwrap();
-        let conn = &mut fixture.conn;
-        eventually(PATIENCE, "both are finished", async || {
-            let rows = conn.fetch(&LEFT, &[]).await.unwrap();
-            let n = |column| rows[0].get::<i64>(column).unwrap();
-            (n("half_pruned") == 0 && n("cancelled") == 1 && n("n") == 1).then_some(())
-        })
-        .await;
-        for pid in &pids[4..] {
-            gone(*pid, PATIENCE).await;
+        let pids = left_half_done(&mut fixture).await;
+        left(&mut fixture, "both are finished", [0, 1, 1]).await;
+        for pid in pids {
+            gone(pid, PATIENCE).await;
         }
         assert_eq!(fixture.ended(PATIENCE).await, [RunStatus::Cancelled]);
         daemon.stop().await;
         fixture.audited().await;
     }
+}
+
+on_servers! {
+    async fn a_cancellation_that_somebody_holds_up_keeps_nothing_else_waiting(db: Db) {
+        let settings = Settings { reaper_timeout: "4s", ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[WIDE]).await;
+        let mut foreign = Foreign::on(&db.url).await;
+        let mut daemon = fixture.start();
+        left_half_done_and(&mut fixture, async || {
+            foreign.lock_rows("ductwork_branches WHERE status = 'in_progress'").await;
+        })
+        .await;
+        left(&mut fixture, "the deletion is finished", [0, 0, 1]).await;
+        foreign.release().await;
+        left(&mut fixture, "the cancellation is finished", [0, 1, 1]).await;
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+}
+
+/// Leaves the deletion of a run and the cancellation of another half done; returns the processes of the steps of the
+/// latter.
+async fn left_half_done(fixture: &mut DaemonFixture) -> Vec<i32> {
+    left_half_done_and(fixture, async || {}).await
+}
+
+/// The same; does something before a daemon may find them.
+async fn left_half_done_and(fixture: &mut DaemonFixture, first: impl AsyncFnOnce()) -> Vec<i32> {
+    fixture.trigger("Wide", "1", 1).await;
+    fixture.pids("pids", 4).await;
+    std::fs::write(fixture.path("go"), "").unwrap();
+    fixture.completed(PATIENCE).await;
+    std::fs::remove_file(fixture.path("go")).unwrap();
+    let mut pruning = Pruning::of(Some(Duration::ZERO), 9).by(1);
+    for _ in 0..3 {
+        assert!(pruning.step(&mut fixture.conn).await.unwrap());
+    }
+    assert_eq!(pruning.runs, 0);
+    let run = fixture.trigger("Wide", "1", 1).await[0];
+    let pids = fixture.pids("pids", 8).await;
+    let mut cancelling = Cancelling::of(run, 1);
+    while cancelling.closed == 0 {
+        assert_eq!(cancelling.step(&mut fixture.conn).await.unwrap(), None);
+    }
+    first().await;
+    fixture.conn.execute(&ABANDONED, &[]).await.unwrap();
+    pids[4..].to_vec()
+}
+
+/// Waits until this many runs are half deleted, cancelled, and there at all.
+async fn left(fixture: &mut DaemonFixture, what: &str, wanted: [i64; 3]) {
+    let conn = &mut fixture.conn;
+    eventually(PATIENCE, what, async || {
+        let rows = conn.fetch(&LEFT, &[]).await.unwrap();
+        let n = ["half_pruned", "cancelled", "n"].map(|column| rows[0].get::<i64>(column).unwrap());
+        (n == wanted).then_some(())
+    })
+    .await;
 }

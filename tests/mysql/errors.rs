@@ -1,9 +1,16 @@
 //! The errors that a server can be made to raise, each raised by a real server: the class that each is given.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
 use ductwork::store::sandbox::Sandbox;
+use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Error, Purpose};
 
 use crate::{another, is_mariadb, statement, text, with};
+
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The class of an error, by its variant and whether it blames the value.
 fn class(error: &Error) -> (&'static str, bool) {
@@ -310,6 +317,75 @@ async fn a_value_that_no_packet_holds_is_to_blame_itself() {
             .await
             .unwrap_err();
         assert_eq!(class(&error), ("refused", true), "{error:?}");
+        conn.close().await;
+    })
+    .await;
+}
+
+static INSERT: Statement = Statement::new(
+    "INSERT",
+    "INSERT INTO ductwork_pauses (pipeline, reason, paused_by, paused_at) VALUES (:name, '', '', 1)",
+);
+static AGAIN: Statement = Statement::new(
+    "AGAIN",
+    "UPDATE ductwork_pauses SET reason = 'a' WHERE pipeline = :name",
+);
+static BOTH: Statement = Statement::row("BOTH", &[&INSERT, &AGAIN]);
+
+/// A server may be told to end a statement while the COMMIT in it is under way. Each name is written once: a commit
+/// that were taken for one that was rolled back would be run again, and fail.
+#[tokio::test]
+async fn a_commit_that_is_killed_is_never_taken_for_one_that_was_rolled_back() {
+    with(|sandbox, mut conn| async move {
+        let session = "SELECT CAST(CONNECTION_ID() AS CHAR) AS it";
+        let victim = Rc::new(RefCell::new(text(&mut conn, session).await));
+        let mut killer = another(&sandbox, Purpose::Query).await;
+        let mariadb = is_mariadb(&mut conn).await;
+        let told = Rc::clone(&victim);
+        let killing = tokio::task::spawn_local(async move {
+            loop {
+                let kill = format!("KILL QUERY {}", told.borrow());
+                // The session may have ended.
+                let _ = killer.script("KILL", kill.leak()).await;
+            }
+        });
+        let (mut killed, mut committed, began) = (0, 0, Instant::now());
+        // MySQL is told to commit in a statement that has nothing else in it.
+        while killed < 50 || (mariadb && committed == 0) {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{killed} were killed, {committed} of them after all"
+            );
+            let name = format!("p{}", uuid::Uuid::now_v7());
+            let args = [("name", name.as_str().into())];
+            let done = conn
+                .transaction(async |conn| conn.fetch_and_commit(&BOTH, &args).await)
+                .await;
+            let unknown = match done {
+                Ok(_) => continue,
+                Err(Error::Unavailable {
+                    in_commit: true, ..
+                }) => true,
+                // It was killed again and again.
+                Err(Error::Retryable { .. }) => false,
+                Err(error) => panic!("{error:?}"),
+            };
+            killed += 1;
+            let mut looks = another(&sandbox, Purpose::Query).await;
+            let count = format!(
+                "SELECT CAST(count(*) AS CHAR) AS it FROM ductwork_pauses WHERE pipeline = '{name}'"
+            );
+            let is_there = text(&mut looks, count).await == "1";
+            looks.close().await;
+            assert!(unknown || !is_there, "it was committed after all");
+            committed += usize::from(is_there);
+            if conn.is_broken() {
+                conn.close().await;
+                conn = another(&sandbox, Purpose::Engine).await;
+                victim.replace(text(&mut conn, session).await);
+            }
+        }
+        killing.abort();
         conn.close().await;
     })
     .await;

@@ -396,6 +396,11 @@ on_every_database! {
         duty::give_back(&mut conn, "d", one).await.unwrap();
         assert!(duty::take(&mut conn, "d", other, hour).await.unwrap());
         assert!(!duty::take(&mut conn, "d", one, hour).await.unwrap());
+        // It was taken, and then the clock was set back by an hour.
+        static LATER: Statement = Statement::new(
+            "TEST_LATER", "UPDATE ductwork_duties SET until = until + 3600000000 WHERE name = 'd'");
+        assert_eq!(conn.execute(&LATER, &[]).await.unwrap(), 1);
+        assert!(duty::take(&mut conn, "d", one, hour).await.unwrap());
     }
 
     async fn a_run_that_was_set_aside_is_counted_once_whoever_comes_back_to_it(db: Db) {

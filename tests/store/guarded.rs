@@ -193,7 +193,7 @@ pub const GUARDED: &[Guarded] = &[
     (
         "TAKE_DUTY.1",
         1,
-        "ductwork_duties.holder = :holder OR ductwork_duties.until <= {now}",
+        "ductwork_duties.holder = :holder OR ductwork_duties.until <= {now} OR ductwork_duties.until > {now} + :longest",
         "a_duty_is_one_holders_until_its_lease_is_over",
     ),
     (

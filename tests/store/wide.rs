@@ -7,14 +7,15 @@ use ductwork::engine::actor::limits;
 use ductwork::machine::why::LeafState;
 use ductwork::model::*;
 use ductwork::store::cancel::{Cancel, Cancelling, cancel, cancel_by, unfinished};
+use ductwork::store::claim::Claimed;
 use ductwork::store::prune::{Pruning, prune};
 use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{NewRun, trigger};
 use ductwork::store::{Conn, context, fault_injection, left_to_do, query, why};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::driver::{Did, Driver, together};
+use crate::driver::{Did, Driver, input, together};
 use crate::flows::ink;
 use crate::on_every_database;
 use crate::support::Db;
@@ -99,6 +100,33 @@ on_every_database! {
             }
         }
         assert!(parted > 9, "{parted} were of several parts");
+    }
+
+    /// More branches wait than one query returns, and the oldest of all are among them.
+    async fn a_run_whose_oldest_branches_all_wait_can_be_cancelled(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.audited = false;
+        let run = driver.trigger(&nested(), "\"x\"").await;
+        for _ in 0..2 {
+            let step = &mut |claimed: &Claimed| match input(claimed) {
+                Value::String(_) => Did::Returned((0..100).collect()),
+                number => Did::Returned(json!([number])),
+            };
+            driver.round("P", step).await;
+        }
+        let waiting = Statement::new(
+            "WIDE_WAITING", "SELECT count(*) AS n FROM ductwork_branches WHERE status = 'waiting'");
+        let waiting: &'static Statement = Box::leak(Box::new(waiting));
+        let row = driver.conn.fetch_optional(waiting, &[]).await.unwrap().unwrap();
+        assert_eq!(row.get::<i64>("n").unwrap(), 101);
+        let mut cancelling = Cancelling::of(run, 1);
+        let mut closed = 0;
+        while part(&mut driver.conn, &mut cancelling).await.is_none() {
+            assert!(cancelling.closed > closed, "it makes no progress after {closed}");
+            closed = cancelling.closed;
+        }
+        assert_eq!(driver.run(run).await, (RunStatus::Cancelled, None));
+        driver.audit().await;
     }
 
     async fn a_barrier_fires_while_its_run_is_cancelled_branch_by_branch(db: Db) {

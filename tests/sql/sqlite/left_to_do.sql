@@ -3,7 +3,13 @@ SELECT 1 AS found WHERE EXISTS (
      WHERE r.cancelling_at IS NOT NULL AND r.cancelling_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1)
 OR EXISTS (
     SELECT 1 FROM ductwork_runs r
+     WHERE r.cancelling_at IS NOT NULL AND r.cancelling_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+OR EXISTS (
+    SELECT 1 FROM ductwork_runs r
      WHERE r.pruning_at IS NOT NULL AND r.pruning_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1)
+OR EXISTS (
+    SELECT 1 FROM ductwork_runs r
+     WHERE r.pruning_at IS NOT NULL AND r.pruning_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 OR EXISTS (
     SELECT 1 FROM ductwork_deadlines d
      WHERE d.answer_by <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND d.unanswered IN ('halt', 'approve'))

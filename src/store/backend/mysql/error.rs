@@ -56,6 +56,11 @@ impl Failure {
         matches!(self, Self::Count { .. }) || self.code() == 1690
     }
 
+    /// True where somebody killed the statement, or its time was over.
+    pub fn is_cut_short(&self) -> bool {
+        matches!(self.code(), 1317 | 1969 | 3024)
+    }
+
     /// True where the user lacks a right.
     pub fn is_denied(&self) -> bool {
         matches!(self.code(), 1044 | 1142 | 1143 | 1227 | 1370)
