@@ -1642,9 +1642,9 @@ fn an_output_that_cannot_be_written_is_an_error_and_no_panic() {
     }
 }
 
-/// Starts `run` of a pipeline whose first step waits until a file `go` exists.
+/// Starts `run` of a pipeline whose first step makes a file `began`, and waits until a file `go` exists.
 fn run_of(place: &Place, args: &[&str], stdout: Stdio) -> std::process::Child {
-    let waits = "until [ -e go ]; do sleep 0.01; done; cat";
+    let waits = "touch began; until [ -e go ]; do sleep 0.01; done; cat";
     let text = format!(
         "pipeline: Slow\nsteps: {{ A: {{ command: [sh, -c, '{waits}'] }}, B: {{ command: [cat] }}, \
          F: {{ command: ['false'], max_retry: 0 }} }}\n\
@@ -1674,6 +1674,18 @@ fn until_said(child: &mut std::process::Child, part: &str) -> String {
     String::from_utf8(said).unwrap()
 }
 
+/// Waits until a step has made this file.
+fn until_made(place: &Place, name: &str) {
+    let since = std::time::Instant::now();
+    while !place.path().join(name).exists() {
+        assert!(
+            since.elapsed() < std::time::Duration::from_secs(60),
+            "nobody has made {name}"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 fn send(child: &std::process::Child, signal: nix::sys::signal::Signal) {
     let pid = nix::unistd::Pid::from_raw(child.id() as i32);
     nix::sys::signal::kill(pid, signal).unwrap();
@@ -1691,9 +1703,11 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
             .find(|line| line.ends_with("triggered"))
             .unwrap();
         let id = line.split(' ').nth(1).unwrap().to_owned();
-        // A second signal does not wait for running steps.
+        until_made(&place, "began");
+        // A second signal does not wait for running steps. Sent at once, it would be the same request: the supervisor
+        // writes this line later than that.
         send(&child, signal);
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        until_said(&mut child, "\"msg\":\"stopping\"");
         send(&child, signal);
         let ended = Ended::of(child.wait_with_output().unwrap());
         assert_eq!(
@@ -1708,6 +1722,7 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
             ended.stderr.contains("continue it with `ductworkd start`"),
             "{ended:?}"
         );
+        std::fs::remove_file(place.path().join("began")).unwrap();
     }
     // Next to a daemon the run goes on by itself.
     let mut daemon = place.command();
@@ -1721,10 +1736,9 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
         .find(|line| line.ends_with("triggered"))
         .unwrap();
     let id = id.split(' ').nth(1).unwrap().to_owned();
-    for _ in 0..2 {
-        send(&child, SIGINT);
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    // Two different signals are two requests, however soon the second one comes.
+    send(&child, SIGINT);
+    send(&child, SIGTERM);
     let ended = Ended::of(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(130), "{ended:?}");
     let told = format!("stopped; the run {id} goes on: the worker ");
@@ -1772,15 +1786,7 @@ fn a_run_that_completes_while_it_is_interrupted_is_a_success() {
         .spawn()
         .unwrap();
     until_said(&mut child, "triggered");
-    let exists = |name: &str| place.path().join(name).exists();
-    let since = std::time::Instant::now();
-    while !exists("began") {
-        assert!(
-            since.elapsed() < std::time::Duration::from_secs(60),
-            "it has not begun"
-        );
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    until_made(&place, "began");
     send(&child, nix::sys::signal::Signal::SIGINT);
     until_said(&mut child, "stopping");
     std::fs::write(place.path().join("go"), "").unwrap();

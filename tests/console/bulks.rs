@@ -59,12 +59,13 @@ on_every_database! {
         let runs = halted(&mut fixture, 150).await;
         let secret = token(&fixture, &["--scope", "operate"]);
         let body = r#"{"verb": "revive", "filter": {"pipeline": "Halts"}}"#;
+        // Found before there is an action: that may end soon.
+        let mut child = daemon.child("console", None).await;
         let made = Ask::json(BULK, body).bearer(&secret).of(&console);
         assert_eq!(made.status, 201, "{made:?}");
         let id = id(&made.value());
         let mut killed = 0;
         let mut seen = 0;
-        let mut child = daemon.child("console", None).await;
         while killed < 3 {
             let conn = &mut fixture.conn;
             let open = eventually(PATIENCE, "the bulk action goes on", async || {

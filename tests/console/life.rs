@@ -65,7 +65,12 @@ on_every_database! {
             rows.iter().any(|row| row.role == Role::Worker && row.quiet).then_some(())
         })
         .await;
-        let rows = fixture.processes().await;
+        // A console answers as soon as it listens, and registers meanwhile.
+        let rows = eventually(PATIENCE, "the console has registered", async || {
+            let rows = fixture.processes().await;
+            rows.iter().any(|row| row.role == Role::Console).then_some(rows)
+        })
+        .await;
         let consoles: Vec<_> = rows.iter().filter(|row| row.role == Role::Console).collect();
         assert_eq!(consoles.len(), 1);
         assert!(!consoles[0].quiet && consoles[0].pid as i32 == child);

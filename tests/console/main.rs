@@ -19,6 +19,8 @@ mod cluster;
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../daemon/fixture.rs"]
 mod fixture;
+#[path = "../support/writing.rs"]
+mod writing;
 
 mod api;
 mod bulks;

@@ -11,6 +11,7 @@ use crate::fixture::*;
 use crate::http::Console;
 use crate::on_every_database;
 use crate::support::Db;
+use crate::writing::freeze_outside_of_a_write;
 
 /// A step that fails once, and one that follows.
 const RETRIES: &str = "pipeline: Retries\n\
@@ -97,7 +98,9 @@ fn printed(fixture: &DaemonFixture) -> BTreeMap<String, f64> {
 on_every_database! {
     async fn what_processes_have_counted_is_there_exactly_once_when_they_have_ended(db: Db) {
         let pipelines = [RETRIES, FAILS];
-        let mut fixture = DaemonFixture::new(&db, Settings::default(), &pipelines).await;
+        // A slot for each run: an execution that waits for a slot may be put back, and is claimed again.
+        let settings = Settings { count: 32, ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &pipelines).await;
         for round in 1..=2 {
             let mut daemon = fixture.start();
             daemon.ready().await;
@@ -218,7 +221,7 @@ on_every_database! {
         // see them die.
         let frozen: Vec<i32> = lost.processes().iter().map(|it| it.pid).collect();
         for pid in &frozen {
-            freeze(*pid).await;
+            freeze_outside_of_a_write(&db, *pid).await;
         }
         let line = format!("1 supervisor died in the last hour; last pid {} on ", lost.pid());
         for verb in ["health", "processes"] {

@@ -1,7 +1,7 @@
 //! Counts over time: one console of all makes them from the processes' counts, pages show them,
 //! and the API returns them.
 
-use ductwork::metrics::series::{Looked, MINUTE, sums};
+use ductwork::metrics::series::{HOUR, Looked, MINUTE, complete, sums};
 use ductwork::store::statement::Statement;
 use ductwork::store::{metrics, query, series};
 use nix::sys::signal::Signal;
@@ -36,13 +36,18 @@ async fn ran(fixture: &mut DaemonFixture, plain: usize, halts: usize) {
     daemon.stop().await;
 }
 
-/// Makes it look as if the last look was ten minutes ago, with the present counts.
+/// Makes it look as if the last look was ten minutes ago, with the present counts. It is never at the start of an
+/// hour: that hour would count as one that was counted alone.
 async fn looked(fixture: &mut DaemonFixture) {
     let conn = &mut fixture.conn;
     let now = query::now(conn).await.unwrap();
     let counted = metrics::at_a_time(conn).await.unwrap();
     let sums = counted.map(|(_, counts)| sums(&counts)).unwrap_or_default();
-    let looked = Looked::begin(now - 10 * MINUTE, sums);
+    let ago = match complete(now - 10 * MINUTE) % HOUR {
+        0 => 11 * MINUTE,
+        _ => 10 * MINUTE,
+    };
+    let looked = Looked::begin(now - ago, sums);
     match series::last(conn).await.unwrap() {
         None => series::begin(conn, &looked).await.unwrap(),
         Some(stored) => assert!(
@@ -90,7 +95,9 @@ async fn told(console: &Console, pipeline: &str, started: u64) {
 
 on_every_database! {
     async fn what_was_counted_is_told_once_whichever_console_is_killed_and_shown(db: Db) {
-        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[PLAIN, HALTS]).await;
+        // A slot for each run: an execution that waits for a slot may be put back, and is claimed again.
+        let settings = Settings { count: 32, ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[PLAIN, HALTS]).await;
         looked(&mut fixture).await;
         ran(&mut fixture, 20, 3).await;
         fixture.configure(ANY_PORT);

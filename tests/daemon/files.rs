@@ -155,6 +155,8 @@ fn deleted(suffix: &'static str, finishes: bool) {
         let expected = format!("the {suffix} file beside the database was deleted or moved");
         assert!(error.contains(&expected), "{error}");
         if finishes {
+            // Steps that end before this are not waited for.
+            daemon.says("stopping: waiting up to ").await;
             std::fs::write(fixture.path("go"), "").unwrap();
         }
         let (status, _) = daemon.ended(PATIENCE).await;

@@ -47,6 +47,8 @@ mod foreign;
 mod mariadb;
 #[path = "../support/server.rs"]
 mod server;
+#[path = "../support/writing.rs"]
+mod writing;
 
 mod ahead;
 mod children;

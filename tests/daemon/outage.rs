@@ -177,8 +177,14 @@ on_every_server! {
             fixture.trigger(pipeline, "1", 300).await;
         }
         let daemon = fixture.start();
+        daemon.ready().await;
         eventually(PATIENCE, "they work", async || {
             (succeeded(&mut fixture).await > 20).then_some(())
+        })
+        .await;
+        // One pipeline may work before another process has made its second connection.
+        eventually(PATIENCE, "each has its connections", async || {
+            (server.sessions(&mut fixture.conn).await >= 7).then_some(())
         })
         .await;
         let children = ["advancer", "worker Work", "worker Fan"];

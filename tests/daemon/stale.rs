@@ -1,17 +1,16 @@
 //! Processes that stand still and come back: their actions after that must not count.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect, Row};
 use nix::sys::signal::Signal;
-use nix::sys::stat::{major, minor};
 
 use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::{self, Db};
+use crate::writing::{freeze_outside_of_a_write, writer};
 
 /// The first attempt ends when it is let go, and reports that; each later one ends at once.
 const WAITING: &str = r#"
@@ -309,7 +308,7 @@ on_every_database! {
             let row = rows.iter().find(|row| row.pid as i32 == pid);
             row.map_or(0, |row| row.beat_seq)
         };
-        freeze(daemon.pid()).await;
+        freeze_outside_of_a_write(&db, daemon.pid()).await;
         let before = fixture.processes().await;
         let supervisor = daemon.pid();
         eventually(PATIENCE, "twice a lease is over by heartbeats", async || {
@@ -334,39 +333,6 @@ on_every_database! {
         assert_eq!(executions.len(), 2, "{executions:#?}");
         fixture.audited().await;
     }
-}
-
-/// Freezes a process outside of a write: one that stands still while it writes is another case, and
-/// is killed for that.
-async fn freeze_outside_of_a_write(db: &Db, pid: i32) {
-    let path = db.url.strip_prefix("sqlite://").map(Path::new);
-    loop {
-        freeze(pid).await;
-        if path.and_then(writer) != Some(pid) {
-            return;
-        }
-        send(pid, Signal::SIGCONT);
-    }
-}
-
-/// The process that currently holds the write lock of this SQLite database, according to the kernel: SQLite
-/// locks a byte of the file beside it.
-pub fn writer(database: &Path) -> Option<i32> {
-    const WRITE_LOCK: &str = "120";
-    let shared = format!("{}-shm", database.display());
-    let file = std::fs::metadata(shared).expect("a database that is open");
-    let (major, minor) = (major(file.dev()), minor(file.dev()));
-    let file = format!("{major:02x}:{minor:02x}:{}", file.ino());
-    let locks = std::fs::read_to_string("/proc/locks").expect("the kernel's locks");
-    locks.lines().find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words[..] {
-            [_, "POSIX", _, "WRITE", pid, on, WRITE_LOCK, WRITE_LOCK] if on == file => {
-                pid.parse().ok()
-            }
-            _ => None,
-        }
-    })
 }
 
 async fn a_worker_is_frozen_with_the_lock(db: Db) {

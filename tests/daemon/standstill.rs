@@ -69,6 +69,13 @@ async fn a_mariadb_that_is_stopped_or_stands_still_ends_no_process_and_loses_no_
             (succeeded(&mut fixture).await > before).then_some(())
         })
         .await;
+        // The next time must affect every process.
+        eventually(PATIENCE, "every connection is back", async || {
+            let lost = daemon.logged("waiting for the database").len();
+            let back = daemon.logged("the database is back").len();
+            (lost == back).then_some(())
+        })
+        .await;
     }
     std::fs::write(fixture.path("go"), "").unwrap();
     fixture.completed(PATIENCE).await;

@@ -58,18 +58,18 @@ on_every_database! {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WIDE, NARROW]).await;
         let mut daemon = fixture.start();
         daemon.ready().await;
-        fixture.trigger("Wide", "40000", 1).await;
+        fixture.trigger("Wide", "80000", 1).await;
         let begun = eventually(PATIENCE, "the expand has begun", async || {
             let (made, _) = children(&mut fixture).await;
             (made > 0).then_some(made)
         })
         .await;
-        assert!(begun < 40_000, "it was made at once, and the test is empty");
+        assert!(begun < 80_000, "it was made at once, and the test is empty");
         let narrow = fixture.trigger("Narrow", "1", 1).await;
         fixture.run_ended(narrow[0]).await;
         let (_, whole) = eventually(PATIENCE, "the expand is whole", async || {
             let (made, last) = children(&mut fixture).await;
-            (made == 40_000).then_some((made, last))
+            (made == 80_000).then_some((made, last))
         })
         .await;
         let rows = fixture.conn.fetch(&NARROW_ENDED, &[]).await.unwrap();
@@ -122,7 +122,7 @@ on_every_database! {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WIDE]).await;
         let mut daemon = fixture.start();
         daemon.ready().await;
-        fixture.trigger("Wide", "20000", 1).await;
+        fixture.trigger("Wide", "40000", 1).await;
         let mut killed = None;
         for kills in 1..=3 {
             let advancer = daemon.child("advancer", killed).await;
@@ -135,10 +135,10 @@ on_every_database! {
             gone(advancer, PATIENCE).await;
             killed = Some(advancer);
             let made = children(&mut fixture).await.0;
-            assert!(made < 20_000, "after {kills} kills it is whole: the test is empty");
+            assert!(made < 40_000, "after {kills} kills it is whole: the test is empty");
         }
         eventually(PATIENCE, "the expand is whole", async || {
-            (children(&mut fixture).await.0 == 20_000).then_some(())
+            (children(&mut fixture).await.0 == 40_000).then_some(())
         })
         .await;
         daemon.stop().await;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::fixture::*;
-use crate::stale::writer;
 use crate::support::{self, Db};
+use crate::writing::{freeze_outside_of_a_write, writer};
 
 const LONG: &str = r#"
 pipeline: Long
@@ -119,7 +119,7 @@ async fn another_supervisor_ends_it(db: Db) {
     let frozen = fixture.start();
     frozen.ready().await;
     let worker = frozen.child("worker Busy", None).await;
-    freeze(frozen.pid()).await;
+    freeze_outside_of_a_write(&db, frozen.pid()).await;
     let mut tries = 0;
     loop {
         if tries % 100 == 0 {

@@ -2,6 +2,7 @@
 
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Location, Purpose, migrate};
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -72,15 +73,23 @@ impl Server {
         }
     }
 
+    /// The number of sessions other than the one that asks.
+    pub async fn sessions(&self, conn: &mut Conn) -> usize {
+        let sessions = match self {
+            Self::Postgres(_) => &SERVERS,
+            Self::Mysql(_) => &SESSIONS,
+        };
+        numbers(conn, sessions).await.len()
+    }
+
     /// Stops the processes that serve all other connections; on MariaDB, where one process serves all, this
     /// connection stops too. Returns the ids of those who were served.
     pub async fn freeze(&self, conn: &mut Conn) -> Vec<i32> {
         match self {
             Self::Postgres(_) => {
-                let others = numbers(conn, &SERVERS).await;
-                for pid in &others {
-                    signal(*pid, Signal::SIGSTOP);
-                }
+                let mut others = numbers(conn, &SERVERS).await;
+                // A session may have ended since it was listed.
+                others.retain(|pid| signal(*pid, Signal::SIGSTOP));
                 others
             }
             Self::Mysql(server) => {
@@ -94,7 +103,12 @@ impl Server {
     /// Lets it go on.
     pub fn thaw(&self, frozen: &[i32]) {
         match self {
-            Self::Postgres(_) => frozen.iter().for_each(|pid| signal(*pid, Signal::SIGCONT)),
+            Self::Postgres(_) => {
+                for pid in frozen {
+                    // One that was ending when it was stopped has ended.
+                    signal(*pid, Signal::SIGCONT);
+                }
+            }
             Self::Mysql(server) => server.thaw(),
         }
     }
@@ -127,8 +141,13 @@ async fn numbers(conn: &mut Conn, statement: &'static Statement) -> Vec<i32> {
     rows.iter().map(number).collect()
 }
 
-fn signal(pid: i32, signal: Signal) {
-    kill(Pid::from_raw(pid), signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
+/// Sends a process a signal. False if there is no such process.
+fn signal(pid: i32, signal: Signal) -> bool {
+    match kill(Pid::from_raw(pid), signal) {
+        Ok(()) => true,
+        Err(Errno::ESRCH) => false,
+        Err(error) => panic!("{signal} to {pid}: {error}"),
+    }
 }
 
 /// One test for each kind of server: `name::postgres`, and `name::mysql` where that is wanted.
