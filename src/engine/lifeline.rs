@@ -25,6 +25,7 @@
 //!   the process for dead locks it for a moment.
 //! - `deregister` waits as a beat does; it ends the process, whose supervisor waits that long.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -79,6 +80,16 @@ pub enum Request {
     Schema(Reply<Option<i64>>),
     /// Delete the runs that ended longer ago than this.
     Prune(Duration),
+}
+
+impl Request {
+    /// True if the other one is a write of the same run.
+    fn precedes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Set(own, ..), Self::Set(other, ..)) => own.run == other.run,
+            _ => false,
+        }
+    }
 }
 
 /// The channel that an answer goes to.
@@ -187,6 +198,7 @@ impl Lifeline {
                 }
                 Next::Beat => self.beat_and_report(open, &mut agenda, &mut link).await,
                 Next::Answer(request) => self.serve(open, request, &mut agenda).await,
+                Next::Again(request) => agenda.answer(open, request).await,
                 Next::Sweep => self.sweep_in_turn(open, &mut agenda).await,
                 Next::Write => {
                     agenda
@@ -277,7 +289,7 @@ impl Lifeline {
     ) -> Next {
         let shared = Arc::clone(&self.shared);
         let sweeps = self.sweeper.is_some();
-        let is_later = agenda.later.is_some();
+        let is_later = !agenda.later.is_empty();
         tokio::select! {
             biased;
             _ = stopped => Next::Stop,
@@ -287,12 +299,10 @@ impl Lifeline {
             // A sweep goes before requests, because steps may send them without end.
             () = tokio::time::sleep_until(agenda.sweep), if sweeps => Next::Sweep,
             heard = open.notified() => Next::Heard(heard),
-            () = tokio::time::sleep(LATER), if is_later => {
-                agenda.later.take().map_or(Next::Beat, Next::Answer)
+            () = tokio::time::sleep_until(agenda.again), if is_later => {
+                agenda.later.pop_front().map_or(Next::Beat, Next::Again)
             }
-            Some(request) = next(&mut agenda.waiting, &mut self.requests), if !is_later => {
-                Next::Answer(request)
-            }
+            Some(request) = next(&mut agenda.waiting, &mut self.requests) => Next::Answer(request),
         }
     }
 
@@ -356,10 +366,12 @@ impl Lifeline {
             Request::Prune(older_than) => {
                 self.keep(open, Some(older_than), &mut agenda.keeping).await
             }
-            request => {
-                agenda.later = answer(open, request).await?;
+            // The writes of a run keep their order.
+            request if agenda.later.iter().any(|later| later.precedes(&request)) => {
+                agenda.later.push_back(request);
                 Ok(())
             }
+            request => agenda.answer(open, request).await,
         }
     }
 
@@ -561,8 +573,10 @@ struct Agenda {
     sweep: tokio::time::Instant,
     /// When to connect again.
     retry: tokio::time::Instant,
-    /// A request that could not get its lock; the requests after it wait.
-    later: Option<Request>,
+    /// Writes that could not get their locks, and those of the same runs that came after them.
+    later: VecDeque<Request>,
+    /// When the first of them is tried again.
+    again: tokio::time::Instant,
     /// The request that followed a request for a sweep.
     waiting: Option<Request>,
     /// The callers that wait for the end of a sweep.
@@ -583,7 +597,8 @@ impl Agenda {
             beat: now,
             sweep: now,
             retry: now,
-            later: None,
+            later: VecDeque::new(),
+            again: now,
             waiting: None,
             asked: Vec::new(),
             reported: Reported::default(),
@@ -594,12 +609,27 @@ impl Agenda {
             look_due: false,
         }
     }
+
+    /// Answers a request, or tries it again later: after those of other runs, and before the later ones of its own.
+    async fn answer(&mut self, open: &mut Conn, request: Request) -> Result<(), Error> {
+        if let Some(request) = answer(open, request).await? {
+            let later = std::mem::take(&mut self.later).into_iter();
+            let (own, others): (VecDeque<_>, _) = later.partition(|later| request.precedes(later));
+            self.later = others;
+            self.later.push_back(request);
+            self.later.extend(own);
+            self.again = tokio::time::Instant::now() + LATER;
+        }
+        Ok(())
+    }
 }
 
 enum Next {
     Stop,
     Beat,
     Answer(Request),
+    /// A request that could not get its lock.
+    Again(Request),
     Sweep,
     Write,
     Heard(Result<String, Error>),

@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use crate::model::{ProcessId, Role};
+use crate::store::clock::{self, Overtaken, Rescheduling};
 use crate::store::definition::Definitions;
 use crate::store::process::{self, Death, ProcessRow};
-use crate::store::{Conn, Error, clock, metrics};
+use crate::store::{Conn, Error, metrics};
 use crate::telemetry::events;
 use crate::telemetry::growing::Growing;
 
@@ -108,8 +109,10 @@ fn is_first(me: ProcessId, rows: &[ProcessRow], lease: Duration) -> bool {
 #[derive(Debug)]
 struct Clock {
     last: Option<(i64, Instant)>,
-    /// It may have been set back, and nothing was done about that yet.
+    /// It may have been set back, and not everything was done about that yet.
     set_back: bool,
+    /// The correction, as far as it has come.
+    rescheduling: Rescheduling,
 }
 
 impl Default for Clock {
@@ -118,6 +121,7 @@ impl Default for Clock {
         Self {
             last: None,
             set_back: true,
+            rescheduling: Rescheduling::default(),
         }
     }
 }
@@ -128,9 +132,33 @@ impl Clock {
         if let Some((last, then)) = self.last {
             let ours = now.saturating_duration_since(then).as_micros() as i64;
             let behind = ours.saturating_sub(seen_at.saturating_sub(last));
-            self.set_back |= behind > SLEW_MAX.as_micros() as i64;
+            if behind > SLEW_MAX.as_micros() as i64 {
+                self.set_back = true;
+                self.rescheduling.restart();
+            }
         }
         self.last = Some((seen_at, now));
+    }
+
+    /// Corrects what waits for a time of before, until this moment; returns the corrected work once that is all.
+    async fn put_right(
+        &mut self,
+        conn: &mut Conn,
+        until: Instant,
+    ) -> Result<Option<Overtaken>, Error> {
+        if !self.set_back {
+            self.set_back = clock::may_have_been_set_back(conn, &mut self.rescheduling).await?;
+        }
+        while self.set_back {
+            if let Some(overtaken) = self.rescheduling.step(conn).await? {
+                self.set_back = false;
+                return Ok(Some(overtaken));
+            }
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -241,7 +269,7 @@ impl Sweeper {
         }
         // Only work that waits for a later time can be affected by a clock that was set back.
         if first && (self.clock.set_back || postponed) {
-            self.look_after_the_clock(conn, waker, now).await?;
+            self.look_after_the_clock(conn, waker, now, until).await?;
         }
         let stale_after = self.policy.lease();
         rows.retain(|row| row.age >= stale_after);
@@ -308,21 +336,19 @@ impl Sweeper {
         Ok(false)
     }
 
-    /// Makes due the work that is not due only because the clock was set back.
+    /// Makes due the work that is not due only because the clock was set back: until a heartbeat has to be written,
+    /// the rest in the next sweep.
     async fn look_after_the_clock(
         &mut self,
         conn: &mut Conn,
         waker: &dyn Waker,
         now: Instant,
+        until: Instant,
     ) -> Result<(), Error> {
-        let put_right = match self.clock.set_back {
-            true => clock::was_set_back(conn).await,
-            false => clock::may_have_been_set_back(conn).await,
-        };
-        match put_right {
+        match self.clock.put_right(conn, until).await {
             Ok(overtaken) => {
                 self.sweeping.over(&());
-                self.set_back(&overtaken, waker);
+                overtaken.into_iter().for_each(|it| set_back(&it, waker));
                 Ok(())
             }
             Err(error) => {
@@ -358,19 +384,6 @@ impl Sweeper {
         }
         self.locked = locked;
         Ok(())
-    }
-
-    fn set_back(&mut self, overtaken: &clock::Overtaken, waker: &dyn Waker) {
-        self.clock.set_back = false;
-        if *overtaken != clock::Overtaken::default() {
-            events::clock_set_back(overtaken);
-        }
-        for pipeline in &overtaken.pipelines {
-            waker.job_available(pipeline);
-        }
-        if overtaken.branches > 0 {
-            waker.branch_available();
-        }
     }
 
     /// Gives back the claims of one dead process. If that fails, the others are recovered all the
@@ -433,6 +446,19 @@ impl Sweeper {
             waker.branch_available();
         }
         Ok(())
+    }
+}
+
+/// Tells of the work that was made due again.
+fn set_back(overtaken: &Overtaken, waker: &dyn Waker) {
+    if *overtaken != Overtaken::default() {
+        events::clock_set_back(overtaken);
+    }
+    for pipeline in &overtaken.pipelines {
+        waker.job_available(pipeline);
+    }
+    if overtaken.branches > 0 {
+        waker.branch_available();
     }
 }
 

@@ -9,6 +9,8 @@
 
 use std::collections::BTreeSet;
 
+use uuid::Uuid;
+
 use super::conn::Conn;
 use super::dialect::Dialect;
 use super::error::Error;
@@ -24,7 +26,8 @@ macro_rules! overtaken_availabilities {
             JOIN ductwork_executions e ON e.id = a.execution_id
             JOIN ductwork_steps s ON s.id = e.step_id
             LEFT JOIN ductwork_executions p ON p.step_id = e.step_id AND p.attempt = e.attempt - 1
-           WHERE a.due_at > {now} AND coalesce(p.completed_at, s.created_at) > {now})"
+           WHERE a.execution_id > :after AND a.execution_id <= :until
+             AND a.due_at > {now} AND coalesce(p.completed_at, s.created_at) > {now})"
     };
 }
 
@@ -40,6 +43,10 @@ macro_rules! overtaken_branches {
 }
 
 statements! {
+    /// The end of a portion of the queue; none where less than a portion is left.
+    END_OF_PORTION = "
+        SELECT execution_id FROM ductwork_availabilities WHERE execution_id > :after
+         ORDER BY execution_id LIMIT 1 OFFSET :n";
     /// An availability that was put into the queue later than now: it waits for the intended span.
     DUE_AGAIN = "
         UPDATE ductwork_availabilities SET due_at = {now} + w.delay
@@ -50,7 +57,8 @@ statements! {
                   JOIN ductwork_executions e ON e.id = a.execution_id
                   JOIN ductwork_steps s ON s.id = e.step_id
                   LEFT JOIN ductwork_executions p ON p.step_id = e.step_id AND p.attempt = e.attempt - 1
-                 WHERE a.due_at > {now} AND coalesce(p.completed_at, s.created_at) > {now}) w
+                 WHERE a.execution_id > :after AND a.execution_id <= :until
+                   AND a.due_at > {now} AND coalesce(p.completed_at, s.created_at) > {now}) w
          WHERE ductwork_availabilities.execution_id = w.execution_id
         RETURNING ductwork_availabilities.pipeline AS pipeline",
         on Mysql [&OVERTAKEN_AVAILABILITIES, &DUE_AGAIN_ALONE];
@@ -97,38 +105,69 @@ pub struct Overtaken {
     pub branches: usize,
 }
 
-/// Makes work due again that the clock has left in the future. To be called once after the clock
-/// was set back; where it was not, this finds nothing.
-pub async fn was_set_back(conn: &mut Conn) -> Result<Overtaken, Error> {
-    let overtaken = overtaken_executions(conn).await?;
-    let branches = overtaken_branches(conn).await?;
-    Ok(Overtaken {
-        branches,
-        ..overtaken
-    })
+/// Making work due again that the clock has left in the future, to be done once after the clock was set back; where
+/// it was not, this finds nothing. The queue may be long, so it is read in portions.
+#[derive(Clone, Debug)]
+pub struct Rescheduling {
+    /// How many executions of the queue are read at once.
+    portion: usize,
+    /// The end of the last portion.
+    after: Uuid,
+    /// The corrected work so far.
+    overtaken: Overtaken,
 }
 
-/// The same where nobody noticed that the clock was set back: this may have happened since the last
-/// look, or the clock was set forward and back between two looks. Few branches wait at a time, so
-/// these are checked first; where they show it, the executions are checked as well.
-pub async fn may_have_been_set_back(conn: &mut Conn) -> Result<Overtaken, Error> {
-    match overtaken_branches(conn).await? {
-        0 => Ok(Overtaken::default()),
-        branches => Ok(Overtaken {
-            branches,
-            ..overtaken_executions(conn).await?
-        }),
+impl Default for Rescheduling {
+    fn default() -> Self {
+        Self::by(2_000)
     }
 }
 
-async fn overtaken_executions(conn: &mut Conn) -> Result<Overtaken, Error> {
-    let due = conn.fetch(&DUE_AGAIN, &[]).await?;
-    let pipelines = due.iter().map(|row| row.get("pipeline"));
-    Ok(Overtaken {
-        executions: due.len(),
-        pipelines: pipelines.collect::<Result<_, _>>()?,
-        branches: 0,
-    })
+impl Rescheduling {
+    /// Reads portions of this many executions.
+    pub fn by(portion: usize) -> Self {
+        Self {
+            portion,
+            after: Uuid::nil(),
+            overtaken: Overtaken::default(),
+        }
+    }
+
+    /// Begins anew, because the clock was set back once more; keeps what was corrected.
+    pub fn restart(&mut self) {
+        self.after = Uuid::nil();
+    }
+
+    /// Corrects the branches, or the next portion of the queue; returns all corrected work after the last.
+    pub async fn step(&mut self, conn: &mut Conn) -> Result<Option<Overtaken>, Error> {
+        if self.after.is_nil() {
+            self.overtaken.branches += overtaken_branches(conn).await?;
+        }
+        let args = [("after", self.after.into()), ("n", self.portion.into())];
+        let end = conn.fetch_optional(&END_OF_PORTION, &args).await?;
+        let end: Option<Uuid> = end.map(|row| row.get("execution_id")).transpose()?;
+        let until = end.unwrap_or(Uuid::max());
+        let args = [("after", self.after.into()), ("until", until.into())];
+        for row in conn.fetch(&DUE_AGAIN, &args).await? {
+            self.overtaken.executions += 1;
+            self.overtaken.pipelines.insert(row.get("pipeline")?);
+        }
+        self.after = until;
+        let is_done = end.is_none();
+        Ok(is_done.then(|| std::mem::replace(self, Self::by(self.portion)).overtaken))
+    }
+}
+
+/// Corrects branches where nobody noticed that the clock was set back: this may have happened since the last look, or
+/// the clock was set forward and back between two looks. Few branches wait at a time, so these are checked first;
+/// returns `true` where they show it, and executions have to be checked as well.
+pub async fn may_have_been_set_back(
+    conn: &mut Conn,
+    rescheduling: &mut Rescheduling,
+) -> Result<bool, Error> {
+    let branches = overtaken_branches(conn).await?;
+    rescheduling.overtaken.branches += branches;
+    Ok(branches > 0)
 }
 
 async fn overtaken_branches(conn: &mut Conn) -> Result<usize, Error> {

@@ -2,9 +2,13 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use ductwork::model::RunStatus;
+use ductwork::store::query;
+
 use crate::fixture::*;
-use crate::on_every_database;
+use crate::foreign::Foreign;
 use crate::support::Db;
+use crate::{on_every_database, on_servers};
 
 const TALK: &str = "
 pipeline: Talk
@@ -65,6 +69,20 @@ else:
         if len(held) > 200: held.pop(0).close()
         if made == 1000: open("flooded", "w")
     print(made)
+"#;
+
+const NOTES: &str = "
+pipeline: Notes
+steps: { A: { command: [./notes] } }
+flow: [{ start: A }]
+";
+
+/// The first run writes once its row is locked, and again after that; the second one meanwhile.
+const NOTE: &str = r#"#!/bin/sh
+read -r which
+[ "$which" = 1 ] && { echo $$ >> pids; until [ -e locked ]; do sleep 0.02; done; echo asks >> asks; }
+for i in 1 2 3 4 5 6 7 8 9 10; do ductworkd context set k "$i" || exit 1; done
+ductworkd context get k
 "#;
 
 /// Writes a step's program, and puts the ductworkd under test on its path.
@@ -135,6 +153,31 @@ on_every_database! {
         assert_eq!(daemon.children("worker Flood"), [worker]);
         let executions = fixture.succeeded_once_each().await;
         assert_eq!(executions.len(), 2, "{executions:#?}");
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+}
+
+on_servers! {
+    async fn a_write_that_somebody_holds_up_holds_up_no_other_run(db: Db) {
+        let settings = Settings { max_retry: 0, ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[NOTES]).await;
+        program(&mut fixture, "notes", NOTE);
+        let mut foreign = Foreign::on(&db.url).await;
+        let mut daemon = fixture.start();
+        let held_up = fixture.trigger("Notes", "1", 1).await[0];
+        fixture.pids("pids", 1).await;
+        foreign.lock_rows("ductwork_runs WHERE status = 'in_progress'").await;
+        std::fs::write(fixture.path("locked"), "").unwrap();
+        fixture.said("asks", 1).await;
+        let free = fixture.trigger("Notes", "2", 1).await[0];
+        fixture.run_ended(free).await;
+        assert_eq!(fixture.output(free).await, 10);
+        let state = query::run_state(&mut fixture.conn, held_up).await.unwrap().unwrap();
+        assert_eq!(state.status, RunStatus::InProgress);
+        foreign.release().await;
+        fixture.run_ended(held_up).await;
+        assert_eq!(fixture.output(held_up).await, 10);
         daemon.stop().await;
         fixture.audited().await;
     }

@@ -15,6 +15,7 @@ use crate::{BATCHES, NOT_THE_ENGINE, may_scan, of};
 const HERE: &[(&str, &str)] = &[
     ("BEATABLE", "a row per process"),
     ("BEAT_HEARD", "the same"),
+    ("END_OF_PORTION", "stops at its limit"),
     ("FIND_TOKENS", "by key, in a table that is empty here"),
     ("PAGE_PROCESSES", "the same"),
     ("UNDER_LEASE", "a row per process"),

@@ -5,6 +5,7 @@ UPDATE (SELECT a.execution_id, a.pipeline,
     JOIN ductwork_executions e ON e.id = a.execution_id
     JOIN ductwork_steps s ON s.id = e.step_id
     LEFT JOIN ductwork_executions p ON p.step_id = e.step_id AND p.attempt = e.attempt - 1
-   WHERE a.due_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AND coalesce(p.completed_at, s.created_at) > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) w STRAIGHT_JOIN ductwork_availabilities
+   WHERE a.execution_id > ? AND a.execution_id <= ?
+     AND a.due_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AND coalesce(p.completed_at, s.created_at) > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) w STRAIGHT_JOIN ductwork_availabilities
    SET due_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + w.delay
  WHERE ductwork_availabilities.execution_id = w.execution_id

@@ -6,6 +6,7 @@ UPDATE ductwork_availabilities SET due_at = (extract(epoch from statement_timest
           JOIN ductwork_executions e ON e.id = a.execution_id
           JOIN ductwork_steps s ON s.id = e.step_id
           LEFT JOIN ductwork_executions p ON p.step_id = e.step_id AND p.attempt = e.attempt - 1
-         WHERE a.due_at > (extract(epoch from statement_timestamp()) * 1000000)::bigint AND coalesce(p.completed_at, s.created_at) > (extract(epoch from statement_timestamp()) * 1000000)::bigint) w
+         WHERE a.execution_id > $1 AND a.execution_id <= $2
+           AND a.due_at > (extract(epoch from statement_timestamp()) * 1000000)::bigint AND coalesce(p.completed_at, s.created_at) > (extract(epoch from statement_timestamp()) * 1000000)::bigint) w
  WHERE ductwork_availabilities.execution_id = w.execution_id
 RETURNING ductwork_availabilities.pipeline AS pipeline

@@ -1,0 +1,2 @@
+SELECT execution_id FROM ductwork_availabilities WHERE execution_id > ?
+ ORDER BY execution_id LIMIT 1 OFFSET ?
