@@ -104,6 +104,8 @@ struct Screen {
     /// An incomplete escape sequence.
     escape: Option<String>,
     pending: Vec<u8>,
+    /// False in the middle of a picture.
+    whole: bool,
 }
 
 impl Screen {
@@ -116,6 +118,7 @@ impl Screen {
             behind: false,
             escape: None,
             pending: Vec::new(),
+            whole: true,
         }
     }
 
@@ -186,6 +189,7 @@ impl Screen {
                     .iter_mut()
                     .for_each(|row| row.fill(' '));
             }
+            Some('h' | 'l') if escape.starts_with("[?2026") => self.whole = escape.ends_with('l'),
             Some('m' | 'h' | 'l') => {}
             _ => panic!("the model does not know {escape:?}"),
         }
@@ -582,17 +586,22 @@ fn a_run_that_was_made_before_is_not_said_to_be_triggered() {
 #[test]
 fn an_interrupted_run_says_what_it_waits_for_and_how_not_to() {
     let place = Place::new(&[("Slow", SLOW)]);
+    let stderr = place.path().join("stderr");
     let mut command = place.prepared(env!("CARGO_BIN_EXE_ductworkd"));
     let command = command.args(["run", "Slow", "1"]).stdout(Stdio::piped());
-    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let command = command.stderr(std::fs::File::create(&stderr).unwrap());
+    let child = command.spawn().unwrap();
     place.until("the step begins", || place.path().join("begun").exists());
     let pid = nix::unistd::Pid::from_raw(child.id() as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
-    // Long enough to have looked at the run; the step ends when it is let go.
-    std::thread::sleep(Duration::from_millis(500));
+    // Once it has looked at the run; the step ends when it is let go.
+    place.until("it says that it stops", || {
+        let said = std::fs::read_to_string(&stderr).unwrap();
+        said.lines().any(|line| line.starts_with("stopping"))
+    });
     place.go();
     let ended = child.wait_with_output().unwrap();
-    let said = text(&ended.stderr);
+    let said = std::fs::read_to_string(&stderr).unwrap();
     let told = "stopping: waiting for running steps: Wait; Ctrl-C again stops at once\n";
     assert!(said.contains(told), "{said}");
     assert_eq!(ended.status.code(), Some(0), "{said}");
@@ -782,6 +791,10 @@ fn a_list_that_is_watched_waits_an_outage_of_its_database_out() {
     let mut keys = child.stdin.take().unwrap();
     let (mut last, mut outages, mut next) = (Vec::new(), 0, None::<String>);
     let ended = watched(child, size, 512, |screen| {
+        // In the middle of a picture, the list may be missing.
+        if !screen.whole {
+            return;
+        }
         last = screen.lines();
         let with = |part: &str| last.iter().filter(|line| line.contains(part)).count();
         let away = with("note: the database is away");

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use ductwork::store::statement::Statement;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::fixture::*;
@@ -98,10 +97,17 @@ impl Scene {
     /// Stops all processes of a host except its steps, which end meanwhile: the host's knowledge is
     /// then old.
     async fn sleep(&mut self, blow: &Blow) {
-        // A sleeping supervisor starts no process, so it is the first.
+        // A sleeping supervisor starts no process, so it is the first. It may have ended just now, and the end of an
+        // earlier fault may let it go on at once.
         let at = uptime();
-        let supervisor = self.hosts[blow.host].daemon.pid();
-        freeze(supervisor).await;
+        let supervisor = eventually(PATIENCE, "a supervisor stands still", async || {
+            self.watch().await;
+            let pid = self.hosts[blow.host].daemon.pid();
+            let _gone = kill(Pid::from_raw(pid), Signal::SIGSTOP);
+            let process = Process::of(pid);
+            process.is_some_and(|it| it.state == 'T').then_some(pid)
+        })
+        .await;
         let mut hit = vec![supervisor];
         for process in self.hosts[blow.host].daemon.processes() {
             let child = process.parent == supervisor;
@@ -141,9 +147,15 @@ impl Scene {
 
     fn replace_children(&mut self, blow: &Blow) {
         let (at, hit) = (uptime(), self.everybody(blow.host));
+        let supervisor = self.hosts[blow.host].daemon.pid();
         self.hosts[blow.host].daemon.send(Signal::SIGUSR2);
-        // The replaced processes have this long to end.
-        let lasts = Duration::from_secs(5);
+        let still = self.faults.iter().filter(|fault| {
+            let stops = matches!(fault.kind, Kind::Freeze | Kind::Sleep);
+            stops && fault.hit.contains(&supervisor)
+        });
+        let until = still.map(|fault| fault.until).max().unwrap_or_default();
+        // The replaced processes have this long to end, once their supervisor no longer stands still.
+        let lasts = Duration::from_secs(5) + until.saturating_sub(uptime());
         self.note(blow, format!("host {}", blow.host), at, lasts, hit);
     }
 
@@ -158,18 +170,14 @@ impl Scene {
 
     /// Keeps a worker from opening more descriptors, until a step could not be started.
     async fn descriptors(&mut self, blow: &Blow) {
-        static NOT_STARTED: Statement = Statement::new(
-            "TEST_NOT_STARTED",
-            "SELECT id FROM ductwork_executions
-              WHERE id > :since AND error_class = 'not_started' LIMIT 1",
-        );
         for other in 0.. {
             let victim = Blow {
                 pick: blow.pick + other,
                 ..blow.clone()
             };
             let victim = self.somebody(&victim).await;
-            let (at, began, since) = (uptime(), Instant::now(), Uuid::now_v7());
+            let before = self.not_started().await;
+            let (at, began) = (uptime(), Instant::now());
             let Some((most, open)) = descriptors_of(victim.pid) else {
                 continue;
             };
@@ -182,11 +190,7 @@ impl Scene {
             }
             let fired = loop {
                 tokio::time::sleep(Duration::from_millis(20)).await;
-                let args = [("since", since.into())];
-                let found = self.fixture.conn.fetch(&NOT_STARTED, &args).await;
-                if self.nodes.is_some() && found.is_err() {
-                    self.reconnect().await;
-                } else if !found.expect("attempts").is_empty() {
+                if self.not_started().await > before {
                     break true;
                 }
                 // The worker has nothing to do: the next victim will.
@@ -202,6 +206,23 @@ impl Scene {
                 let target = format!("{} {}: {fewer} instead of {most}", victim.kind, victim.pid);
                 return self.note(blow, target, at, Duration::ZERO, Vec::new());
             }
+        }
+    }
+
+    /// How many attempts could not be started so far. Their ids do not tell which are new: the hosts that made them
+    /// have clocks of their own.
+    async fn not_started(&mut self) -> i64 {
+        static NOT_STARTED: Statement = Statement::new(
+            "TEST_NOT_STARTED",
+            "SELECT {big:count(*)} AS n FROM ductwork_executions WHERE error_class = 'not_started'",
+        );
+        loop {
+            let counted = self.fixture.conn.fetch_optional(&NOT_STARTED, &[]).await;
+            if self.nodes.is_none() || counted.is_ok() {
+                let row = counted.expect("attempts").expect("a row");
+                return row.get("n").expect("a number");
+            }
+            self.reconnect().await;
         }
     }
 

@@ -635,8 +635,9 @@ pub fn send(pid: i32, signal: Signal) {
 
 /// Stops a process and waits until the kernel says that it has.
 pub async fn freeze(pid: i32) {
-    send(pid, Signal::SIGSTOP);
     eventually(PATIENCE, "the process has stopped", async || {
+        // In every look: somebody who stopped it earlier may let it go on now.
+        send(pid, Signal::SIGSTOP);
         let process = Process::of(pid).expect("a process to stop");
         (process.state == 'T').then_some(())
     })

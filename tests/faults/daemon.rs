@@ -367,7 +367,7 @@ steps:
         [ "$DUCTWORK_ATTEMPT" -gt 2 ] && exec cat
         trap "" TERM
         while :; do sleep 0.05; done
-    timeout: 300ms
+    timeout: 3s
 flow: [{ start: A }]
 "#;
 
@@ -394,10 +394,10 @@ fn pause_in(place: &Path) -> (PathBuf, &'static str) {
     (fifo, action)
 }
 
-/// A daemon stopped at one fault, with work for it.
-async fn at_fault(db: &Db, fault: Fault) -> (DaemonFixture, Daemon) {
+/// A daemon stopped at one fault, with work for it; a process that stands still for longer than the lease is replaced.
+async fn at_fault(db: &Db, lease: &'static str, fault: Fault) -> (DaemonFixture, Daemon) {
     let settings = Settings {
-        reaper_timeout: "2s",
+        reaper_timeout: lease,
         ..Settings::default()
     };
     let mut fixture = DaemonFixture::new(db, settings, &[WORK]).await;
@@ -434,7 +434,7 @@ on_every_database! {
 
     /// The worker stands still as a whole: no heartbeat, no commit.
     async fn a_worker_that_stands_still_before_its_commit_is_replaced(db: Db) {
-        let (mut fixture, mut daemon) = at_fault(&db, ("commit.begin", "sleep(3600000)")).await;
+        let (mut fixture, mut daemon) = at_fault(&db, "2s", ("commit.begin", "sleep(3600000)")).await;
         fixture.completed(PATIENCE).await;
         daemon.stop().await;
         let executions = fixture.succeeded_once_each().await;
@@ -593,7 +593,8 @@ on_every_database! {
     async fn an_advancer_that_is_held_up_with_its_claim_goes_on_with_it(db: Db) {
         let place = tempfile::tempdir().unwrap();
         let (fifo, action) = pause_in(place.path());
-        let (mut fixture, mut daemon) = at_fault(&db, ("branches.end", action)).await;
+        // Long enough that the advancer is not replaced: then nobody would read the pipe any more.
+        let (mut fixture, mut daemon) = at_fault(&db, "30s", ("branches.end", action)).await;
         // The split is claimed, so no other advancer may advance it.
         let executions = fixture.executions().await;
         assert_eq!(executions.len(), 1, "{executions:?}");

@@ -99,6 +99,11 @@ async fn with<F: Future<Output = ()> + 'static>(test: impl FnOnce(std::rc::Rc<Cl
         .await;
     // Connections that the body left behind hold locks, so they are closed first.
     drop(local);
+    if done.is_err() {
+        // It may have left a node killed or cut off, and the next test needs all of them.
+        cluster.script("rejoin", 2, &[]);
+        cluster.galera.up();
+    }
     cluster.sandbox.remove().await.unwrap();
     if let Err(error) = done {
         std::panic::resume_unwind(error.into_panic());

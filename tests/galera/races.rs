@@ -51,6 +51,19 @@ async fn fill(driver: &mut Driver, runs: usize) -> Vec<RunId> {
         .collect()
 }
 
+/// Waits until each of these nodes has received the queue of this many: a worker at a node without it finds nothing to
+/// do, and leaves everything to the others.
+async fn received(cluster: &Cluster, nodes: [usize; 3], runs: usize) {
+    for node in nodes {
+        let location = cluster.node(node).location;
+        // It reads what was committed at any node before.
+        let mut reader = location.connect(Purpose::Query).await.unwrap();
+        let queued = "SELECT {big:count(*)} AS it FROM ductwork_availabilities";
+        assert_eq!(number(&mut reader, queued).await, runs as i64);
+        reader.close().await;
+    }
+}
+
 /// Claims this many, as soon as this node has received them.
 async fn claims(driver: &mut Driver, n: usize) -> Vec<claim::Claimed> {
     let began = Instant::now();
@@ -163,6 +176,7 @@ async fn claims_of_three_nodes_never_give_an_execution_twice() {
     with(|cluster| async move {
         let mut drivers = at_each(&cluster).await;
         fill(&mut drivers[0], RUNS).await;
+        received(&cluster, [0, 1, 2], RUNS).await;
         lost_races();
         let began = Instant::now();
         let claimed = together(drivers.into_iter().map(|mut driver| async move {
@@ -204,6 +218,7 @@ async fn worked_off(cluster: &Cluster, nodes: [usize; 3], what: &str) {
         drivers.push(at(cluster, node).await);
     }
     fill(&mut drivers[0], RUNS).await;
+    received(cluster, nodes, RUNS).await;
     lost_races();
     let began = Instant::now();
     let worked = together(drivers.into_iter().map(|mut driver| async move {
@@ -329,6 +344,16 @@ async fn what_one_node_puts_back_and_another_cancels_is_cancelled() {
     .await;
 }
 
+/// How much later the second of two begins in the next round, after the first has won or lost this one: either wins
+/// now and then, however slow the machine is.
+fn balanced(late_by: Duration, first_won: bool) -> Duration {
+    let step = Duration::from_millis(1);
+    match first_won {
+        true => late_by.saturating_sub(step),
+        false => late_by + step,
+    }
+}
+
 /// A worker whose node is gone works on at another node. A statement that it sent earlier may still
 /// arrive.
 #[tokio::test]
@@ -339,6 +364,7 @@ async fn after_a_fence_at_one_node_nothing_is_claimed_at_another() {
         fill(&mut before, ROUNDS as usize).await;
         let (process, mut after) = (before.process, after.actor.conn);
         let mut known: HashSet<ExecutionId> = HashSet::new();
+        let mut late_by = Duration::ZERO;
         lost_races();
         let began = Instant::now();
         for epoch in 1..=ROUNDS {
@@ -350,14 +376,15 @@ async fn after_a_fence_at_one_node_nothing_is_claimed_at_another() {
                 let claimed = claim::claim(&mut before.conn, past, "P", 1, LEASE).await;
                 (before, claimed.unwrap())
             });
-            // The order of the two is a matter of some milliseconds.
-            tokio::time::sleep(Duration::from_millis(u64::from(epoch % 12))).await;
+            // The order of the two is a matter of some milliseconds, on any machine: see `balanced`.
+            tokio::time::sleep(late_by).await;
             let present = Claimant { process, epoch };
             process::fence_earlier(&mut after, present).await.unwrap();
             let held = claim::held(&mut after, process).await.unwrap();
             let held: HashSet<ExecutionId> = held.whole.iter().map(|it| it.execution_id).collect();
             let (driver, claimed) = late.await.unwrap();
             before = driver;
+            let earlier = known.len();
             if let Claim::Taken(taken) = claimed {
                 known.extend(taken.iter().map(|it| it.execution_id));
             }
@@ -365,6 +392,7 @@ async fn after_a_fence_at_one_node_nothing_is_claimed_at_another() {
                 held, known,
                 "what was claimed was seen, and what was not seen was not claimed"
             );
+            late_by = balanced(late_by, known.len() > earlier);
         }
         told("a fence and a late claim", 2 * ROUNDS as usize, began);
         assert!(
@@ -395,25 +423,27 @@ async fn what_one_node_revives_and_another_prunes_is_whole_or_gone() {
         there.conn.fetch(statement(later), &[]).await.unwrap();
         lost_races();
         let began = Instant::now();
-        let (mut revived, mut gone) = (0_u64, 0);
+        let (mut revived, mut gone) = (0, 0);
+        let mut late_by = Duration::ZERO;
         for run in runs {
             let args = [("run", run.0.into())];
             assert_eq!(there.conn.execute(&LONG_AGO, &args).await.unwrap(), 1);
-            // The order of the two is a matter of some milliseconds.
-            let late = Duration::from_millis((revived + gone) % 24);
+            // The order of the two is a matter of some milliseconds, on any machine.
             let pruned = tokio::task::spawn_local(async move {
-                tokio::time::sleep(late).await;
+                tokio::time::sleep(late_by).await;
                 let pruned = prune(&mut there.conn, Duration::ZERO, 1).await.unwrap();
                 (there, pruned)
             });
             let what = revive(&mut here.conn, run).await.unwrap();
             let (driver, pruned) = pruned.await.unwrap();
             there = driver;
+            let first_won = pruned == 0;
             match (what, pruned) {
                 (Revive::Done(_), 0) => revived += 1,
                 (Revive::NotFound, 1) => gone += 1,
                 other => panic!("{other:?}"),
             }
+            late_by = balanced(late_by, first_won);
         }
         told("revived at one node, pruned at another", 2 * RUNS, began);
         eprintln!("{revived} were revived, {gone} were gone");
