@@ -230,10 +230,6 @@ const NOT_THE_ENGINE: &[(&str, &str)] = &[
     ("SPREAD", "of one branch, for a person"),
     ("BARRIERS", "of one run, for a person"),
     ("ORPHANS", "a row per process"),
-    (
-        "DUE_AGAIN",
-        "the queue, when the database's clock was set back",
-    ),
 ];
 
 /// Statements that read all work in flight, instead of their own, where the server analysed the

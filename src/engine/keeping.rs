@@ -21,7 +21,7 @@ use crate::telemetry::events;
 /// How often the number of deleted runs is logged while the deletion goes on.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 
-/// How long a cancellation may make no progress before the work goes on without it.
+/// A cancellation that has made no progress for this long is left to the next look.
 const HELD_UP: Duration = Duration::from_secs(5);
 
 /// The task that does this work, one at a time.
@@ -69,8 +69,8 @@ async fn keep(
     kept
 }
 
-/// Does all that is left to do. One job, or one run, that fails or waits for somebody holds up no other, as long as
-/// the database can be reached; the first error is returned at the end.
+/// Does all that is left to do. A job that fails, or a cancellation that fails or waits for somebody, holds up no other,
+/// as long as the database can be reached; the first error is returned at the end.
 async fn work(
     conn: &mut Conn,
     retention: Option<Duration>,
@@ -88,8 +88,13 @@ async fn work(
         }
     };
     then(pass_deadlines(conn, stopped).await)?;
-    for run in cancel::unfinished(conn, abandoned).await? {
-        then(finish_cancelling(conn, run, stopped).await)?;
+    match cancel::unfinished(conn, abandoned).await {
+        Ok(runs) => {
+            for run in runs {
+                then(finish_cancelling(conn, run, stopped).await)?;
+            }
+        }
+        Err(error) => then(Err(error))?,
     }
     then(prune(conn, retention, stopped).await)?;
     failed
@@ -110,18 +115,23 @@ async fn pass_deadlines(conn: &mut Conn, stopped: &Cell<bool>) -> Result<(), Err
 /// Finishes a cancellation, or leaves it to the next look once it makes no progress: somebody holds rows of the run.
 async fn finish_cancelling(conn: &mut Conn, run: RunId, stopped: &Cell<bool>) -> Result<(), Error> {
     let mut cancelling = Cancelling::of(run, cancel::BATCH);
-    let mut progress = (0, Instant::now());
-    while !stopped.get() && progress.1.elapsed() < HELD_UP {
+    let (mut closed, mut since) = (0, Instant::now());
+    while !stopped.get() {
         let asked = Instant::now();
         if cancelling.step(conn).await?.is_some() {
             events::cancellation_finished(run);
             return Ok(());
         }
-        if cancelling.closed > progress.0 {
-            progress = (cancelling.closed, Instant::now());
+        let has_moved = cancelling.closed > closed;
+        if !has_moved && since.elapsed() >= HELD_UP {
+            return Ok(());
         }
         // A run that cannot be closed yet is not asked for all the time.
-        tokio::time::sleep(pause(asked.elapsed()).max(cancel::AGAIN)).await;
+        let rest = pause(asked.elapsed()).max(cancel::AGAIN);
+        tokio::time::sleep(if has_moved { rest } else { rest.min(HELD_UP) }).await;
+        if has_moved {
+            (closed, since) = (cancelling.closed, Instant::now());
+        }
     }
     Ok(())
 }

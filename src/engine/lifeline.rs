@@ -612,13 +612,15 @@ impl Agenda {
 
     /// Answers a request, or tries it again later: after those of other runs, and before the later ones of its own.
     async fn answer(&mut self, open: &mut Conn, request: Request) -> Result<(), Error> {
+        let asked = tokio::time::Instant::now();
         if let Some(request) = answer(open, request).await? {
             let later = std::mem::take(&mut self.later).into_iter();
             let (own, others): (VecDeque<_>, _) = later.partition(|later| request.precedes(later));
             self.later = others;
             self.later.push_back(request);
             self.later.extend(own);
-            self.again = tokio::time::Instant::now() + LATER;
+            // At least half of the time is left to everything else.
+            self.again = tokio::time::Instant::now() + asked.elapsed().max(LATER);
         }
         Ok(())
     }

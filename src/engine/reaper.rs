@@ -35,6 +35,9 @@ const ORPHANS_EVERY: u32 = 10;
 /// been set back: it is slewed, or a statement took long.
 const SLEW_MAX: Duration = Duration::from_secs(1);
 
+/// How long a sweep may correct the work that waits for a time of before the clock was set back.
+const PUTTING_RIGHT: Duration = Duration::from_millis(500);
+
 /// The beats that a reaper has seen of every process.
 #[derive(Clone, Debug, Default)]
 pub struct Witness {
@@ -83,25 +86,17 @@ impl Witness {
 /// True for the one of all sweepers that looks after the clock and the log: the process with the oldest row. If it does
 /// not beat, another takes its place, even when its row cannot be removed. A console never sweeps, and a worker of
 /// several pipelines, which has no supervisor, sweeps under one of its rows.
-fn is_first(me: ProcessId, rows: &[ProcessRow], lease: Duration) -> bool {
-    let may_sweep = |row: &&ProcessRow| {
-        row.supervisor.is_none() && row.role != Role::Console && row.age < lease
+fn is_first(mine: &ProcessRow, others: &[ProcessRow], lease: Duration) -> bool {
+    let beats = |row: &ProcessRow| {
+        // A heartbeat that is later than the database's clock does not tell its age; the witness does.
+        let silence = row.seen_at.saturating_sub(row.last_heartbeat_at).max(0);
+        row.age.max(Duration::from_micros(silence as u64)) < lease
     };
-    let first = rows.iter().find(may_sweep);
-    let mine = rows.iter().find(|row| row.id == me);
-    first.zip(mine).is_some_and(|(first, mine)| {
-        first.id == me
-            || (
-                &first.boot_id,
-                &first.pid_namespace,
-                first.pid,
-                first.pid_started_at,
-            ) == (
-                &mine.boot_id,
-                &mine.pid_namespace,
-                mine.pid,
-                mine.pid_started_at,
-            )
+    let may_sweep =
+        |row: &&ProcessRow| row.supervisor.is_none() && row.role != Role::Console && beats(row);
+    others.iter().find(may_sweep).is_none_or(|oldest| {
+        (mine.started_at, mine.id) < (oldest.started_at, oldest.id)
+            || oldest.is_of_the_process_of(mine)
     })
 }
 
@@ -140,25 +135,19 @@ impl Clock {
         self.last = Some((seen_at, now));
     }
 
-    /// Corrects what waits for a time of before, until this moment; returns the corrected work once that is all.
-    async fn put_right(
-        &mut self,
-        conn: &mut Conn,
-        until: Instant,
-    ) -> Result<Option<Overtaken>, Error> {
+    /// Corrects the work that waits for a time of before, until this moment, and the rest in the next sweep.
+    async fn put_right(&mut self, conn: &mut Conn, until: Instant) -> Result<(), Error> {
         if !self.set_back {
             self.set_back = clock::may_have_been_set_back(conn, &mut self.rescheduling).await?;
         }
         while self.set_back {
-            if let Some(overtaken) = self.rescheduling.step(conn).await? {
-                self.set_back = false;
-                return Ok(Some(overtaken));
-            }
+            // The branches that showed it may be corrected already, and the executions not: an error changes nothing.
+            self.set_back = self.rescheduling.step(conn).await?;
             if Instant::now() >= until {
                 break;
             }
         }
-        Ok(None)
+        Ok(())
     }
 }
 
@@ -253,10 +242,11 @@ impl Sweeper {
         if let Some(row) = rows.first() {
             self.clock.look(row.seen_at, now);
         }
-        let first = is_first(me, &rows, self.policy.lease());
         let postponed = rows.iter().any(|row| row.postponed);
+        let mine = rows.iter().find(|row| row.id == me).cloned();
         rows.retain(|row| row.id != me);
         self.witness.look(&mut rows, now);
+        let first = mine.is_some_and(|mine| is_first(&mine, &rows, self.policy.lease()));
         // Before everything else: work waits for the recovery of their claims, and nobody waits for the
         // rest.
         let late = self.recover_proven(conn, &rows, now, waker, until).await?;
@@ -336,8 +326,7 @@ impl Sweeper {
         Ok(false)
     }
 
-    /// Makes due the work that is not due only because the clock was set back: until a heartbeat has to be written,
-    /// the rest in the next sweep.
+    /// Makes due the work that is not due only because the clock was set back, and tells of it.
     async fn look_after_the_clock(
         &mut self,
         conn: &mut Conn,
@@ -345,15 +334,15 @@ impl Sweeper {
         now: Instant,
         until: Instant,
     ) -> Result<(), Error> {
-        match self.clock.put_right(conn, until).await {
-            Ok(overtaken) => {
+        let put_right = self.clock.put_right(conn, until.min(now + PUTTING_RIGHT));
+        let put_right = put_right.await;
+        set_back(&self.clock.rescheduling.overtaken(), waker);
+        match put_right {
+            Ok(()) => {
                 self.sweeping.over(&());
-                overtaken.into_iter().for_each(|it| set_back(&it, waker));
                 Ok(())
             }
             Err(error) => {
-                // The branches that showed it may be corrected already, and the executions not.
-                self.clock.set_back = true;
                 // The loss of the connection is logged where the next connection is waited for.
                 if !conn.is_broken() && self.sweeping.meet(&(), now).is_some() {
                     events::sweep_failed(&error);
@@ -554,31 +543,44 @@ mod tests {
 
     #[test]
     fn the_oldest_sweeper_that_beats_looks_after_the_rest() {
-        let [oldest, heir, child] = [(); 3].map(|()| ProcessId::new());
         let of = |age_s| {
-            let mut rows = [row(child, 1, 0), row(oldest, 1, age_s), row(heir, 1, 0)];
-            rows[0].supervisor = Some(oldest);
-            for (pid, row) in rows.iter_mut().enumerate() {
-                row.pid = pid as u32;
-            }
-            [oldest, heir, child].map(|me| is_first(me, &rows, STALE))
+            let mut rows = [0, 30, 0].map(|_| row(ProcessId::new(), 1, 0));
+            let [child, oldest, heir] = &mut rows;
+            child.supervisor = Some(oldest.id);
+            *oldest = row(oldest.id, 1, age_s);
+            (heir.started_at, heir.pid, oldest.pid) = (1, 3, 2);
+            let [child, oldest, heir] = rows;
+            let heirs_turn = is_first(&heir, &[child.clone(), oldest.clone()], STALE);
+            (is_first(&oldest, &[child, heir], STALE), heirs_turn)
         };
-        assert_eq!(of(29), [true, false, false]);
+        assert_eq!(of(29), (true, false));
         // The first one is dead, and its row cannot be removed.
-        assert_eq!(of(30), [false, true, false]);
-        assert!(!is_first(oldest, &[], STALE));
+        assert!(of(30).1);
+    }
+
+    /// A heartbeat that is later than the clock, which was set back, does not tell its age.
+    #[test]
+    fn a_dead_sweeper_is_not_the_first_until_the_clock_has_come_to_its_last_heartbeat() {
+        let mut dead = [row(ProcessId::new(), 1, -3_600)];
+        let mut mine = row(ProcessId::new(), 1, 0);
+        (mine.started_at, mine.pid) = (1, 2);
+        let (mut witness, start) = (Witness::default(), Instant::now());
+        witness.look(&mut dead, start);
+        assert!(!is_first(&mine, &dead, STALE));
+        witness.look(&mut dead, start + STALE);
+        assert!(is_first(&mine, &dead, STALE));
     }
 
     /// A console that has no supervisor sweeps nothing, and a worker that has none sweeps under one of its rows.
     #[test]
     fn a_row_under_which_nobody_sweeps_leaves_nobody_without_a_first() {
-        let [console, other_row, mine] = [(); 3].map(|()| ProcessId::new());
-        let mut rows = [row(console, 1, 0), row(other_row, 1, 0), row(mine, 1, 0)];
-        rows[0].role = Role::Console;
-        rows[0].pid = 2;
-        assert!(is_first(mine, &rows, STALE));
-        rows[1].boot_id = "another host".to_owned();
-        assert!(!is_first(mine, &rows, STALE));
+        let mut others = [0, 0].map(|_| row(ProcessId::new(), 1, 0));
+        (others[0].role, others[0].pid) = (Role::Console, 2);
+        let mut mine = row(ProcessId::new(), 1, 0);
+        mine.started_at = 1;
+        assert!(is_first(&mine, &others, STALE));
+        others[1].boot_id = "another host".to_owned();
+        assert!(!is_first(&mine, &others, STALE));
     }
 
     #[test]

@@ -29,8 +29,8 @@ use super::statement::{Rows, Statement, statements};
 
 statements! {
     CANCEL_RUN_STATUS = "SELECT status FROM ductwork_runs WHERE id = :run";
-    /// The youngest first, and of the waiting ones the innermost. The oldest of a wide run may all wait for others, and
-    /// then none of them can be closed.
+    /// Those of the youngest fan-outs first, by the clocks of the hosts that made them: of the waiting ones the innermost.
+    /// The oldest of a wide run may all wait for others, and then none of them can be closed.
     CANCEL_OPEN_BRANCHES = "
         SELECT id, status, step_id, fan_out_id FROM ductwork_branches
          WHERE run_id = :run AND status IN ('in_progress', 'advancing', 'waiting', 'dampened')

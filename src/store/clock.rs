@@ -19,15 +19,15 @@ use super::statement::statements;
 /// Executions that wait for a time that was written before the clock was set back.
 macro_rules! overtaken_availabilities {
     () => {
-        "(SELECT a.execution_id, a.pipeline,
-                 CASE WHEN a.due_at > coalesce(p.completed_at, s.created_at)
-                      THEN a.due_at - coalesce(p.completed_at, s.created_at) ELSE 0 END AS delay
-            FROM ductwork_availabilities a
-            JOIN ductwork_executions e ON e.id = a.execution_id
+        "(SELECT q.execution_id, q.pipeline,
+                 CASE WHEN q.due_at > coalesce(p.completed_at, s.created_at)
+                      THEN q.due_at - coalesce(p.completed_at, s.created_at) ELSE 0 END AS delay
+            FROM ductwork_availabilities q
+            JOIN ductwork_executions e ON e.id = q.execution_id
             JOIN ductwork_steps s ON s.id = e.step_id
             LEFT JOIN ductwork_executions p ON p.step_id = e.step_id AND p.attempt = e.attempt - 1
-           WHERE a.execution_id > :after AND a.execution_id <= :until
-             AND a.due_at > {now} AND coalesce(p.completed_at, s.created_at) > {now})"
+           WHERE q.execution_id > :after_id AND q.execution_id <= :until_id
+             AND q.due_at > {now} AND coalesce(p.completed_at, s.created_at) > {now})"
     };
 }
 
@@ -45,20 +45,20 @@ macro_rules! overtaken_branches {
 statements! {
     /// The end of a portion of the queue; none where less than a portion is left.
     END_OF_PORTION = "
-        SELECT execution_id FROM ductwork_availabilities WHERE execution_id > :after
+        SELECT execution_id FROM ductwork_availabilities WHERE execution_id > :after_id
          ORDER BY execution_id LIMIT 1 OFFSET :n";
     /// An availability that was put into the queue later than now: it waits for the intended span.
     DUE_AGAIN = "
         UPDATE ductwork_availabilities SET due_at = {now} + w.delay
-          FROM (SELECT a.execution_id,
-                       CASE WHEN a.due_at > coalesce(p.completed_at, s.created_at)
-                            THEN a.due_at - coalesce(p.completed_at, s.created_at) ELSE 0 END AS delay
-                  FROM ductwork_availabilities a
-                  JOIN ductwork_executions e ON e.id = a.execution_id
+          FROM (SELECT q.execution_id,
+                       CASE WHEN q.due_at > coalesce(p.completed_at, s.created_at)
+                            THEN q.due_at - coalesce(p.completed_at, s.created_at) ELSE 0 END AS delay
+                  FROM ductwork_availabilities q
+                  JOIN ductwork_executions e ON e.id = q.execution_id
                   JOIN ductwork_steps s ON s.id = e.step_id
                   LEFT JOIN ductwork_executions p ON p.step_id = e.step_id AND p.attempt = e.attempt - 1
-                 WHERE a.execution_id > :after AND a.execution_id <= :until
-                   AND a.due_at > {now} AND coalesce(p.completed_at, s.created_at) > {now}) w
+                 WHERE q.execution_id > :after_id AND q.execution_id <= :until_id
+                   AND q.due_at > {now} AND coalesce(p.completed_at, s.created_at) > {now}) w
          WHERE ductwork_availabilities.execution_id = w.execution_id
         RETURNING ductwork_availabilities.pipeline AS pipeline",
         on Mysql [&OVERTAKEN_AVAILABILITIES, &DUE_AGAIN_ALONE];
@@ -113,7 +113,7 @@ pub struct Rescheduling {
     portion: usize,
     /// The end of the last portion.
     after: Uuid,
-    /// The corrected work so far.
+    /// The corrected work that has not been told of yet.
     overtaken: Overtaken,
 }
 
@@ -133,28 +133,32 @@ impl Rescheduling {
         }
     }
 
-    /// Begins anew, because the clock was set back once more; keeps what was corrected.
+    /// Begins anew, because the clock was set back once more.
     pub fn restart(&mut self) {
         self.after = Uuid::nil();
     }
 
-    /// Corrects the branches, or the next portion of the queue; returns all corrected work after the last.
-    pub async fn step(&mut self, conn: &mut Conn) -> Result<Option<Overtaken>, Error> {
+    /// The work that was corrected since this was asked for last.
+    pub fn overtaken(&mut self) -> Overtaken {
+        std::mem::take(&mut self.overtaken)
+    }
+
+    /// Corrects the next portion of the queue, and the branches with the first; false after the last.
+    pub async fn step(&mut self, conn: &mut Conn) -> Result<bool, Error> {
         if self.after.is_nil() {
             self.overtaken.branches += overtaken_branches(conn).await?;
         }
-        let args = [("after", self.after.into()), ("n", self.portion.into())];
+        let args = [("after_id", self.after.into()), ("n", self.portion.into())];
         let end = conn.fetch_optional(&END_OF_PORTION, &args).await?;
         let end: Option<Uuid> = end.map(|row| row.get("execution_id")).transpose()?;
         let until = end.unwrap_or(Uuid::max());
-        let args = [("after", self.after.into()), ("until", until.into())];
+        let args = [("after_id", self.after.into()), ("until_id", until.into())];
         for row in conn.fetch(&DUE_AGAIN, &args).await? {
             self.overtaken.executions += 1;
             self.overtaken.pipelines.insert(row.get("pipeline")?);
         }
-        self.after = until;
-        let is_done = end.is_none();
-        Ok(is_done.then(|| std::mem::replace(self, Self::by(self.portion)).overtaken))
+        self.after = end.unwrap_or_default();
+        Ok(end.is_some())
     }
 }
 

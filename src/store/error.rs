@@ -238,7 +238,7 @@ impl Error {
     ///
     /// RACE: MariaDB is told to end a statement (by KILL QUERY, or by its own limit of time) whose COMMIT is under way:
     /// the transaction is committed, and the answer is an error all the same. So the error tells nothing about the
-    /// outcome, and the connection may still have the transaction open. Proven by
+    /// outcome. Proven by
     /// `mysql: a_commit_that_is_killed_is_never_taken_for_one_that_was_rolled_back`.
     pub(super) fn of_commit(self) -> Self {
         match self {

@@ -278,6 +278,16 @@ pub struct ProcessRow {
     pub postponed: bool,
 }
 
+impl ProcessRow {
+    /// True where both are rows of one process, which has one for each of its pipelines where it has no supervisor.
+    pub fn is_of_the_process_of(&self, other: &Self) -> bool {
+        let place = |row: &Self| (row.pid, row.pid_started_at);
+        place(self) == place(other)
+            && self.pid_namespace == other.pid_namespace
+            && self.boot_id == other.boot_id
+    }
+}
+
 /// A process's counters since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {

@@ -333,7 +333,7 @@ static AGAIN: Statement = Statement::new(
 static BOTH: Statement = Statement::row("BOTH", &[&INSERT, &AGAIN]);
 
 /// A server may be told to end a statement while the COMMIT in it is under way. Each name is written once: a commit
-/// that were taken for one that was rolled back would be run again, and fail.
+/// that was taken for one that was rolled back would be run again, and fail.
 #[tokio::test]
 async fn a_commit_that_is_killed_is_never_taken_for_one_that_was_rolled_back() {
     with(|sandbox, mut conn| async move {

@@ -15,7 +15,6 @@ use crate::{BATCHES, NOT_THE_ENGINE, may_scan, of};
 const HERE: &[(&str, &str)] = &[
     ("BEATABLE", "a row per process"),
     ("BEAT_HEARD", "the same"),
-    ("END_OF_PORTION", "stops at its limit"),
     ("FIND_TOKENS", "by key, in a table that is empty here"),
     ("PAGE_PROCESSES", "the same"),
     ("UNDER_LEASE", "a row per process"),
@@ -52,6 +51,7 @@ fn value(name: &str, sql: &str) -> String {
 
 /// Variables that are keys.
 const KEYS: &[&str] = &[
+    "after_id",
     "behind_id",
     "branch",
     "bulk",
@@ -69,6 +69,7 @@ const KEYS: &[&str] = &[
     "step",
     "supervisor",
     "to",
+    "until_id",
 ];
 
 /// Variables that are texts.

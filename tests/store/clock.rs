@@ -72,11 +72,8 @@ async fn was_set_back(conn: &mut Conn) -> Overtaken {
 }
 
 async fn all(conn: &mut Conn, mut rescheduling: Rescheduling) -> Overtaken {
-    loop {
-        if let Some(overtaken) = rescheduling.step(conn).await.unwrap() {
-            return overtaken;
-        }
-    }
+    while rescheduling.step(conn).await.unwrap() {}
+    rescheduling.overtaken()
 }
 
 on_every_database! {

@@ -32,6 +32,12 @@ static ROWS: Statement = Statement::new(
           + (SELECT count(*) FROM ductwork_tuples) AS n",
 );
 
+/// An hour later than they were written.
+static AHEAD: Statement = Statement::new(
+    "WIDE_AHEAD",
+    "UPDATE ductwork_runs SET cancelling_at = cancelling_at + 3600000000, pruning_at = pruning_at + 3600000000",
+);
+
 /// Deletes the rest of the runs whose deletion has begun; returns their number.
 async fn finish(conn: &mut Conn) -> u64 {
     let mut pruning = Pruning::of(None, u64::MAX);
@@ -225,6 +231,11 @@ on_every_database! {
                 assert_eq!(part(&mut driver.conn, &mut Cancelling::of(run, 1)).await, None);
                 assert!(left_to_do(&mut driver.conn, None, now).await.unwrap());
                 assert!(!left_to_do(&mut driver.conn, None, hour).await.unwrap());
+                assert_eq!(unfinished(&mut driver.conn, hour).await.unwrap(), []);
+                // The clock was set back since.
+                driver.conn.execute(&AHEAD, &[]).await.unwrap();
+                assert!(left_to_do(&mut driver.conn, None, hour).await.unwrap());
+                assert_eq!(unfinished(&mut driver.conn, hour).await.unwrap(), [run]);
             }
             assert!(matches!(cancel(&mut driver.conn, run).await.unwrap(), Cancel::Done { .. }));
             assert!(!left_to_do(&mut driver.conn, None, now).await.unwrap());
@@ -236,6 +247,9 @@ on_every_database! {
             }
             assert_eq!(pruning.runs, 0);
             assert!(left_to_do(&mut driver.conn, None, now).await.unwrap());
+            assert!(!left_to_do(&mut driver.conn, None, hour).await.unwrap());
+            driver.conn.execute(&AHEAD, &[]).await.unwrap();
+            assert!(left_to_do(&mut driver.conn, None, hour).await.unwrap());
             assert_eq!(finish(&mut driver.conn).await, 1);
         }
     }

@@ -458,14 +458,20 @@ impl Mysql {
         text.run(statement);
         end.into_iter().for_each(|end| text.then(end));
         let text = text.end();
-        let done = self.text(&text).await;
-        // A compound statement has only the count of its last part; the parts check their own
-        // counts.
-        done.map(|_| Answer::default())
-            .map_err(|failure| match end {
-                Some(_) => Failed::at_end(failure),
-                None => Failed::before_end(failure),
-            })
+        match self.text(&text).await {
+            // A compound statement has only the count of its last part; the parts check their own counts.
+            Ok(_) => Ok(Answer::default()),
+            Err(failure) if end.is_none() || self.has_left_open(&failure).await => {
+                Err(Failed::before_end(failure))
+            }
+            Err(failure) => Err(Failed::at_end(failure)),
+        }
+    }
+
+    /// True where a statement that was cut short has left its transaction open, so that it is known not to be committed.
+    async fn has_left_open(&mut self, failure: &Failure) -> bool {
+        let ask = "SELECT @@in_transaction";
+        failure.is_cut_short() && matches!(self.first(ask).await, Ok(Some(open)) if open == "1")
     }
 
     /// Fills the table of a declared batch.
@@ -474,7 +480,7 @@ impl Mysql {
         if rows.len() == 0 {
             return Ok(());
         }
-        // A server reads literals in less time than JSON, but a long text as a value.
+        // A server reads literals faster than JSON; a batch with long texts goes as a value.
         let written = match compound::weight_of(rows) <= compound::LONGEST {
             true => self.text(&compound::filling(batch, rows)).await?,
             false => {

@@ -66,12 +66,7 @@ impl Failure {
         matches!(self.code(), 1044 | 1142 | 1143 | 1227 | 1370)
     }
 
-    /// True where a database could not be dropped because its directory still holds a file.
-    pub fn is_not_empty(&self) -> bool {
-        self.code() == 1010
-    }
-
-    /// True where the user lacks a right, for a temporary table that was to be created: the server names the user and the database, but not the
+    /// The same, for a temporary table that was to be created: the server names the user and the database, but not the
     /// right.
     pub fn of_temporary_table(self) -> Self {
         let told = self.server().filter(|error| error.code == 1044);
@@ -84,6 +79,11 @@ impl Failure {
             ))
         });
         told.map_or(self, Self::Right)
+    }
+
+    /// True where a database could not be dropped because its directory still holds a file.
+    pub fn is_not_empty(&self) -> bool {
+        self.code() == 1010
     }
 
     /// True where the server, or the session, takes no writes.
