@@ -119,7 +119,7 @@ pub struct Rescheduling {
 
 impl Default for Rescheduling {
     fn default() -> Self {
-        Self::by(2_000)
+        Self::by(500)
     }
 }
 
