@@ -87,16 +87,12 @@ impl Witness {
 /// not beat, another takes its place, even when its row cannot be removed. A console never sweeps, and a worker of
 /// several pipelines, which has no supervisor, sweeps under one of its rows.
 fn is_first(mine: &ProcessRow, others: &[ProcessRow], lease: Duration) -> bool {
-    let beats = |row: &ProcessRow| {
-        // A heartbeat that is later than the database's clock does not tell its age; the witness does.
-        let silence = row.seen_at.saturating_sub(row.last_heartbeat_at).max(0);
-        row.age.max(Duration::from_micros(silence as u64)) < lease
-    };
+    // A heartbeat that is later than the database's clock does not tell its age; the witness does.
+    let beats = |row: &ProcessRow| row.age.max(silence(row)) < lease;
     let may_sweep =
         |row: &&ProcessRow| row.supervisor.is_none() && row.role != Role::Console && beats(row);
     others.iter().find(may_sweep).is_none_or(|oldest| {
-        (mine.started_at, mine.id) < (oldest.started_at, oldest.id)
-            || oldest.is_of_the_process_of(mine)
+        (mine.started_at, mine.id) < (oldest.started_at, oldest.id) || oldest.is_same_process(mine)
     })
 }
 
@@ -137,11 +133,11 @@ impl Clock {
 
     /// Corrects the work that waits for a time of before, until this moment, and the rest in the next sweep.
     async fn put_right(&mut self, conn: &mut Conn, until: Instant) -> Result<(), Error> {
-        if !self.set_back {
+        // An error leaves it as it may be: the branches that showed it may be corrected already, and the executions not.
+        if !std::mem::replace(&mut self.set_back, true) {
             self.set_back = clock::may_have_been_set_back(conn, &mut self.rescheduling).await?;
         }
         while self.set_back {
-            // The branches that showed it may be corrected already, and the executions not: an error changes nothing.
             self.set_back = self.rescheduling.step(conn).await?;
             if Instant::now() >= until {
                 break;
@@ -334,9 +330,9 @@ impl Sweeper {
         now: Instant,
         until: Instant,
     ) -> Result<(), Error> {
-        let put_right = self.clock.put_right(conn, until.min(now + PUTTING_RIGHT));
-        let put_right = put_right.await;
-        set_back(&self.clock.rescheduling.overtaken(), waker);
+        let until = until.min(now + PUTTING_RIGHT);
+        let put_right = self.clock.put_right(conn, until).await;
+        announce(&self.clock.rescheduling.overtaken(), waker);
         match put_right {
             Ok(()) => {
                 self.sweeping.over(&());
@@ -439,7 +435,7 @@ impl Sweeper {
 }
 
 /// Tells of the work that was made due again.
-fn set_back(overtaken: &Overtaken, waker: &dyn Waker) {
+fn announce(overtaken: &Overtaken, waker: &dyn Waker) {
     if *overtaken != Overtaken::default() {
         events::clock_set_back(overtaken);
     }
@@ -453,8 +449,13 @@ fn set_back(overtaken: &Overtaken, waker: &dyn Waker) {
 
 /// When a process gave its last sign of life, if `now` is the time at which its row was read.
 fn silent_since(row: &ProcessRow, now: Instant) -> Option<Instant> {
+    now.checked_sub(silence(row))
+}
+
+/// The time since a process's last heartbeat by the database's clock.
+fn silence(row: &ProcessRow) -> Duration {
     let silence = row.seen_at.saturating_sub(row.last_heartbeat_at).max(0);
-    now.checked_sub(Duration::from_micros(silence as u64))
+    Duration::from_micros(silence as u64)
 }
 
 /// The error, if this connection is of no further use.
@@ -469,6 +470,7 @@ fn broken(conn: &Conn, error: Error) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::store::process::Counters;
+    use crate::store::{Location, Purpose};
 
     const STALE: Duration = Duration::from_secs(30);
 
@@ -544,7 +546,7 @@ mod tests {
     #[test]
     fn the_oldest_sweeper_that_beats_looks_after_the_rest() {
         let of = |age_s| {
-            let mut rows = [0, 30, 0].map(|_| row(ProcessId::new(), 1, 0));
+            let mut rows = [(); 3].map(|()| row(ProcessId::new(), 1, 0));
             let [child, oldest, heir] = &mut rows;
             child.supervisor = Some(oldest.id);
             *oldest = row(oldest.id, 1, age_s);
@@ -574,13 +576,30 @@ mod tests {
     /// A console that has no supervisor sweeps nothing, and a worker that has none sweeps under one of its rows.
     #[test]
     fn a_row_under_which_nobody_sweeps_leaves_nobody_without_a_first() {
-        let mut others = [0, 0].map(|_| row(ProcessId::new(), 1, 0));
+        let mut others = [(); 2].map(|()| row(ProcessId::new(), 1, 0));
         (others[0].role, others[0].pid) = (Role::Console, 2);
         let mut mine = row(ProcessId::new(), 1, 0);
         mine.started_at = 1;
         assert!(is_first(&mine, &others, STALE));
         others[1].boot_id = "another host".to_owned();
         assert!(!is_first(&mine, &others, STALE));
+    }
+
+    /// The answer may be lost after the branches, which are all that shows it, were corrected.
+    #[tokio::test]
+    async fn a_look_at_the_clock_that_fails_is_made_again_as_if_the_clock_was_set_back() {
+        let directory = tempfile::tempdir().unwrap();
+        // A file without a schema fails each statement.
+        let url = format!("sqlite://{}/empty.db", directory.path().display());
+        let location = Location::parse(&url).unwrap();
+        let mut conn = location.connect(Purpose::Engine).await.unwrap();
+        let mut clock = Clock {
+            set_back: false,
+            ..Clock::default()
+        };
+        assert!(clock.put_right(&mut conn, Instant::now()).await.is_err());
+        assert!(clock.set_back);
+        conn.close().await;
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::error::Error;
 use super::micros;
 use super::statement::statements;
 
-/// No duty is held for longer without being taken again.
+/// The longest lease: no duty is held for longer without being taken again.
 const LONGEST: Duration = Duration::from_secs(300);
 
 statements! {
@@ -31,7 +31,7 @@ statements! {
          WHERE name = :name AND (holder = :holder OR until <= {now} OR until > {now} + :longest)";
 }
 
-/// Takes a duty, or keeps it, for this long; false while another holder has it.
+/// Takes a duty, or keeps it, for this long, [`LONGEST`] at most; false while another holder has it.
 pub async fn take(
     conn: &mut Conn,
     name: &str,

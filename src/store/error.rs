@@ -200,7 +200,7 @@ impl Error {
     /// connection of a client whose message is a gigabyte, and so may anything between them.
     pub fn may_blame_the_size(&self) -> bool {
         match self {
-            // A full disk ends no connection, and neither does the end of a statement.
+            // A full disk ends no connection, and neither does somebody who ends a statement.
             Self::Unavailable { source, in_commit } => {
                 *in_commit
                     && !matches!(source.as_ref(), Source::Sqlite(_))

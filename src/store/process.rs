@@ -280,9 +280,9 @@ pub struct ProcessRow {
 
 impl ProcessRow {
     /// True where both are rows of one process, which has one for each of its pipelines where it has no supervisor.
-    pub fn is_of_the_process_of(&self, other: &Self) -> bool {
-        let place = |row: &Self| (row.pid, row.pid_started_at);
-        place(self) == place(other)
+    pub fn is_same_process(&self, other: &Self) -> bool {
+        self.pid == other.pid
+            && self.pid_started_at == other.pid_started_at
             && self.pid_namespace == other.pid_namespace
             && self.boot_id == other.boot_id
     }

@@ -352,7 +352,7 @@ async fn a_commit_that_is_killed_is_never_taken_for_one_that_was_rolled_back() {
             }
         });
         let (mut committed, began) = (0, Instant::now());
-        // MySQL is told to commit in a statement that has nothing else in it, and that nobody is known to have killed.
+        // MySQL commits by a statement of its own, which no kill is known to have met.
         while sent.get() < 1_000 || (mariadb && committed == 0) {
             assert!(
                 began.elapsed() < PATIENCE,
@@ -388,6 +388,45 @@ async fn a_commit_that_is_killed_is_never_taken_for_one_that_was_rolled_back() {
             }
         }
         killing.abort();
+        conn.close().await;
+    })
+    .await;
+}
+
+static WAITS: Statement = Statement::row("WAITS", &[&AGAIN, &AGAIN]);
+
+/// It waits for a lock, so its COMMIT is not under way.
+#[tokio::test]
+async fn what_is_killed_before_its_commit_is_tried_again_on_the_same_connection() {
+    with(|sandbox, mut conn| async move {
+        let name = [("name", "p".into())];
+        conn.execute(&INSERT, &name).await.unwrap();
+        let session = text(&mut conn, "SELECT CAST(CONNECTION_ID() AS CHAR) AS it").await;
+        let mut foreign = another(&sandbox, Purpose::Query).await;
+        let lock = "START TRANSACTION; SELECT 1 FROM ductwork_pauses FOR UPDATE";
+        foreign.script("LOCK", lock).await.unwrap();
+        let killed = tokio::task::spawn_local(async move {
+            // Nothing here takes as long, unless it waits for the lock.
+            let waits = format!(
+                "SELECT CAST(count(*) AS CHAR) AS it FROM information_schema.PROCESSLIST
+                  WHERE ID = {session} AND COMMAND IN ('Query', 'Execute') AND TIME >= 1"
+            );
+            let began = Instant::now();
+            while text(&mut foreign, waits.clone()).await == "0" {
+                assert!(began.elapsed() < PATIENCE, "it waits for no lock");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            let kill = format!("KILL QUERY {session}");
+            foreign.script("KILL", kill.leak()).await.unwrap();
+            foreign.script("COMMIT", "COMMIT").await.unwrap();
+            foreign.close().await;
+        });
+        let done = conn
+            .transaction(async |conn| conn.fetch_and_commit(&WAITS, &name).await)
+            .await;
+        killed.await.unwrap();
+        done.unwrap();
+        assert!(!conn.is_broken());
         conn.close().await;
     })
     .await;

@@ -32,6 +32,11 @@ static ROWS: Statement = Statement::new(
           + (SELECT count(*) FROM ductwork_tuples) AS n",
 );
 
+static WAITING: Statement = Statement::new(
+    "WIDE_WAITING",
+    "SELECT count(*) AS n FROM ductwork_branches WHERE status = 'waiting'",
+);
+
 /// An hour later than they were written.
 static AHEAD: Statement = Statement::new(
     "WIDE_AHEAD",
@@ -120,10 +125,7 @@ on_every_database! {
             };
             driver.round("P", step).await;
         }
-        let waiting = Statement::new(
-            "WIDE_WAITING", "SELECT count(*) AS n FROM ductwork_branches WHERE status = 'waiting'");
-        let waiting: &'static Statement = Box::leak(Box::new(waiting));
-        let row = driver.conn.fetch_optional(waiting, &[]).await.unwrap().unwrap();
+        let row = driver.conn.fetch_optional(&WAITING, &[]).await.unwrap().unwrap();
         assert_eq!(row.get::<i64>("n").unwrap(), 101);
         let mut cancelling = Cancelling::of(run, 1);
         let mut closed = 0;
