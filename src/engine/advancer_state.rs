@@ -6,7 +6,7 @@
 //! refused (`explorer`). Pure except for `perform`, which calls the store.
 //! Never: decides where a branch goes (`machine::advance`), connects, waits, or tells anybody.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use crate::machine::advance::AdvanceLimits;
@@ -15,6 +15,14 @@ use crate::store::advance::{self, Advanced, BranchClaim, ClaimedBranch, GiveBack
 use crate::store::definition::{Definitions, Unreadable};
 use crate::store::process::{self, Claimant};
 use crate::store::{Conn, Error};
+
+/// A branch with which the connection was lost this often in a row, when the branch was alone, waits
+/// before it is tried again. A single loss is an outage.
+const LOST_ALONE: u32 = 2;
+
+/// How many branches are remembered because the connection was lost with them. If there are more, all
+/// of them are forgotten: those to blame are soon found again.
+const SUSPECTS: usize = 10_000;
 
 /// The branches that an advancer has claimed.
 #[derive(Clone, Debug, Default)]
@@ -28,8 +36,13 @@ pub struct AdvancerState {
     /// A batch was refused: from now on each branch is advanced alone, so that one bad branch
     /// spends its own retries and nobody else's.
     alone: bool,
+    /// The branches with which the connection was lost, until they are advanced.
+    suspects: BTreeMap<BranchId, Suspect>,
+    /// The one with which it was lost again, alone, and why it is given back as soon as it is known
+    /// to be held.
+    culprit: Option<(BranchId, Why)>,
     /// The branches to give back before anything else, and why.
-    giving: Option<(Vec<ClaimedBranch>, Why)>,
+    giving: VecDeque<(Vec<ClaimedBranch>, Why)>,
     /// How many batches in a row the database could not advance for a reason of its own.
     hindered: u32,
     /// The claimed batch is counted as one of them.
@@ -38,6 +51,22 @@ pub struct AdvancerState {
     /// is alive: its heartbeats would extend them for ever, and no reaper would take them.
     unsure: bool,
 }
+
+/// A branch with which the connection was lost. If that happens again and again, it is no outage: the
+/// data of a branch is the cause, or there are more branches than the database can advance in time.
+/// So those that were lost together are advanced in halves, after all others, until the cause is
+/// alone; the others go on meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+struct Suspect {
+    /// At most this many of its kind are advanced together.
+    together: usize,
+    /// How often in a row the connection was lost with it alone.
+    alone: u32,
+}
+
+/// A branch under suspicion, as the explorer compares it.
+#[cfg(test)]
+pub(crate) type Suspected = (BranchId, [i64; 2]);
 
 /// Why branches are given back.
 #[derive(Clone, Debug)]
@@ -48,7 +77,7 @@ pub enum Why {
     Hindered {
         /// The database's answer.
         error: Error,
-        /// How many batches in a row were hindered.
+        /// How many batches in a row were hindered, or lost their connection.
         times: u32,
         /// It is the first of its batch.
         first: bool,
@@ -119,15 +148,29 @@ impl AdvancerState {
         if self.unsure {
             return Operation::ReadBack;
         }
-        if let Some((branches, why)) = &self.giving {
+        if let Some((branches, why)) = self.giving.front() {
             return Operation::GiveBack(branches.clone(), why.clone());
         }
         match (self.claimed.as_slice(), self.spreading.front()) {
             ([], Some(first)) if self.spreads_next => Operation::Advance(vec![*first]),
             ([], _) => Operation::Claim,
             ([first, ..], _) if self.alone => Operation::Advance(vec![*first]),
-            (claimed, _) => Operation::Advance(claimed.to_vec()),
+            (claimed, _) => Operation::Advance(self.least_suspected(claimed)),
         }
+    }
+
+    /// Those of the claimed branches that are advanced next, together.
+    fn least_suspected(&self, claimed: &[ClaimedBranch]) -> Vec<ClaimedBranch> {
+        if self.suspects.is_empty() {
+            return claimed.to_vec();
+        }
+        let together = |branch: &ClaimedBranch| {
+            let suspect = self.suspects.get(&branch.id);
+            suspect.map_or(usize::MAX, |suspect| suspect.together)
+        };
+        let most = claimed.iter().map(together).max().unwrap_or(usize::MAX);
+        let alike = claimed.iter().filter(|branch| together(branch) == most);
+        alike.take(most).copied().collect()
     }
 
     /// Nothing can be claimed now. True when there is other work.
@@ -138,14 +181,15 @@ impl AdvancerState {
 
     /// No more branches are claimed. Wide expands are given back; they go on elsewhere, or later.
     pub fn stop_spreading(&mut self) {
-        if self.giving.is_none() && !self.spreading.is_empty() {
-            self.giving = Some((self.spreading.drain(..).collect(), Why::Unsure));
+        if self.giving.is_empty() && !self.spreading.is_empty() {
+            let spreading = self.spreading.drain(..).collect();
+            self.giving.push_back((spreading, Why::Unsure));
         }
     }
 
     /// True while held branches need an operation before more are claimed.
     pub fn is_busy(&self) -> bool {
-        !self.claimed.is_empty() || !self.spreading.is_empty() || self.giving.is_some()
+        !self.claimed.is_empty() || !self.spreading.is_empty() || !self.giving.is_empty()
     }
 
     /// True while there may be claims whose leases a heartbeat has to extend.
@@ -163,9 +207,9 @@ impl AdvancerState {
         match (done, &answer) {
             (_, Ok(Answer::Held(held))) => {
                 self.unsure = false;
-                self.giving = (!held.is_empty()).then(|| (held.clone(), Why::Unsure));
+                self.give_back(held);
             }
-            (_, Ok(Answer::GivenBack)) => self.giving = None,
+            (_, Ok(Answer::GivenBack)) => drop(self.giving.pop_front()),
             (_, Ok(Answer::Claimed(claim))) => {
                 self.counted = false;
                 if let BranchClaim::Taken(claimed) = claim {
@@ -175,6 +219,7 @@ impl AdvancerState {
             }
             (Operation::Advance(batch), Ok(Answer::Advanced(advanced))) => {
                 self.leave(batch);
+                self.clear_of_suspicion(batch, &advanced.left);
                 self.claimed.splice(..0, advanced.left.iter().copied());
                 self.spreading.extend(&advanced.spreading);
                 self.spreads_next &= advanced.spreading.is_empty();
@@ -182,7 +227,8 @@ impl AdvancerState {
                 self.counted = false;
                 if !advanced.unreadable.is_empty() {
                     let branches = advanced.unreadable.iter().map(|(branch, _)| *branch);
-                    self.giving = Some((branches.collect(), Why::unreadable(&advanced.unreadable)));
+                    let why = Why::unreadable(&advanced.unreadable);
+                    self.giving.push_back((branches.collect(), why));
                 }
             }
             (_, Ok(Answer::Advanced(_))) => unreachable!("nothing else advances"),
@@ -190,11 +236,16 @@ impl AdvancerState {
                 match batch.as_slice() {
                     [alone] => {
                         self.leave(batch);
-                        self.giving = Some((vec![*alone], self.why(error)));
+                        let why = self.why(error);
+                        self.giving.push_back((vec![*alone], why));
                     }
                     _ => self.alone = true,
                 }
                 return Ok(None);
+            }
+            (Operation::Advance(batch), Err(error)) => {
+                self.lost(batch, error);
+                self.doubt();
             }
             (_, Err(_)) => self.doubt(),
         }
@@ -209,8 +260,54 @@ impl AdvancerState {
             self.spreading.pop_front();
             self.spreads_next = false;
         } else {
-            self.claimed.drain(..batch.len());
+            let batch: HashSet<_> = batch.iter().map(|branch| branch.id).collect();
+            self.claimed.retain(|branch| !batch.contains(&branch.id));
         }
+    }
+
+    /// The connection was lost when these were advanced.
+    fn lost(&mut self, batch: &[ClaimedBranch], error: &Error) {
+        if self.suspects.len() + batch.len() > SUSPECTS {
+            self.suspects.clear();
+        }
+        let together = (batch.len() / 2).max(1);
+        for branch in batch {
+            self.suspects.entry(branch.id).or_default().together = together;
+        }
+        let [alone] = batch else {
+            return;
+        };
+        let suspect = self.suspects.entry(alone.id).or_default();
+        suspect.alone = suspect.alone.saturating_add(1);
+        if suspect.alone >= LOST_ALONE {
+            let why = Why::Hindered {
+                error: error.clone(),
+                times: suspect.alone - LOST_ALONE + 1,
+                first: true,
+            };
+            self.culprit = Some((alone.id, why));
+        }
+    }
+
+    /// These have been advanced, except for those that are left.
+    fn clear_of_suspicion(&mut self, batch: &[ClaimedBranch], left: &[ClaimedBranch]) {
+        if !self.suspects.is_empty() {
+            let advanced = batch.iter().filter(|branch| !left.contains(branch));
+            for branch in advanced {
+                self.suspects.remove(&branch.id);
+            }
+        }
+    }
+
+    /// Nobody works on these branches, which the process was found to hold.
+    fn give_back(&mut self, held: &[ClaimedBranch]) {
+        let mut held = held.to_vec();
+        if let Some((culprit, why)) = self.culprit.take() {
+            let its = held.extract_if(.., |branch| branch.id == culprit).collect();
+            self.giving.push_back((its, why));
+        }
+        self.giving.push_back((held, Why::Unsure));
+        self.giving.retain(|(branches, _)| !branches.is_empty());
     }
 
     /// Why a branch that could not be advanced alone is given back. A hindrance counts once for a batch:
@@ -233,23 +330,32 @@ impl AdvancerState {
         *self = Self {
             unsure: true,
             hindered: self.hindered,
+            suspects: std::mem::take(&mut self.suspects),
+            culprit: self.culprit.take(),
             ..Self::default()
         };
     }
 
     /// Its whole memory, for the explorer, which compares memories: claims in lists, each with a
-    /// meaning of its own, and the rest as bits.
+    /// meaning of its own, the branches under suspicion with two numbers each, and the rest as bits.
     #[cfg(test)]
-    pub(crate) fn memory(&self) -> ([Vec<ClaimedBranch>; 3], i64) {
-        let (given, refused) = match &self.giving {
-            Some((given, why)) => (given.clone(), !matches!(why, Why::Unsure)),
-            None => (Vec::new(), false),
-        };
+    pub(crate) fn memory(&self) -> ([Vec<ClaimedBranch>; 4], Vec<Suspected>, i64) {
+        let mut giving = [Vec::new(), Vec::new()];
+        for (branches, why) in &self.giving {
+            giving[usize::from(matches!(why, Why::Unsure))].extend(branches);
+        }
+        let [given, unsure] = giving;
         let spreading = self.spreading.iter().copied().collect();
-        let flags = [self.unsure, self.alone, refused, self.spreads_next];
+        let flags = [self.unsure, self.alone, self.spreads_next];
         let bits = flags.iter().enumerate();
         let bits = bits.map(|(bit, flag)| i64::from(*flag) << bit).sum();
-        ([self.claimed.clone(), given, spreading], bits)
+        let culprit = self.culprit.as_ref().map(|(culprit, _)| *culprit);
+        let suspects = self.suspects.iter().map(|(id, suspect)| {
+            let lost = suspect.alone.min(LOST_ALONE) + u32::from(culprit == Some(*id));
+            (*id, [suspect.together as i64, i64::from(lost)])
+        });
+        let lists = [self.claimed.clone(), given, unsure, spreading];
+        (lists, suspects.collect(), bits)
     }
 }
 
@@ -609,6 +715,126 @@ mod tests {
             stage.succeeds(&advance([last]), self::advanced([]));
             assert!(!stage.0.may_hold());
         }
+    }
+
+    /// The operations between a lost connection and the next claim: `held` is what the process is found
+    /// to hold. Returns how each part of it is given back.
+    fn gives_back(stage: &mut Stage, held: &[ClaimedBranch]) -> Vec<(Vec<ClaimedBranch>, Why)> {
+        stage.succeeds(&Operation::ReadBack, Answer::Held(held.to_vec()));
+        let mut given = Vec::new();
+        loop {
+            match stage.0.next() {
+                Operation::GiveBack(branches, why) => given.push((branches, why)),
+                Operation::Claim => return given,
+                other => panic!("{other:?}"),
+            }
+            let back = stage.0.next();
+            assert!(stage.0.settle(&back, Ok(Answer::GivenBack)).is_ok());
+        }
+    }
+
+    #[test]
+    fn branches_that_cost_the_connection_are_advanced_in_halves_until_the_one_to_blame_waits_alone()
+    {
+        let all: [ClaimedBranch; 8] = std::array::from_fn(|_| branch());
+        let bad = all[5];
+        let mut stage = Stage::default();
+        let mut lost = 0;
+        let mut advanced_of = HashSet::new();
+        // Each time the connection is lost if the bad one is among them.
+        let waits = loop {
+            let open = all.iter().filter(|it| !advanced_of.contains(&it.id));
+            stage.succeeds(
+                &Operation::Claim,
+                Answer::Claimed(BranchClaim::Taken(open.copied().collect())),
+            );
+            let batch = loop {
+                let next = stage.0.next();
+                let Operation::Advance(batch) = &next else {
+                    panic!("{next:?}");
+                };
+                if batch.contains(&bad) {
+                    assert!(stage.0.settle(&next, Err(gone())).is_err());
+                    break batch.clone();
+                }
+                advanced_of.extend(batch.iter().map(|it| it.id));
+                assert!(stage.0.settle(&next, Ok(advanced([]))).is_ok());
+            };
+            lost += 1;
+            let given = gives_back(&mut stage, &batch);
+            match given.as_slice() {
+                [(branches, Why::Unsure)] => assert_eq!(*branches, batch),
+                [(branches, why)] => {
+                    assert_eq!(*branches, [bad]);
+                    break why.clone();
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        // With eight, four, two, alone, and alone again.
+        assert_eq!((lost, advanced_of.len()), (5, 7));
+        assert!(matches!(waits, Why::Hindered { times: 1, .. }), "{waits:?}");
+        // From then on the good ones are advanced first, and its wait grows with each loss.
+        let others = [branch(), branch()];
+        for times in 2..4 {
+            stage.succeeds(&Operation::Claim, taken([bad, others[0], others[1]]));
+            stage.succeeds(&advance(others), advanced([]));
+            stage.fails(&advance([bad]), gone());
+            let given = gives_back(&mut stage, &[bad]);
+            assert!(
+                matches!(given.as_slice(), [(_, Why::Hindered { times: count, .. })] if *count == times),
+                "{given:?}"
+            );
+        }
+        // It is advanced at last, and is as good as any other.
+        stage.succeeds(&Operation::Claim, taken([bad]));
+        stage.succeeds(&advance([bad]), advanced([]));
+        stage.succeeds(&Operation::Claim, taken([bad, others[0]]));
+        stage.succeeds(&advance([bad, others[0]]), advanced([]));
+    }
+
+    /// An outage is no branch's fault.
+    #[test]
+    fn a_connection_lost_once_makes_no_branch_wait_and_a_lost_answer_to_a_question_changes_nothing()
+    {
+        let [one, two, other] = [branch(), branch(), branch()];
+        let mut stage = Stage::default();
+        stage.succeeds(&Operation::Claim, taken([one]));
+        stage.fails(&advance([one]), gone());
+        stage.fails(&Operation::ReadBack, gone());
+        let given = gives_back(&mut stage, &[one]);
+        assert!(matches!(given.as_slice(), [(_, Why::Unsure)]), "{given:?}");
+        // The second time, the others that are held do not wait with it.
+        stage.succeeds(&Operation::Claim, taken([two, one, other]));
+        stage.succeeds(&advance([two, other]), advanced([other]));
+        stage.succeeds(&advance([other]), advanced([]));
+        stage.fails(&advance([one]), gone());
+        stage.fails(&Operation::ReadBack, gone());
+        stage.0.doubt();
+        stage.succeeds(&Operation::ReadBack, Answer::Held(vec![one, two]));
+        let back = stage.0.next();
+        assert_eq!(back.blames().map(|(id, _)| id), Some(one.id));
+        assert!(stage.0.settle(&back, Ok(Answer::GivenBack)).is_ok());
+        let back = Operation::GiveBack(vec![two], Why::Unsure);
+        stage.succeeds(&back, Answer::GivenBack);
+        assert!(!stage.0.may_hold());
+        // If it is not held any more, its advance was committed.
+        stage.succeeds(&Operation::Claim, taken([one]));
+        stage.fails(&advance([one]), gone());
+        assert!(gives_back(&mut stage, &[]).is_empty());
+    }
+
+    #[test]
+    fn the_memory_of_lost_branches_is_bounded() {
+        let mut stage = Stage::default();
+        for _ in 0..SUSPECTS + 10 {
+            let one = branch();
+            stage.succeeds(&Operation::Claim, taken([one]));
+            stage.fails(&advance([one]), gone());
+            gives_back(&mut stage, &[]);
+            assert!(stage.0.suspects.len() <= SUSPECTS);
+        }
+        assert_eq!(stage.0.suspects.len(), 10);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ductwork::model::Role;
+use ductwork::model::{Role, RunStatus};
+use ductwork::store::query;
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect};
 use nix::sys::signal::Signal;
@@ -398,6 +399,72 @@ on_servers! {
     }
 }
 
+/// The pipeline that the triggers below are for.
+const POISON: &str = r#"
+pipeline: Poison
+steps:
+  A: { command: ["true"] }
+  B: { command: ["true"] }
+  C: { command: ["true"] }
+flow: [{ start: A }, { divide: [A, B] }, { combine: C }]
+"#;
+
+/// Ends the session that advances a branch of this pipeline.
+const CUT_POSTGRES: &str = "
+CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_terminate_backend(pg_backend_pid());
+    PERFORM pg_sleep(10);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER cut BEFORE UPDATE ON ductwork_branches FOR EACH ROW
+    WHEN (OLD.pipeline = 'Poison' AND OLD.claim_token IS NOT NULL
+          AND (NEW.status <> 'in_progress' OR NEW.step_id <> OLD.step_id))
+    EXECUTE FUNCTION cut();";
+
+const CUT_MYSQL: &str = "
+CREATE TRIGGER cut BEFORE UPDATE ON ductwork_branches FOR EACH ROW
+    IF OLD.pipeline = 'Poison' AND OLD.claim_token IS NOT NULL
+       AND (NEW.status <> 'in_progress' OR NEW.step_id <> OLD.step_id) THEN
+        KILL CONNECTION CONNECTION_ID(); END IF";
+
+on_servers! {
+    /// No process dies of it, and the database answers after each loss: if all of a batch were simply claimed again,
+    /// that would never end, and nothing else would be advanced.
+    async fn a_branch_that_costs_the_advancer_its_connection_each_time_holds_up_no_other(db: Db) {
+        let settings = Settings { count: 8, max_retry: 0, max_crash: 0, ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[FAN, POISON]).await;
+        let (cut, mend) = match fixture.conn.dialect() {
+            Dialect::Postgres => (CUT_POSTGRES, "DROP TRIGGER cut ON ductwork_branches"),
+            _ => (CUT_MYSQL, "DROP TRIGGER cut"),
+        };
+        fixture.define_in_database(cut).await;
+        // All of them are ready at once.
+        let mut runs = fixture.trigger("Fan", "1", 30).await;
+        let bad = fixture.trigger("Poison", "1", 1).await[0];
+        runs.extend(fixture.trigger("Fan", "1", 30).await);
+        let mut daemon = fixture.start();
+        for run in runs {
+            fixture.run_ended(run).await;
+        }
+        eventually(PATIENCE, "the bad one waits alone, longer each time", async || {
+            (number(&mut fixture, &HINDERED).await >= 3).then_some(())
+        })
+        .await;
+        assert!(daemon.logged("waiting for the database").len() > 1, "{:#?}", daemon.log());
+        let told = daemon.logged("the database could not advance a branch");
+        assert!(!told.is_empty(), "{:#?}", daemon.log());
+        let state = query::run_state(&mut fixture.conn, bad).await.unwrap().unwrap();
+        assert_eq!(state.status, RunStatus::InProgress);
+        fixture.define_in_database(mend).await;
+        fixture.completed(PATIENCE).await;
+        assert_eq!(number(&mut fixture, &RETRIES).await, 0);
+        daemon.stop().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
+    }
+}
+
 pub async fn succeeded(fixture: &mut DaemonFixture) -> usize {
     let executions = fixture.executions().await;
     executions
@@ -419,9 +486,10 @@ on_every_server! {
         let (code, said) = live(&fixture);
         assert_eq!(code, Some(1), "{said}");
         assert!(
-            said.contains("no `ductworkd` runs here with this database"),
+            said.contains("no `ductworkd` of this user runs here with this database"),
             "{said}"
         );
+        assert!(said.contains("ask as that user"), "{said}");
         for role in ["all", "worker"] {
             fixture.configure(&format!("  role: {role}\n"));
             let mut daemon = fixture.start();

@@ -68,13 +68,17 @@ impl Advancer {
     }
 
     pub(super) fn write(&self, to: &mut Canon) {
-        let (lists, flags) = self.branches.memory();
+        let (lists, suspects, flags) = self.branches.memory();
         for branches in lists {
             for branch in branches {
                 to.id(branch.id.0.as_u128());
                 to.id(branch.token.0.as_u128());
             }
             to.number(-1);
+        }
+        for (branch, numbers) in suspects {
+            to.id(branch.0.as_u128());
+            numbers.into_iter().for_each(|number| to.number(number));
         }
         to.number(flags);
     }
