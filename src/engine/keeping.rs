@@ -5,7 +5,7 @@
 //! Owns: its pace, and a connection of its own, which is open only during this work: no heartbeat
 //! waits for it ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)). Never: claims work.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,9 @@ use tokio::task::JoinHandle;
 
 use crate::model::RunId;
 use crate::store::cancel::{self, Cancelling};
-use crate::store::prune::Pruning;
-use crate::store::resume;
+use crate::store::cursor::Cursor;
+use crate::store::prune::{self, Pruning};
+use crate::store::resume::Deadlines;
 use crate::store::{Conn, Error, Location, Purpose};
 use crate::telemetry::events;
 
@@ -29,6 +30,26 @@ const HELD_UP: Duration = Duration::from_secs(5);
 pub struct Keeping {
     task: Option<JoinHandle<()>>,
     stopped: Rc<Cell<bool>>,
+    places: Rc<RefCell<Places>>,
+}
+
+/// The places behind which the next look begins. Work that cannot be done now is before them, and hides
+/// none that is behind; after the last one, a look begins with the first again.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    deadlines: Cursor,
+    cancellations: Cursor,
+    deletions: prune::Places,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            deadlines: Cursor::FIRST,
+            cancellations: Cursor::FIRST,
+            deletions: prune::Places::default(),
+        }
+    }
 }
 
 impl Keeping {
@@ -39,9 +60,12 @@ impl Keeping {
             return;
         }
         let location = location.clone();
-        let stopped = Rc::clone(&self.stopped);
+        let (stopped, places) = (Rc::clone(&self.stopped), Rc::clone(&self.places));
         self.task = Some(tokio::task::spawn_local(async move {
-            if let Err(error) = keep(&location, retention, abandoned, &stopped).await {
+            let mut reached = *places.borrow();
+            let kept = keep(&location, retention, abandoned, &stopped, &mut reached).await;
+            *places.borrow_mut() = reached;
+            if let Err(error) = kept {
                 // The next look finds the rest.
                 events::keeping_failed(&error);
             }
@@ -62,9 +86,10 @@ async fn keep(
     retention: Option<Duration>,
     abandoned: Duration,
     stopped: &Cell<bool>,
+    places: &mut Places,
 ) -> Result<(), Error> {
     let mut conn = location.connect(Purpose::Engine).await?;
-    let kept = work(&mut conn, retention, abandoned, stopped).await;
+    let kept = work(&mut conn, retention, abandoned, stopped, places).await;
     conn.close().await;
     kept
 }
@@ -76,6 +101,7 @@ async fn work(
     retention: Option<Duration>,
     abandoned: Duration,
     stopped: &Cell<bool>,
+    places: &mut Places,
 ) -> Result<(), Error> {
     let mut failed = Ok(());
     let mut then = |done: Result<(), Error>| match done {
@@ -87,27 +113,39 @@ async fn work(
             Ok(())
         }
     };
-    then(pass_deadlines(conn, stopped).await)?;
-    match cancel::unfinished(conn, abandoned).await {
-        Ok(runs) => {
+    then(pass_deadlines(conn, stopped, &mut places.deadlines).await)?;
+    match cancel::unfinished(conn, abandoned, places.cancellations).await {
+        Ok((runs, next)) => {
+            places.cancellations = next;
             for run in runs {
                 then(finish_cancelling(conn, run, stopped).await)?;
             }
         }
         Err(error) => then(Err(error))?,
     }
-    then(prune(conn, retention, stopped).await)?;
+    then(prune(conn, retention, stopped, &mut places.deletions).await)?;
     failed
 }
 
-async fn pass_deadlines(conn: &mut Conn, stopped: &Cell<bool>) -> Result<(), Error> {
+async fn pass_deadlines(
+    conn: &mut Conn,
+    stopped: &Cell<bool>,
+    place: &mut Cursor,
+) -> Result<(), Error> {
+    let mut deadlines = Deadlines::behind(*place);
     loop {
-        let passed = resume::pass_deadlines(conn).await?;
+        let passed = deadlines.step(conn).await;
+        *place = deadlines.place;
+        let passed = passed?;
         if passed.approved + passed.halted > 0 {
             events::deadlines_passed(passed.approved, passed.halted);
         }
-        if !passed.more || stopped.get() {
+        if stopped.get() {
             return Ok(());
+        }
+        if !passed.more {
+            *place = Cursor::FIRST;
+            return deadlines.end();
         }
     }
 }
@@ -140,13 +178,16 @@ async fn prune(
     conn: &mut Conn,
     retention: Option<Duration>,
     stopped: &Cell<bool>,
+    places: &mut prune::Places,
 ) -> Result<(), Error> {
-    let mut pruning = Pruning::of(retention, u64::MAX);
+    let mut pruning = Pruning::of(retention, u64::MAX).behind(*places);
     let mut reported = (0, Instant::now());
     let mut more = true;
     while more && !stopped.get() {
         let asked = Instant::now();
-        more = pruning.step(conn).await?;
+        let step = pruning.step(conn).await;
+        *places = pruning.places;
+        more = step?;
         tokio::time::sleep(pause(asked.elapsed())).await;
         let due = reported.1.elapsed() >= REPORT_EVERY || !more || stopped.get();
         if due && pruning.runs > reported.0 {

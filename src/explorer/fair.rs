@@ -124,7 +124,13 @@ pub fn finish(
             }
         }
         // A process that sweeps finishes half-done work.
-        for run in at_once(cancel::unfinished(conn, LEASE)).map_err(told)? {
+        let (runs, _) = at_once(cancel::unfinished(
+            conn,
+            LEASE,
+            crate::store::cursor::Cursor::FIRST,
+        ))
+        .map_err(told)?;
+        for run in runs {
             let mut cancelling = cancel::Cancelling::of(run, cancel::BATCH);
             // A cancellation that makes no progress is detected by what it leaves.
             for _ in 0..STEPS_MAX {

@@ -134,6 +134,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("FILL_", "benchmarks fill a database of their own"),
     ("SET_TUPLE", "a run's context: `tests/store/contexts.rs`"),
     ("SET_TUPLE_AS_STEP", "the same"),
+    ("PRUNE_TUPLES", "the same: `tests/store/passed_over.rs`"),
+    ("PRUNE_KEYS", "the same"),
     (
         "DUE_AGAIN",
         "a clock that was set back: `tests/store/clock.rs`",

@@ -121,6 +121,16 @@ const SPARE: &[(&str, Shown)] = &[
         Cost("what is held back is looked at once in a pass"),
     ),
     (
+        "PASSED_DEADLINES.4",
+        Cost(
+            "it says where the index is entered, and the next one what of that is behind the place",
+        ),
+    ),
+    (
+        "PASSED_DEADLINES.5",
+        Cost("what was passed over is looked at once in a pass"),
+    ),
+    (
         "LAST_AT_BARRIERS.1",
         Cost("whoever is not the last may leave its arrival to an advancer as well"),
     ),

@@ -23,6 +23,7 @@ use super::action::{self, Actor};
 use super::backend::Setting;
 use super::batch;
 use super::conn::Conn;
+use super::cursor::Cursor;
 use super::error::Error;
 use super::micros;
 use super::statement::{Rows, Statement, statements};
@@ -115,9 +116,10 @@ statements! {
     /// Cancellations that nobody has continued for a while; a time that has not come yet was written before the clock
     /// was set back.
     CANCEL_UNFINISHED = "
-        SELECT id FROM ductwork_runs
+        SELECT id, cancelling_at FROM ductwork_runs
          WHERE cancelling_at IS NOT NULL AND (cancelling_at <= {now} - :age OR cancelling_at > {now})
-         ORDER BY cancelling_at LIMIT 10";
+           AND cancelling_at >= :behind AND (cancelling_at, id) > (:behind, :behind_id)
+         ORDER BY cancelling_at, id LIMIT :n";
 }
 
 /// How many branches per transaction.
@@ -174,11 +176,30 @@ pub async fn cancel_by(
     }
 }
 
-/// The runs whose cancellation nobody has continued for this long.
-pub async fn unfinished(conn: &mut Conn, age: Duration) -> Result<Vec<RunId>, Error> {
-    let args = [("age", micros(age).into())];
+/// How many cancellations one look finishes.
+const UNFINISHED: usize = 10;
+
+/// Some runs whose cancellation nobody has continued for this long, behind a place, and the place behind
+/// which the next look finds others: one that can never be finished hides none of them.
+pub async fn unfinished(
+    conn: &mut Conn,
+    age: Duration,
+    behind: Cursor,
+) -> Result<(Vec<RunId>, Cursor), Error> {
+    let [time, id] = behind.args();
+    let args = [
+        ("age", micros(age).into()),
+        time,
+        id,
+        ("n", UNFINISHED.into()),
+    ];
     let rows = conn.fetch(&CANCEL_UNFINISHED, &args).await?;
-    rows.iter().map(|row| Ok(RunId(row.get("id")?))).collect()
+    let next = match rows.last() {
+        Some(last) if rows.len() == UNFINISHED => Cursor::of(last, "cancelling_at", "id")?,
+        _ => Cursor::FIRST,
+    };
+    let runs: Result<_, Error> = rows.iter().map(|row| Ok(RunId(row.get("id")?))).collect();
+    Ok((runs?, next))
 }
 
 /// An open branch.
@@ -416,7 +437,7 @@ impl Held {
 /// branches, as everybody else does. Proven by `a_cancellation_leaves_nothing_open_whenever_it_comes`.
 /// (I15, I17)
 async fn hold(conn: &mut Conn, seen: &[Open]) -> Result<Held, Error> {
-    conn.set(Setting::CancellationLockWait).await?;
+    conn.set(Setting::ShortLockWait).await?;
     let all = batch::in_order(seen.iter().map(|it| it.id));
     let (mut known, mut executions) = (BTreeSet::new(), BTreeMap::new());
     let mut branches: BTreeMap<Uuid, Open> = BTreeMap::new();

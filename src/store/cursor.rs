@@ -1,6 +1,6 @@
 //! A place in an order of rows by time and id: the place from which a scan in batches continues.
 //!
-//! Owns: the place. Never: the order, which is the statement's (`claim`, `delivery`, `event`, `prune`).
+//! Owns: the place. Never: the order, which is the statement's (`cancel`, `claim`, `delivery`, `event`, `prune`, `resume`).
 
 use uuid::Uuid;
 

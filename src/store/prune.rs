@@ -19,12 +19,14 @@ use uuid::Uuid;
 use crate::failpoint::failpoint;
 
 use super::action;
+use super::backend::Setting;
 use super::bulk;
 use super::conn::Conn;
 use super::cursor::Cursor;
 use super::departed;
 use super::error::Error;
 use super::micros;
+use super::pass::{Pass, Then};
 use super::statement::{Rows, statements};
 
 /// Bounds of a transaction. Where tests inject faults between two transactions, a few rows already
@@ -37,6 +39,9 @@ const RUNS: u64 = if TINY { 2 } else { 500 };
 /// Branches per transaction: at least, at first, and at most. The number adapts to the time that
 /// one transaction should take.
 const BRANCHES: [usize; 3] = if TINY { [2, 2, 2] } else { [50, 200, 2_000] };
+
+/// Keys of runs' contexts per transaction, for each of its branches.
+const KEYS_PER_BRANCH: usize = 5;
 
 /// How long a transaction should take: a wait this short goes unnoticed.
 const TOOK: Duration = Duration::from_millis(100);
@@ -53,8 +58,10 @@ statements! {
          ORDER BY {ended:r}, r.id LIMIT :n {skip_locked}";
     /// The runs whose deletion has begun.
     HALF_PRUNED_RUNS = "
-        SELECT r.id FROM ductwork_runs r
-         WHERE r.pruning_at IS NOT NULL ORDER BY r.pruning_at LIMIT :n {skip_locked}";
+        SELECT r.id, r.pruning_at FROM ductwork_runs r
+         WHERE r.pruning_at IS NOT NULL AND r.pruning_at >= :behind
+           AND (r.pruning_at, r.id) > (:behind, :behind_id)
+         ORDER BY r.pruning_at, r.id LIMIT :n {skip_locked}";
     COUNT_ENDED_RUNS = "
         SELECT count(*) AS n FROM ductwork_runs r {by:ductwork_runs_ended}
          WHERE r.status IN ('completed', 'halted', 'cancelled')
@@ -96,6 +103,16 @@ statements! {
     BEGIN_PRUNING = "
         UPDATE {into:ductwork_runs;b(id id)} SET pruning_at = {now} WHERE {of:ductwork_runs.id;b(id id)}";
     PRUNE_DELIVERIES = "{delete:ductwork_deliveries;b(id id)} WHERE {of:ductwork_deliveries.run_id;b(id id)}";
+    PRUNABLE_TUPLES = "
+        SELECT t.run_id FROM ductwork_tuples t WHERE {any:t.run_id;b(id id)} LIMIT :n",
+        on Mysql [&PRUNABLE_TUPLES_IN_TURN];
+    PRUNABLE_TUPLES_IN_TURN in Mysql = "
+        SELECT t.run_id FROM {rows:b(id id)} {join:ductwork_tuples t} ON {key:t.run_id;b.id} LIMIT :n";
+    /// The last of the next keys of a run.
+    PRUNABLE_KEYS = "
+        SELECT max(t.\"key\") AS last
+          FROM (SELECT \"key\" FROM ductwork_tuples WHERE run_id = :run ORDER BY \"key\" LIMIT :n) t";
+    PRUNE_KEYS = "DELETE FROM ductwork_tuples WHERE run_id = :run AND \"key\" <= :last";
     PRUNE_TUPLES = "{delete:ductwork_tuples;b(id id)} WHERE {of:ductwork_tuples.run_id;b(id id)}";
     PRUNE_ADVANCEMENTS = "{delete:ductwork_advancements;b(id id)} WHERE {of:ductwork_advancements.transition_id;b(id id)}";
     PRUNE_TRANSITIONS = "{delete:ductwork_transitions;b(id id)} WHERE {of:ductwork_transitions.id;b(id id)}";
@@ -139,7 +156,26 @@ pub async fn prune_reporting(
     Ok(pruning.runs)
 }
 
-/// A deletion under way.
+/// The places behind which a deletion goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    /// In the order of the runs whose deletion has begun.
+    begun: Cursor,
+    /// In the order of the runs that have ended.
+    ended: Cursor,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            begun: Cursor::FIRST,
+            ended: Cursor::FIRST,
+        }
+    }
+}
+
+/// A deletion under way. A run that cannot be deleted now, because somebody has locked rows of it or
+/// because it is damaged, holds up no other.
 pub struct Pruning {
     /// None: only deletions that were begun before.
     older_than: Option<Duration>,
@@ -147,8 +183,10 @@ pub struct Pruning {
     /// How many runs are gone so far.
     pub runs: u64,
     in_pass: u64,
-    cursor: Cursor,
-    branches: usize,
+    /// Where the next transaction looks; after an error, those that failed are before these places.
+    pub places: Places,
+    /// By branches, of which a run has one at least.
+    pass: Pass,
     bounds: [usize; 3],
 }
 
@@ -160,10 +198,16 @@ impl Pruning {
             limit,
             runs: 0,
             in_pass: 0,
-            cursor: Cursor::FIRST,
-            branches: BRANCHES[1],
+            places: Places::default(),
+            pass: Pass::by(BRANCHES[1]),
             bounds: BRANCHES,
         }
+    }
+
+    /// The same, from these places on: where an earlier one ended.
+    #[must_use]
+    pub fn behind(self, places: Places) -> Self {
+        Self { places, ..self }
     }
 
     /// From now on, also deletes runs that ended at least this long ago.
@@ -175,59 +219,80 @@ impl Pruning {
     #[must_use]
     #[cfg(feature = "internals")]
     pub fn by(mut self, branches: usize) -> Self {
-        (self.branches, self.bounds) = (branches, [branches; 3]);
+        (self.pass, self.bounds) = (Pass::by(branches), [branches; 3]);
         self
     }
 
-    /// Runs one transaction; false when there is nothing left to do.
+    /// Runs one transaction; false when there is nothing left to do. An error is returned at once if
+    /// the database cannot be reached or nothing can be deleted any more; the first error of runs that
+    /// were passed over, when all others are gone.
     pub async fn step(&mut self, conn: &mut Conn) -> Result<bool, Error> {
         if self.runs >= self.limit {
             return Ok(false);
         }
-        let n = RUNS.min(self.limit - self.runs).min(self.branches as u64);
+        let branches = self.pass.size();
+        let n = RUNS.min(self.limit - self.runs).min(branches as u64);
         failpoint!(conn, "prune.begin");
-        let (older_than, cursor, branches) = (self.older_than, self.cursor, self.branches);
+        let (older_than, places) = (self.older_than, self.places);
+        // Where the search ended, before anything was deleted.
+        let mut reached = places;
         let asked = Instant::now();
         let batch = conn
             .transaction(async |conn| {
+                conn.set(Setting::ShortLockWait).await?;
                 // A run whose deletion has begun comes first; one that another prune holds at this
                 // moment is left to it.
-                let begun = half_pruned(conn, n).await?;
-                let (seen, last) = match older_than {
-                    Some(age) if begun.is_empty() => ended(conn, age, cursor, n).await?,
-                    _ => (begun, None),
-                };
-                let part = delete(conn, seen, branches).await?;
+                let (begun, last) = half_pruned(conn, places.begun, n).await?;
+                reached.begun = last;
+                let mut runs = begun;
+                if let (Some(age), []) = (older_than, runs.as_slice()) {
+                    (runs, reached.ended) = ended(conn, age, places.ended, n).await?;
+                }
+                let part = delete(conn, runs, branches).await?;
                 failpoint!(conn, "prune.written");
-                Ok((part, last))
+                Ok(part)
             })
-            .await?;
+            .await;
         failpoint!(conn, "prune.end");
-        self.branches = fitting(self.branches, asked.elapsed(), self.bounds);
-        let (part, last) = batch;
+        let part = match batch {
+            Ok(part) => part,
+            Err(error) => {
+                if self.pass.failed(error)? == Then::PassOver {
+                    self.places = reached;
+                }
+                return Ok(true);
+            }
+        };
+        self.pass
+            .worked(fitting(branches, asked.elapsed(), self.bounds));
         self.runs += part.runs;
         self.in_pass += part.runs;
         if part.more {
             // The next transaction takes the same runs again.
-        } else if let Some(last) = last {
+        } else if reached.ended != places.ended {
             // A run whose hook nobody runs is skipped, so that it holds back no other.
-            self.cursor = last;
+            self.places.ended = reached.ended;
         } else if part.runs > 0 {
             // Those deletions had begun before. There may be more of them, and the runs that are
             // old enough are untouched.
         } else if self.in_pass > 0 {
             // A pass that deleted something may allow another pass: a lineage is deleted one run at
             // a time, from its newest end.
-            (self.cursor, self.in_pass) = (Cursor::FIRST, 0);
+            (self.places, self.in_pass) = (Places::default(), 0);
         } else {
-            return match older_than {
+            self.places = Places::default();
+            let more = match older_than {
                 Some(age) => {
                     let more = departed::forget(conn, age).await?;
                     let more = action::forget(conn, age).await? || more;
-                    Ok(bulk::forget(conn, age).await? || more)
+                    bulk::forget(conn, age).await? || more
                 }
-                None => Ok(false),
+                None => false,
             };
+            if !more {
+                self.pass.end()?;
+            }
+            return Ok(more);
         }
         failpoint!(conn, "prune.between");
         Ok(true)
@@ -242,14 +307,21 @@ fn fitting(branches: usize, took: Duration, [least, _, most]: [usize; 3]) -> usi
         took if took < TOOK / 2 => branches * 2,
         _ => branches,
     };
-    next.clamp(least, most)
+    // After a transaction that failed there may be fewer than the least.
+    next.clamp(least.min(branches), most)
 }
 
-async fn half_pruned(conn: &mut Conn, n: u64) -> Result<Vec<Uuid>, Error> {
-    let seen = conn
-        .fetch(&HALF_PRUNED_RUNS, &[("n", (n as i64).into())])
-        .await?;
-    ids(&seen, "id")
+/// The next runs whose deletion has begun, under lock, and the place of the last one seen.
+async fn half_pruned(
+    conn: &mut Conn,
+    behind: Cursor,
+    n: u64,
+) -> Result<(Vec<Uuid>, Cursor), Error> {
+    let [time, id] = behind.args();
+    let args = [time, id, ("n", (n as i64).into())];
+    let seen = conn.fetch(&HALF_PRUNED_RUNS, &args).await?;
+    let last = seen.last().map(|row| Cursor::of(row, "pruning_at", "id"));
+    Ok((ids(&seen, "id")?, last.unwrap_or(Ok(behind))?))
 }
 
 /// The next runs that ended at least this long ago, under lock, and the place of the last one seen.
@@ -258,17 +330,17 @@ async fn ended(
     older_than: Duration,
     behind: Cursor,
     n: u64,
-) -> Result<(Vec<Uuid>, Option<Cursor>), Error> {
-    let [behind, behind_id] = behind.args();
+) -> Result<(Vec<Uuid>, Cursor), Error> {
+    let [time, id] = behind.args();
     let args = [
         ("age", micros(older_than).into()),
-        behind,
-        behind_id,
+        time,
+        id,
         ("n", (n as i64).into()),
     ];
     let seen = conn.fetch(&ENDED_RUNS, &args).await?;
     let last = seen.last().map(|row| Cursor::of(row, "ended_at", "id"));
-    let last = last.transpose()?;
+    let last = last.unwrap_or(Ok(behind))?;
     let seen = ids(&seen, "id")?;
     let rows = Rows::new().ids("id", seen);
     let runs = conn
@@ -285,10 +357,12 @@ struct Part {
     more: bool,
 }
 
-/// Deletes runs that are held under lock, or at most this many of their branches.
-async fn delete(conn: &mut Conn, runs: Vec<Uuid>, at_most: usize) -> Result<Part, Error> {
+/// Deletes runs that are held under lock, or at most this many of their branches, or as many keys of
+/// their contexts as may be deleted with so many branches.
+async fn delete(conn: &mut Conn, all: Vec<Uuid>, at_most: usize) -> Result<Part, Error> {
+    let runs = delete_contexts(conn, &all, at_most.saturating_mul(KEYS_PER_BRANCH)).await?;
     if runs.is_empty() {
-        let (runs, more) = (0, false);
+        let (runs, more) = (0, !all.is_empty());
         return Ok(Part { runs, more });
     }
     let rows = Rows::new().ids("id", runs.iter().copied());
@@ -296,12 +370,9 @@ async fn delete(conn: &mut Conn, runs: Vec<Uuid>, at_most: usize) -> Result<Part
     let branches = conn.fetch(&PRUNABLE_BRANCHES, &args).await?;
     let more = branches.len() >= at_most;
     if more {
-        // There may be other branches; their runs are not known, so none of the runs is whole any
-        // more.
-        let begun: BTreeSet<Uuid> = ids(&branches, "run_id")?.into_iter().collect();
-        let rows = Rows::new().ids("id", begun.iter().copied());
-        conn.write(&BEGIN_PRUNING, &[("b", (&rows).into())], begun.len())
-            .await?;
+        // There may be other branches; their runs are not known, and the contexts of all are gone, so
+        // none of the runs is whole any more.
+        begin(conn, &runs).await?;
     }
     let barriers: BTreeSet<Uuid> = ids(&branches, "fan_out_id")?.into_iter().collect();
     let rows = Rows::new().ids("id", barriers);
@@ -315,11 +386,58 @@ async fn delete(conn: &mut Conn, runs: Vec<Uuid>, at_most: usize) -> Result<Part
     let rows = [("b", (&rows).into())];
     let roots = conn.fetch(&PRUNABLE_ROOTS, &rows).await?;
     delete_branches(conn, ids(&roots, "id")?).await?;
-    conn.execute(&PRUNE_TUPLES, &rows).await?;
     conn.execute(&PRUNE_DELIVERIES, &rows).await?;
     conn.write(&PRUNE_RUNS, &rows, runs.len()).await?;
-    let runs = runs.len() as u64;
+    let (runs, more) = (runs.len() as u64, runs.len() < all.len());
     Ok(Part { runs, more })
+}
+
+async fn begin(conn: &mut Conn, runs: &[Uuid]) -> Result<(), Error> {
+    let rows = Rows::new().ids("id", runs.iter().copied());
+    conn.write(&BEGIN_PRUNING, &[("b", (&rows).into())], runs.len())
+        .await
+}
+
+/// Deletes the contexts of as many of the runs as have fewer keys than this together, and returns those
+/// runs. If a run has more keys, it loses as many of them, and no run is returned.
+async fn delete_contexts(
+    conn: &mut Conn,
+    all: &[Uuid],
+    at_most: usize,
+) -> Result<Vec<Uuid>, Error> {
+    let mut runs = all.to_vec();
+    while !runs.is_empty() {
+        let rows = Rows::new().ids("id", runs.iter().copied());
+        let rows = [("b", (&rows).into()), ("n", at_most.into())];
+        let found = conn.fetch(&PRUNABLE_TUPLES, &rows).await?;
+        if found.len() < at_most {
+            if !found.is_empty() {
+                conn.execute(&PRUNE_TUPLES, &rows[..1]).await?;
+            }
+            return Ok(runs);
+        }
+        let of: BTreeSet<Uuid> = ids(&found, "run_id")?.into_iter().collect();
+        // Of all of them but the last one, all keys have probably been found.
+        let whole = of.len().saturating_sub(1).min(runs.len() / 2);
+        if let (0, Some(run)) = (whole, of.first()) {
+            delete_keys(conn, *run, at_most).await?;
+            return Ok(Vec::new());
+        }
+        runs = of.into_iter().take(whole).collect();
+    }
+    Ok(runs)
+}
+
+/// Deletes this many keys of a run's context.
+async fn delete_keys(conn: &mut Conn, run: Uuid, n: usize) -> Result<(), Error> {
+    begin(conn, &[run]).await?;
+    let args = [("run", run.into()), ("n", n.into())];
+    let Some(row) = conn.fetch_optional(&PRUNABLE_KEYS, &args).await? else {
+        return Ok(());
+    };
+    let last: String = row.get("last")?;
+    let args = [("run", run.into()), ("last", last.as_str().into())];
+    conn.execute(&PRUNE_KEYS, &args).await.map(drop)
 }
 
 /// Deletes branches with all their rows. A row is deleted after the rows that refer to it. In these

@@ -10,9 +10,12 @@ use crate::model::*;
 use crate::time;
 
 use super::action::{self, Actor};
+use super::backend::Setting;
 use super::batch;
 use super::conn::{Conn, Row};
+use super::cursor::Cursor;
 use super::error::Error;
+use super::pass::{Pass, Then};
 use super::statement::{Rows, statements};
 use super::transition::hooks;
 
@@ -56,10 +59,11 @@ statements! {
          WHERE {key:ductwork_runs.id;b.id} AND coalesce(ductwork_runs.status, '') = 'dampened'";
     /// Nobody has locked these rows: a branch is locked before its deadline.
     PASSED_DEADLINES = "
-        SELECT d.branch_id, d.unanswered, br.step_id, br.run_id
+        SELECT d.branch_id, d.answer_by, d.unanswered, br.step_id, br.run_id
           FROM ductwork_deadlines d
           LEFT JOIN ductwork_branches br ON {key:br.id;d.branch_id} AND br.status = 'dampened'
          WHERE d.answer_by <= {now} AND d.unanswered IN ('halt', 'approve')
+           AND d.answer_by >= :behind AND (d.answer_by, d.branch_id) > (:behind, :behind_id)
          ORDER BY d.answer_by, d.branch_id LIMIT :n";
     END_DEADLINES = "{delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)}";
     /// The branch of a deadline may wait again by now, with a later deadline.
@@ -282,17 +286,75 @@ pub struct Passed {
     pub more: bool,
 }
 
-/// Decides questions whose deadline has passed, oldest first, in one transaction.
+/// The deadlines that have passed, oldest first. One that cannot be handled now, because somebody has
+/// locked its branch or because a row is damaged, holds up no other.
+pub struct Deadlines {
+    /// Where the next transaction looks; after an error, those that failed are before this place.
+    pub place: Cursor,
+    pass: Pass,
+}
+
+impl Deadlines {
+    /// The deadlines behind this place.
+    pub fn behind(place: Cursor) -> Self {
+        let pass = Pass::by(DEADLINES);
+        Self { place, pass }
+    }
+
+    /// Runs one transaction. Returns an error if the database cannot be reached or nothing can be decided
+    /// any more.
+    pub async fn step(&mut self, conn: &mut Conn) -> Result<Passed, Error> {
+        let n = self.pass.size();
+        let mut reached = self.place;
+        match decide(conn, &mut reached, n).await {
+            Ok(passed) => {
+                self.pass.worked((n * 2).min(DEADLINES));
+                self.place = reached;
+                Ok(passed)
+            }
+            Err(error) => {
+                if self.pass.failed(error)? == Then::PassOver {
+                    self.place = reached;
+                }
+                Ok(Passed {
+                    more: true,
+                    ..Passed::default()
+                })
+            }
+        }
+    }
+
+    /// The first error of those that were passed over.
+    pub fn end(&mut self) -> Result<(), Error> {
+        self.pass.end()
+    }
+}
+
+/// Decides the oldest questions whose deadline has passed, in one transaction.
+#[cfg(feature = "internals")]
+pub async fn pass_deadlines(conn: &mut Conn) -> Result<Passed, Error> {
+    decide(conn, &mut { Cursor::FIRST }, DEADLINES).await
+}
+
+/// Decides questions whose deadline has passed, oldest first, in one transaction; `place` tells behind
+/// which one to begin, and then which one was the last.
 ///
 /// RACE: a person answers, or cancels the run, at the same moment. All write the branch from
 /// 'dampened'; one of them finds it in this state. Proven by
 /// `of_an_answer_and_a_deadline_at_once_one_counts`.
-pub async fn pass_deadlines(conn: &mut Conn) -> Result<Passed, Error> {
+async fn decide(conn: &mut Conn, place: &mut Cursor, n: usize) -> Result<Passed, Error> {
     failpoint!(conn, "deadlines.begin");
+    let behind = *place;
     let passed = conn.transaction(async |conn| {
+        conn.set(Setting::ShortLockWait).await?;
+        let [time, id] = behind.args();
         let found = conn
-            .fetch(&PASSED_DEADLINES, &[("n", DEADLINES.into())])
+            .fetch(&PASSED_DEADLINES, &[time, id, ("n", n.into())])
             .await?;
+        let last = found
+            .last()
+            .map(|row| Cursor::of(row, "answer_by", "branch_id"));
+        *place = last.unwrap_or(Ok(behind))?;
         let (mut approve, mut halt) = (Vec::new(), Vec::new());
         for row in &found {
             let (Some(step), Some(run)) = (
@@ -319,7 +381,7 @@ pub async fn pass_deadlines(conn: &mut Conn) -> Result<Passed, Error> {
         let passed = Passed {
             approved: release(conn, &approve, approval).await?,
             halted: release(conn, &halt, Answer::None).await?,
-            more: found.len() == DEADLINES,
+            more: found.len() == n,
         };
         let branches: Result<Vec<uuid::Uuid>, Error> =
             found.iter().map(|row| row.get("branch_id")).collect();

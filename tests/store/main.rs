@@ -41,6 +41,7 @@ mod lists;
 mod metrics;
 mod order;
 mod overview;
+mod passed_over;
 mod pauses;
 mod queue;
 mod redefined;

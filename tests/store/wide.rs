@@ -8,6 +8,7 @@ use ductwork::machine::why::LeafState;
 use ductwork::model::*;
 use ductwork::store::cancel::{Cancel, Cancelling, cancel, cancel_by, unfinished};
 use ductwork::store::claim::Claimed;
+use ductwork::store::cursor::Cursor;
 use ductwork::store::prune::{Pruning, prune};
 use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::Statement;
@@ -42,6 +43,12 @@ static AHEAD: Statement = Statement::new(
     "WIDE_AHEAD",
     "UPDATE ductwork_runs SET cancelling_at = cancelling_at + 3600000000, pruning_at = pruning_at + 3600000000",
 );
+
+/// The runs whose cancellation nobody has continued for this long.
+async fn left_off(conn: &mut Conn, age: Duration) -> Vec<RunId> {
+    let (runs, _) = unfinished(conn, age, Cursor::FIRST).await.unwrap();
+    runs
+}
 
 /// Deletes the rest of the runs whose deletion has begun; returns their number.
 async fn finish(conn: &mut Conn) -> u64 {
@@ -212,11 +219,11 @@ on_every_database! {
         let stale = Duration::from_secs(30);
         let facts = why::facts(&mut driver.conn, run, stale, &definitions).await.unwrap();
         assert_eq!(ductwork::machine::why::why(&facts.unwrap()).cause, "cancelling");
-        assert_eq!(unfinished(&mut driver.conn, Duration::from_secs(60)).await.unwrap(), []);
-        assert_eq!(unfinished(&mut driver.conn, Duration::ZERO).await.unwrap(), [run]);
+        assert_eq!(left_off(&mut driver.conn, Duration::from_secs(60)).await, []);
+        assert_eq!(left_off(&mut driver.conn, Duration::ZERO).await, [run]);
         assert!(matches!(cancel(&mut driver.conn, run).await.unwrap(), Cancel::Done { .. }));
         driver.audit().await;
-        assert_eq!(unfinished(&mut driver.conn, Duration::ZERO).await.unwrap(), []);
+        assert_eq!(left_off(&mut driver.conn, Duration::ZERO).await, []);
     }
 
     async fn there_is_something_left_to_do_when_a_run_is_old_or_half_done(db: Db) {
@@ -233,11 +240,11 @@ on_every_database! {
                 assert_eq!(part(&mut driver.conn, &mut Cancelling::of(run, 1)).await, None);
                 assert!(left_to_do(&mut driver.conn, None, now).await.unwrap());
                 assert!(!left_to_do(&mut driver.conn, None, hour).await.unwrap());
-                assert_eq!(unfinished(&mut driver.conn, hour).await.unwrap(), []);
+                assert_eq!(left_off(&mut driver.conn, hour).await, []);
                 // The clock was set back since.
                 driver.conn.execute(&AHEAD, &[]).await.unwrap();
                 assert!(left_to_do(&mut driver.conn, None, hour).await.unwrap());
-                assert_eq!(unfinished(&mut driver.conn, hour).await.unwrap(), [run]);
+                assert_eq!(left_off(&mut driver.conn, hour).await, [run]);
             }
             assert!(matches!(cancel(&mut driver.conn, run).await.unwrap(), Cancel::Done { .. }));
             assert!(!left_to_do(&mut driver.conn, None, now).await.unwrap());
@@ -517,5 +524,33 @@ on_every_database! {
         let facts = why::facts(&mut driver.actor.conn, run, stale, &driver.actor.definitions).await.unwrap().unwrap();
         assert_eq!(facts.leaves.len(), 100);
         assert!(facts.leaves.iter().all(|leaf| leaf.state == LeafState::Asked));
+    }
+
+    /// Neither a hook nor a person is told of each branch of a wide run that has halted.
+    async fn a_wide_run_that_halts_tells_of_the_first_of_its_halts(db: Db) {
+        let width = 130;
+        let mut driver = Driver::new(&db).await;
+        let flow = Pipeline::named("P").on_halt("Notify").start("Many").expand("A").build().unwrap();
+        let run = driver.trigger(&flow, "1").await;
+        let mut told = Vec::new();
+        driver
+            .work("P", |claimed| match claimed.step.as_str() {
+                "Many" => Did::Returned((0..width).collect()),
+                "Notify" => {
+                    told.push(input(claimed));
+                    Did::Returned(json!(null))
+                }
+                _ => Did::Refused,
+            })
+            .await;
+        assert_eq!(driver.run(run).await, (RunStatus::Halted, None));
+        let of_hook: Vec<_> = told.iter().map(|it| it["halts"].as_array().map(Vec::len)).collect();
+        assert_eq!(of_hook, [Some(100)]);
+        assert_eq!(told[0]["halts"][99]["node"], "A");
+        for (n, found) in [(5, 5), (999, width)] {
+            let halts = why::halts(&mut driver.conn, run, n).await.unwrap();
+            assert_eq!(halts.len(), found);
+            assert!(halts.iter().all(|it| it.node == "A" && it.reason == "job_retries_exhausted"), "{halts:#?}");
+        }
     }
 }

@@ -30,9 +30,10 @@ pub enum Setting {
     /// statements behind it wait as well, and a dump reads for hours; so the migration gives up its
     /// place again and again.
     MigrationLockWait,
-    /// A transaction of a cancellation waits for somebody else's row no longer than this. It holds
-    /// rows that others wait for, so it releases them and tries again.
-    CancellationLockWait,
+    /// A transaction of a cancellation, a deletion or a passed deadline waits for somebody else's row
+    /// no longer than this. It holds rows that others wait for, or others wait for its turn, so it
+    /// releases them and tries again.
+    ShortLockWait,
     /// The planner's settings for an audit, which reads whole tables.
     AuditPlanner,
     /// Tables are joined by hash: all rows of one with all rows of another.
@@ -41,6 +42,8 @@ pub enum Setting {
     KeyedJoins,
     /// Temporary tables stay out of the database's files.
     TemporaryInMemory,
+    /// A session that only reads may be silent for as long as it likes. The limit is for clients that hold locks.
+    LongSilence,
 }
 
 /// The differences between databases that are no whole statement.

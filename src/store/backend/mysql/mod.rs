@@ -56,7 +56,12 @@ impl Backend for Mysql {
                 Some("SET SESSION lock_wait_timeout = 2, innodb_lock_wait_timeout = 2")
             }
             // The server knows whole seconds only.
-            Setting::CancellationLockWait => Some("SET SESSION innodb_lock_wait_timeout = 1"),
+            Setting::ShortLockWait => Some("SET SESSION innodb_lock_wait_timeout = 1"),
+            // To MySQL, which has a limit for any silence instead, MariaDB's settings are a comment.
+            Setting::LongSilence => Some(
+                "SET SESSION /*M! idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0, */ \
+                 wait_timeout = 31536000",
+            ),
             Setting::AuditPlanner
             | Setting::HashJoins
             | Setting::KeyedJoins

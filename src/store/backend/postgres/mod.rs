@@ -43,7 +43,7 @@ impl Backend for Postgres {
     fn setting(&self, setting: Setting) -> Option<&'static str> {
         match setting {
             Setting::MigrationLockWait => Some("SET LOCAL lock_timeout = '2s'"),
-            Setting::CancellationLockWait => Some("SET LOCAL lock_timeout = '200ms'"),
+            Setting::ShortLockWait => Some("SET LOCAL lock_timeout = '200ms'"),
             // Some sorts are worth the memory, and no statement of an audit is worth compiling. A
             // plan that the connection made when there were few rows would compare every row with
             // every row by now; and an engine's connection may not read whole tables, although an
@@ -55,6 +55,7 @@ impl Backend for Postgres {
             ),
             Setting::HashJoins => Some("SET LOCAL enable_nestloop = off"),
             Setting::KeyedJoins => Some("SET LOCAL enable_nestloop = on"),
+            Setting::LongSilence => Some("SET LOCAL idle_in_transaction_session_timeout = 0"),
             Setting::TemporaryInMemory => None,
         }
     }

@@ -49,10 +49,11 @@ impl Backend for Sqlite {
             // SQLite has one lock, for which a connection waits as long as it was told when opened,
             // and it plans by the indexes alone.
             Setting::MigrationLockWait
-            | Setting::CancellationLockWait
+            | Setting::ShortLockWait
             | Setting::AuditPlanner
             | Setting::HashJoins
-            | Setting::KeyedJoins => None,
+            | Setting::KeyedJoins
+            | Setting::LongSilence => None,
         }
     }
 
