@@ -216,7 +216,7 @@ pub enum Error {
     /// The drill's own schema or file still exists.
     #[error("`{name}` could not be removed; remove it yourself")]
     NotRemoved {
-        /// The schema, or the end of the file's name.
+        /// The schema, or the end of the directory's name.
         name: String,
         /// The reason.
         #[source]
