@@ -3,6 +3,7 @@
 //! Owns: reading a process's status, environment and children. Never: signals a process, or waits for one.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -40,9 +41,30 @@ impl Stat {
     }
 }
 
-/// The kernel's information about a process; `None` when there is no such process (or it is hidden).
+/// The kernel's information about a process; `None` when there is no such process (or it is hidden), and when
+/// nobody can tell.
 pub fn stat(pid: Pid) -> Option<Stat> {
-    parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+    try_stat(pid).ok().flatten()
+}
+
+/// The same, with an error when nobody can tell: descriptors or memory are short.
+pub fn try_stat(pid: Pid) -> io::Result<Option<Stat>> {
+    Ok(parse_stat(&read(format!("/proc/{pid}/stat"))?))
+}
+
+/// A file about a process; empty when there is no such process any more, or when the file is not for us to read. A
+/// shortage is an error: it says nothing about the process.
+fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    match std::fs::read(path) {
+        Err(error) if !is_shortage(&error) => Ok(Vec::new()),
+        read => read,
+    }
+}
+
+/// True when the system or this process has no descriptor or no memory left: the answer to the question is open.
+pub fn is_shortage(error: &io::Error) -> bool {
+    let is_of_files = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+    is_of_files || error.kind() == io::ErrorKind::OutOfMemory
 }
 
 fn parse_stat(line: &[u8]) -> Option<Stat> {
@@ -63,29 +85,38 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     })
 }
 
-/// True when the process was started with this variable. A dead process has none.
+/// True when the process was started with this variable. A dead process has none. False also when nobody can tell.
 pub fn has(pid: Pid, variable: &[u8]) -> bool {
-    environment(pid)
-        .split(|byte| *byte == 0)
-        .any(|entry| entry == variable)
+    try_has(pid, variable).unwrap_or_default()
 }
 
-/// The environment that a process was started with; empty when it cannot be read.
-pub fn environment(pid: Pid) -> Vec<u8> {
-    let read = |path: String| std::fs::read(path).unwrap_or_default();
-    let own = read(format!("/proc/{pid}/environ"));
+/// The same, with an error when nobody can tell.
+pub fn try_has(pid: Pid, variable: &[u8]) -> io::Result<bool> {
+    let environment = environment(pid)?;
+    let mut entries = environment.split(|byte| *byte == 0);
+    Ok(entries.any(|entry| entry == variable))
+}
+
+/// The environment that a process was started with; empty when there is no such process any more, or when the
+/// environment is not for us to read. An error when nobody can tell.
+pub fn environment(pid: Pid) -> io::Result<Vec<u8>> {
+    let mut longest = read(format!("/proc/{pid}/environ"))?;
     // A first thread that has ended has no environment, while others go on.
-    if own.is_empty()
-        && stat(pid).is_some_and(|stat| stat.threads > 1)
-        && let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task"))
-    {
-        let environments = threads.flatten().map(|thread| {
-            let environ = thread.path().join("environ");
-            read(environ.to_string_lossy().into_owned())
-        });
-        return environments.max_by_key(Vec::len).unwrap_or_default();
+    if !longest.is_empty() || try_stat(pid)?.is_none_or(|stat| stat.threads <= 1) {
+        return Ok(longest);
     }
-    own
+    let threads = match std::fs::read_dir(format!("/proc/{pid}/task")) {
+        Err(error) if is_shortage(&error) => return Err(error),
+        Err(_) => return Ok(longest),
+        Ok(threads) => threads,
+    };
+    for thread in threads.flatten() {
+        let own = read(thread.path().join("environ"))?;
+        if own.len() > longest.len() {
+            longest = own;
+        }
+    }
+    Ok(longest)
 }
 
 /// The children of this process's first thread, including dead ones: processes that become our children when

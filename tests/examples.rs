@@ -4,9 +4,14 @@
 #[path = "support/mod.rs"]
 mod support;
 
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::support::Db;
@@ -84,6 +89,119 @@ fn a_program_with_steps_of_its_own_is_its_own_daemon() {
     );
     let audit = run(&native, &["audit"], place.path());
     assert!(audit.status.success(), "{audit:?}");
+}
+
+/// No other process runs as this user, so that no other counts against its limit; root has none.
+const ALONE: u32 = 64_318;
+
+/// A daemon, which ends with its test.
+struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until `look` finds something.
+fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        let waited = began.elapsed();
+        assert!(
+            waited < Duration::from_secs(180),
+            "waited in vain until {what}"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// EAGAIN, for the thread of a blocking step. The threads of the others are there before anything is claimed.
+#[test]
+fn a_worker_short_of_threads_puts_its_native_steps_back_and_blames_nobody() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let native = place.path().join("native");
+    std::fs::copy(example("native"), &native).expect("it can be copied");
+    chown(place.path(), Some(ALONE), Some(ALONE)).expect("root runs the tests");
+    let alone = |program: &Path, args: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(place.path());
+        command.uid(ALONE).gid(ALONE).env("TMPDIR", place.path());
+        for variable in ["DATABASE_URL", "DUCTWORK_DATABASE_URL", "DUCTWORK_ENV"] {
+            command.env_remove(variable);
+        }
+        command
+    };
+    let ask = |args: &[&str]| json(&alone(&native, args).output().expect("it starts"));
+    let trigger = |more: &[&str]| {
+        let args = [&["trigger", "Letters", "\"to be\""], more].concat();
+        let done = alone(&native, &args).output().expect("it starts");
+        assert!(done.status.success(), "{done:?}");
+    };
+    let mut daemon = alone(&native, &["start"]);
+    daemon.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut daemon = Daemon(daemon.spawn().expect("the daemon starts"));
+    eventually("there is a schema", || {
+        let asked = alone(&native, &["processes", "--json"]).output();
+        asked.expect("it starts").status.success().then_some(())
+    });
+    // The worker works.
+    trigger(&["--wait"]);
+    let processes = ask(&["processes", "--json"]);
+    let processes = processes.as_array().expect("a list");
+    let worker = processes.iter().find(|it| it["pipeline"] == "Letters");
+    let worker = worker.expect("a worker")["pid"].to_string();
+    let limit = |threads: &str| {
+        let limit = format!("--nproc={threads}:");
+        let limited = alone(Path::new("prlimit"), &["--pid", &worker, &limit]).status();
+        assert!(limited.expect("prlimit").success());
+    };
+
+    limit("1");
+    trigger(&[]);
+    let executions = || {
+        let run = ask(&["runs", "--json"])[0]["id"].clone();
+        let shown = ask(&["show", run.as_str().expect("an id"), "--json"]);
+        let steps = shown["steps"].as_array().expect("steps").clone();
+        let executions = steps
+            .iter()
+            .flat_map(|it| it["executions"].as_array().cloned());
+        (steps.len(), executions.flatten().collect::<Vec<Value>>())
+    };
+    eventually("both words were refused a thread", || {
+        let (_, executions) = executions();
+        let refused = executions
+            .iter()
+            .filter(|it| it["error_class"] == "not_started");
+        (refused.count() >= 2).then_some(())
+    });
+    limit("1000");
+    eventually("the run has completed", || {
+        let runs = ask(&["runs", "--json"]);
+        (runs[0]["status"] == "completed").then_some(())
+    });
+    let (steps, executions) = executions();
+    let count = |result: &str| {
+        let of_result = executions.iter().filter(|it| it["result"] == result);
+        of_result.count()
+    };
+    assert_eq!(count("success"), steps, "{executions:#?}");
+    assert_eq!(
+        count("success") + count("released"),
+        executions.len(),
+        "{executions:#?}"
+    );
+    let blames = |it: &Value| it["retry_count"] != 0 || it["crash_count"] != 0;
+    assert!(!executions.iter().any(blames), "{executions:#?}");
+
+    let pid = Pid::from_raw(daemon.0.id() as i32);
+    kill(pid, Signal::SIGTERM).expect("it lives");
+    let ended = daemon.0.wait().expect("it ends");
+    assert!(ended.success(), "{ended}");
 }
 
 /// Follows the first command of the README on the database that the example's configuration names, or on this one.

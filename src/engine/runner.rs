@@ -59,6 +59,11 @@ impl Runner {
         }
     }
 
+    /// Starts the threads that native steps need. To be called before anything is claimed.
+    pub fn begin(&self) {
+        self.native.begin();
+    }
+
     /// Runs `assignment` as its run's definition says. `started` receives the pid of a command.
     pub async fn run(
         &self,

@@ -97,6 +97,22 @@ pub struct Held {
     stop: watch::Sender<Option<StopCause>>,
 }
 
+impl Held {
+    /// Tells the step to end; true if nobody has told it before. A step that is to end at once gets no time back.
+    fn end(&self, cause: StopCause) -> bool {
+        let mut is_new = false;
+        self.stop.send_if_modified(|told| {
+            is_new = told.is_none();
+            let changes = *told != Some(StopCause::Abandon);
+            if changes {
+                *told = Some(cause);
+            }
+            changes
+        });
+        is_new
+    }
+}
+
 #[derive(Default)]
 struct AtomicCounters {
     claimed: AtomicU64,
@@ -159,7 +175,7 @@ impl Shared {
         let mut state = self.state();
         state.process = process;
         for held in state.held.values() {
-            held.stop.send_replace(Some(StopCause::Cancel));
+            held.end(StopCause::Cancel);
         }
     }
 
@@ -246,7 +262,7 @@ impl Shared {
     /// Ends everything that runs.
     pub fn stop_all(&self, cause: StopCause) {
         for held in self.state().held.values() {
-            held.stop.send_replace(Some(cause));
+            held.end(cause);
         }
     }
 
@@ -259,8 +275,7 @@ impl Shared {
             .held
             .iter()
             .filter(|(id, held)| held.since < asked && !ours.contains(id));
-        lost.filter(|(_, held)| held.stop.send_replace(Some(StopCause::Cancel)).is_none())
-            .count()
+        lost.filter(|(_, held)| held.end(StopCause::Cancel)).count()
     }
 
     /// The loop's sign that work is progressing.
@@ -292,6 +307,12 @@ impl Shared {
         if is_new {
             self.wake.notify_one();
         }
+    }
+
+    /// False when no step may begin: the process is to end or to claim nothing, or a heartbeat has found the pipeline
+    /// paused and the loop, which puts back what waits, has not taken that yet.
+    pub fn may_begin(&self) -> bool {
+        self.mode() == Mode::Run && self.state().told != Some(true)
     }
 
     /// Whether the pipeline is paused, if a heartbeat has reported it since the last call.

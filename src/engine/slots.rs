@@ -5,14 +5,19 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
 use crate::definition::Definition;
 use crate::model::ExecutionId;
+use crate::step::native::said;
 use crate::step::{Assignment, Outcome, Performed, StopSignal};
 use crate::store::claim::Claimed;
 use crate::store::portion;
@@ -185,12 +190,14 @@ impl Slots {
             let id = job.claimed.execution_id;
             let began = Instant::now();
             self.shared.started(id);
-            events::started(&job.assignment);
-            let started = |pid| self.shared.set_pid(id, pid);
-            let performed = self
-                .runner
-                .run(&job.definition, &job.assignment, job.stop.clone(), started)
-                .await;
+            let performed = caught(async {
+                events::started(&job.assignment);
+                let started = |pid| self.shared.set_pid(id, pid);
+                self.runner
+                    .run(&job.definition, &job.assignment, job.stop.clone(), started)
+                    .await
+            });
+            let performed = performed.await;
             let took = began.elapsed();
             let mut state = self.state.borrow_mut();
             state.running.remove(&id);
@@ -218,8 +225,15 @@ impl Slots {
     /// here are another's by now. They stay until a heartbeat is written, which says which of them
     /// are still ours, or are put back because they have waited here too long. Proven by
     /// `what_was_claimed_ahead_by_a_worker_that_stood_still_is_not_started_by_it`.
+    ///
+    /// RACE: the process is told to end or to claim nothing, or a heartbeat finds the pipeline paused, while the
+    /// worker's loop waits for an answer of the database. A slot that becomes free meanwhile must take none of the
+    /// jobs that wait here: their steps would be killed soon, or must not start. They stay until the loop's next turn
+    /// puts them back. Proven by `what_was_claimed_ahead_is_not_started_once_the_worker_is_to_begin_nothing`.
     fn next(&self, state: &mut State) -> Option<Job> {
-        match self.shared.since_beat() < self.lease && state.done_bytes + state.kept < RESULTS_MAX {
+        let is_ours = self.shared.since_beat() < self.lease;
+        let has_room = state.done_bytes + state.kept < RESULTS_MAX;
+        match is_ours && has_room && self.shared.may_begin() {
             true => state.take(),
             false => None,
         }
@@ -306,6 +320,24 @@ impl Slots {
     }
 }
 
+/// The result of `running`. A panic, which is a mistake of ours, is a crash of this attempt alone: nobody looks after
+/// the task of a slot, so the execution would be held for ever, and the slot lost. Proven by
+/// `a_panic_costs_one_attempt_and_neither_its_slot_nor_its_worker`.
+async fn caught(running: impl Future<Output = Performed>) -> Performed {
+    let mut running = pin!(running);
+    poll_fn(|task| {
+        // It is dropped, and not polled again.
+        match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(task))) {
+            Ok(polled) => polled,
+            Err(panic) => {
+                let message = format!("its worker panicked: {}", said(&*panic));
+                Poll::Ready(Outcome::Crashed { message }.into())
+            }
+        }
+    })
+    .await
+}
+
 impl State {
     /// The executions that wait, run, or have ended without having been taken.
     fn held(&self) -> usize {
@@ -332,18 +364,19 @@ impl State {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use tokio::sync::{Semaphore, mpsc};
 
     use super::*;
     use crate::config::{Config, LoadOptions};
     use crate::definition::Pipeline;
+    use crate::engine::shared::Mode;
     use crate::model::*;
-    use crate::step::StepError;
     use crate::step::command::tests::assignment;
     use crate::step::context::StepContext;
     use crate::step::registry::Registry;
+    use crate::step::{StepError, StopCause};
 
     /// An execution of a step, in a run of its own.
     pub fn claimed(definition: &Definition, assignment: &Assignment) -> Claimed {
@@ -530,6 +563,79 @@ pub(super) mod tests {
             stage.have_begun(4).await;
             stage.one_ends().await;
             assert!(stage.slots.is_empty());
+        };
+        tokio::task::LocalSet::new().run_until(steps).await;
+    }
+
+    #[tokio::test]
+    async fn what_was_claimed_ahead_is_not_started_once_the_worker_is_to_begin_nothing() {
+        type Order = (&'static str, fn(&Shared));
+        let orders: [Order; 3] = [
+            ("it is to end", |shared| {
+                shared.set_mode(Mode::Drain {
+                    until: Instant::now() + LEASE,
+                    cause: StopCause::Shutdown,
+                });
+            }),
+            ("it is quiet", |shared| shared.set_mode(Mode::Quiet)),
+            ("its pipeline is paused", |shared| shared.tell(true)),
+        ];
+        for (what, order) in orders {
+            let stage = Stage::new();
+            let steps = async {
+                stage.shared.beaten();
+                (0..2).for_each(|_| stage.put());
+                stage.have_begun(1).await;
+                order(&stage.shared);
+                stage.one_ends().await;
+                stage.put();
+                assert!(
+                    stage.slots.state.borrow().running.is_empty(),
+                    "{what}, and its slot has taken another job"
+                );
+                assert_eq!(stage.slots.withdraw().len(), 2, "{what}");
+
+                // The loop has heard of the pause, and puts nothing into the slots until that is over.
+                stage.shared.take_told();
+                stage.shared.set_mode(Mode::Run);
+                stage.put();
+                stage.have_begun(2).await;
+                stage.one_ends().await;
+                assert!(stage.slots.is_empty(), "{what}");
+                assert_eq!(stage.begun.load(Ordering::Relaxed), 2, "{what}");
+            };
+            tokio::task::LocalSet::new().run_until(steps).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_costs_one_attempt_and_neither_its_slot_nor_its_worker() {
+        let stage = Stage::new();
+        // The first line of the log is that of the first step's start.
+        let is_first = AtomicBool::new(true);
+        let log = move || {
+            assert!(!is_first.swap(false, Ordering::Relaxed), "the log is torn");
+            std::io::sink()
+        };
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_writer(log);
+        let _logging = tracing::subscriber::set_default(subscriber.finish());
+        let steps = async {
+            stage.shared.beaten();
+            stage.put();
+            stage.put();
+            stage.slots.ended.notified().await;
+            let done = stage.slots.take_done();
+            let outcomes: Vec<&Outcome> = done.iter().map(|it| &it.performed.outcome).collect();
+            let [Outcome::Crashed { message }] = outcomes.as_slice() else {
+                panic!("{outcomes:?}");
+            };
+            assert_eq!(message, "its worker panicked: the log is torn");
+            stage.have_begun(1).await;
+            stage.one_ends().await;
+            assert!(stage.slots.is_empty() && !stage.shared.holds());
+            assert_eq!(stage.slots.free(), 1);
         };
         tokio::task::LocalSet::new().run_until(steps).await;
     }

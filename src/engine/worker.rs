@@ -113,6 +113,7 @@ impl Worker {
     pub async fn run(self) {
         let count = self.policy.config().job_worker.count(&self.pipeline) as usize;
         self.shared.set_slots(count as u64);
+        self.runner.begin();
         let runner = Arc::clone(&self.runner);
         let mut state = Loop {
             link: Link::new(self.location.clone()),
@@ -128,7 +129,9 @@ impl Worker {
             not_started: HashMap::new(),
         };
         let mut modes = self.shared.modes();
-        let (mut stopped, mut draining) = (false, false);
+        // The cause for which everything that runs was told to end.
+        let mut told = None;
+        let mut draining = false;
         let mut last_step_ended = None;
         loop {
             self.shared.progress();
@@ -147,8 +150,9 @@ impl Worker {
                 if state.is_empty() && (state.work.is_sure() || Instant::now() >= until) {
                     break;
                 }
-                if Instant::now() >= until && !stopped {
-                    stopped = true;
+                // Again when it is to end at once, because its steps may still be in their grace.
+                if Instant::now() >= until && told != Some(cause) {
+                    told = Some(cause);
                     self.shared.stop_all(cause);
                 }
                 if state.slots.is_empty() {
@@ -192,7 +196,7 @@ impl Worker {
                 continue;
             }
             let wait = match mode {
-                Mode::Drain { until, .. } if !stopped => {
+                Mode::Drain { until, cause } if told != Some(cause) => {
                     wait.min(until.saturating_duration_since(Instant::now()))
                 }
                 _ => wait,

@@ -163,7 +163,7 @@ impl Child {
         let stopped = tokio::select! {
             biased;
             () = signals.stop_asked() => true,
-            () = self.run_hook(start) => false,
+            () = self.run_hook(start, &lives) => false,
         };
         let mut since = Instant::now();
         let code = match stopped {
@@ -205,7 +205,7 @@ impl Child {
         if let Some(watched) = watched {
             watched.end().await;
         }
-        self.run_hook(stop).await;
+        self.run_hook(stop, &lives).await;
         deregister(lives).await;
         // For its children, a supervisor reports the stop.
         if self.supervisor.is_none() {
@@ -229,10 +229,13 @@ impl Child {
         Some(watched)
     }
 
-    async fn run_hook(&self, moment: Option<Moment>) {
+    /// Each command that ends is progress: all of them together may take longer than a loop may stand still. Proven by
+    /// `each_command_and_function_that_ends_is_told_of_whether_it_failed_or_not`.
+    async fn run_hook(&self, moment: Option<Moment>, lives: &[Life]) {
         let Some(moment) = moment else { return };
         let hook = Hook::of(moment, &self.config, &self.hooks);
-        if let Err(error) = hook.run().await {
+        let ended = || lives.iter().for_each(|life| life.shared.progress());
+        if let Err(error) = hook.run_telling(ended).await {
             events::hook_failed(&error);
         }
     }
@@ -496,7 +499,8 @@ async fn run_loops(
 ) -> (ExitCode, Instant) {
     let mut over = std::pin::pin!(over);
     let mut code = ExitCode::SUCCESS;
-    let mut stopped = false;
+    // The cause for which the loops' steps were told to end.
+    let mut told = None;
     let mut left = false;
     let mut answers = Answers {
         shared,
@@ -515,12 +519,12 @@ async fn run_loops(
             // was lost. A loop that waits for an answer on it waits for ever and cannot see that it
             // is to end; its supervisor would kill it, if it still had one. Proven by
             // `orphans_end_although_their_database_says_nothing`.
-            cause = time_is_up(mode, stopped) => {
-                if stopped {
+            cause = time_is_up(mode, told) => {
+                if told == Some(cause) {
                     events::loops_given_up();
                     return (code, answers.since());
                 }
-                stopped = true;
+                told = Some(cause);
                 shared.stop_all(cause);
             }
             () = orphaned(parent), if draining => {
@@ -568,10 +572,14 @@ impl Answers<'_> {
     fn leave(&mut self, room: Duration, cause: StopCause) {
         self.since();
         let until = Instant::now() + room;
-        // A supervisor may repeat its TERM: that gives nobody more time.
-        let until = match self.shared.mode() {
-            Mode::Drain { until: before, .. } => until.min(before),
-            _ => until,
+        // A supervisor may repeat its TERM: that gives nobody more time, in the drain or after it.
+        let (until, cause) = match self.shared.mode() {
+            Mode::Drain {
+                until: before,
+                cause: StopCause::Abandon,
+            } => (until.min(before), StopCause::Abandon),
+            Mode::Drain { until: before, .. } => (until.min(before), cause),
+            _ => (until, cause),
         };
         self.shared.set_mode(Mode::Drain { until, cause });
     }
@@ -633,8 +641,13 @@ impl Answers<'_> {
     }
 }
 
-/// Returns when the steps of a drain are to be stopped or, once they are, when its loops are to be given up.
-async fn time_is_up(mode: Mode, stopped: bool) -> StopCause {
+/// Returns when the steps of a drain are to be stopped or, once they were `told` to end for this cause, when its loops
+/// are to be given up.
+///
+/// RACE: the steps were told to end, and have their grace, when the process is told to end at once, or loses its
+/// supervisor. They are told again, which ends the grace. Proven by
+/// `a_stop_at_once_ends_the_grace_that_steps_have_after_a_drain`.
+async fn time_is_up(mode: Mode, told: Option<StopCause>) -> StopCause {
     let Mode::Drain { until, cause } = mode else {
         return std::future::pending().await;
     };
@@ -643,7 +656,7 @@ async fn time_is_up(mode: Mode, stopped: bool) -> StopCause {
         StopCause::Shutdown => Limits::default().kill_grace,
         StopCause::Cancel | StopCause::Abandon => Duration::ZERO,
     };
-    let until = match stopped {
+    let until = match told == Some(cause) {
         true => until + grace + GIVEN_UP,
         false => until,
     };

@@ -177,11 +177,20 @@ impl Hook {
     /// Runs the commands, then the functions, up to the first that fails. Dropping the future kills
     /// the command that runs; a function runs on.
     pub async fn run(&self) -> Result<(), HookError> {
+        self.run_telling(|| {}).await
+    }
+
+    /// The same; tells of the end of each command and function, because only these have a bound.
+    pub async fn run_telling(&self, ended: impl Fn()) -> Result<(), HookError> {
         for argv in &self.commands {
-            self.run_one(argv).await?;
+            let ran = self.run_one(argv).await;
+            ended();
+            ran?;
         }
         for function in &self.functions {
-            self.call(Arc::clone(function)).await?;
+            let ran = self.call(Arc::clone(function)).await;
+            ended();
+            ran?;
         }
         Ok(())
     }
@@ -419,6 +428,25 @@ mod tests {
             assert!(error.to_string().ends_with(how), "{error}");
         }
         of(Moment::SupervisorStop, &functions).run().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn each_command_and_function_that_ends_is_told_of_whether_it_failed_or_not() {
+        let place = tempfile::tempdir().unwrap();
+        let told = std::cell::Cell::new(0);
+        let ended = || told.set(told.get() + 1);
+        let mut functions = Functions::default();
+        functions.add(Moment::WorkerStart, || Err("no licence".into()));
+        functions.add(Moment::WorkerStart, || panic!("it is not reached"));
+        let succeeds = Hook {
+            functions: functions.at(Moment::WorkerStart),
+            ..hook(place.path(), &[&["true"], &["true"]])
+        };
+        assert!(succeeds.run_telling(ended).await.is_err());
+        assert_eq!(told.get(), 3);
+        let fails = hook(place.path(), &[&["false"], &["true"]]);
+        assert!(fails.run_telling(ended).await.is_err());
+        assert_eq!(told.get(), 4);
     }
 
     async fn pid_in(file: &Path) -> i32 {

@@ -18,7 +18,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid as NixPid;
 
 use crate::model::ProcessId;
-use crate::proc::{environment, has};
+use crate::proc::{Stat, environment, try_has, try_stat};
 use crate::step::PROCESS;
 
 use super::identity;
@@ -38,6 +38,21 @@ pub struct Living {
     pub pids: HashSet<Pid>,
     /// Their tags.
     pub tags: HashSet<String>,
+    /// Children from before those of the roster, with their start times: no child of the roster started them.
+    pub elders: HashSet<(Pid, u64)>,
+}
+
+impl Living {
+    /// Before the first child of the roster: the children that this process has by now are its start hooks', or those
+    /// of the program that became this one.
+    pub fn before_the_first() -> io::Result<Self> {
+        let with_start = |pid: Pid| Some((pid, identity::stat(pid)?.started_ticks));
+        let elders = children_of_self()?.into_iter().filter_map(with_start);
+        Ok(Self {
+            elders: elders.collect(),
+            ..Self::default()
+        })
+    }
 }
 
 /// The result of one look.
@@ -67,7 +82,15 @@ pub fn sweep_once(living: &Living) -> io::Result<Sweep> {
             sweep.reaped += usize::from(spawn::wait_for(pid)?.is_some());
             continue;
         }
-        if !is_orphan(tag_of(pid).as_deref(), living, is_init) {
+        if living.elders.contains(&(pid, stat.started_ticks)) {
+            continue;
+        }
+        let Ok(tag) = tag_of(pid) else {
+            // Nobody can tell at the moment whose it is.
+            sweep.left += 1;
+            continue;
+        };
+        if !is_orphan(tag.as_deref(), living, is_init) {
             continue;
         }
         // Neither number can have come to mean another process: it is our child and not reaped. We kill
@@ -100,7 +123,7 @@ pub async fn sweep(living: &Living, bound: Duration) -> io::Result<Sweep> {
 }
 
 /// True when no dead child of this process can have left a descendant behind: each child of this process is
-/// one of the living, descends from one of them, is spared, or is dead. Must be called in the thread that
+/// one of the living, descends from one of them, is spared, is an elder, or is dead. Must be called in the thread that
 /// reaps, so that the kernel's list cannot shrink while it is read. False means that there may be one.
 ///
 /// RACE: an orphan dies between the list and the look at it, and its own children, which the list lacks,
@@ -112,11 +135,11 @@ pub fn left_nothing(living: &Living) -> io::Result<bool> {
     }
     let listed = || Ok::<HashSet<Pid>, io::Error>(children_of_self()?.into_iter().collect());
     let is_accounted_for = |pid: &Pid| {
-        let is_living = || tag_of(*pid).is_some_and(|tag| living.tags.contains(&tag));
+        let is_elder = |stat: &Stat| living.elders.contains(&(*pid, stat.started_ticks));
         living.pids.contains(pid)
             || spawn::is_spared(*pid)
-            || identity::stat(*pid).is_some_and(|stat| stat.is_corpse())
-            || is_living()
+            || identity::stat(*pid).is_some_and(|stat| stat.is_corpse() || is_elder(&stat))
+            || matches!(tag_of(*pid), Ok(Some(tag)) if living.tags.contains(&tag))
     };
     let before = listed()?;
     Ok(
@@ -133,7 +156,8 @@ pub fn left_nothing(living: &Living) -> io::Result<bool> {
 ///
 /// It kills every process that was born with the key of that worker, and every process that shares a
 /// process group with one of them: a step has a group and a session of its own, which nobody can join
-/// from outside.
+/// from outside. When descriptors or memory are short nobody can tell whose a process is: that is an error, and proves
+/// nothing.
 pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
     let mark = format!("{PROCESS}={process}").into_bytes();
     let started = Instant::now();
@@ -145,25 +169,39 @@ pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
     let ours = nix::unistd::getpgrp().as_raw();
     let mut killed = HashSet::new();
     loop {
-        let marked: Vec<Pid> = pids()?.filter(|pid| has(*pid, &mark)).collect();
-        let groups = marked
-            .iter()
-            .filter_map(|pid| Some(identity::stat(*pid)?.group));
-        let groups: HashSet<Pid> = groups.filter(|group| *group != ours).collect();
-        let is_left = |pid: Pid| {
-            let group = || identity::stat(pid).is_some_and(|stat| groups.contains(&stat.group));
-            !identity::is_corpse(pid) && (has(pid, &mark) || group())
+        let mut marked = Vec::new();
+        for pid in pids()? {
+            if try_has(pid, &mark)? {
+                marked.push(pid);
+            }
+        }
+        let mut groups = HashSet::new();
+        for pid in &marked {
+            let group = try_stat(*pid)?.map(|stat| stat.group);
+            groups.extend(group.filter(|group| *group != ours));
+        }
+        let is_left = |pid: Pid| -> io::Result<bool> {
+            Ok(match try_stat(pid)? {
+                Some(stat) if !stat.is_corpse() => {
+                    groups.contains(&stat.group) || try_has(pid, &mark)?
+                }
+                _ => false,
+            })
         };
-        let left: Vec<Pid> = match marked.is_empty() {
-            true => marked,
-            false => pids()?.filter(|pid| is_left(*pid)).collect(),
-        };
+        let mut left = Vec::new();
+        if !marked.is_empty() {
+            for pid in pids()? {
+                if is_left(pid)? {
+                    left.push(pid);
+                }
+            }
+        }
         let late = left.iter().filter(|pid| !killed.contains(*pid)).count();
         for pid in &left {
             // The pid may have come to mean another process since the look at it. So we take the handle first,
             // and then look again: if the pid means yet another process by then, the handle's process is gone.
             if let Ok(handle) = Spawned::stranger(*pid)
-                && is_left(*pid)
+                && is_left(*pid)?
             {
                 handle.send(Signal::SIGKILL)?;
                 killed.insert(*pid);
@@ -197,11 +235,11 @@ pub fn stop_family<'a>(
     let mut in_vain = 0;
     while in_vain < LOOKS {
         let is_new = |pid: &Pid| {
-            let is_of_them = || tag_of(*pid).is_some_and(|tag| tags.contains(&tag));
+            let is_of_them = || matches!(tag_of(*pid), Ok(Some(tag)) if tags.contains(&tag));
             !stopped.contains(pid) && is_of_them() && !identity::is_corpse(*pid)
         };
-        let found: Vec<Pid> =
-            pids().map_or_else(|_| Vec::new(), |all| all.filter(is_new).collect());
+        let mut found = pids().unwrap_or_default();
+        found.retain(is_new);
         in_vain = match found.is_empty() {
             true => in_vain + 1,
             false => 0,
@@ -221,9 +259,13 @@ pub fn go_on(stopped: HashSet<Pid>) {
 }
 
 /// Every process that can be seen from here.
-fn pids() -> io::Result<impl Iterator<Item = Pid>> {
-    let entries = std::fs::read_dir("/proc")?.flatten();
-    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
+fn pids() -> io::Result<Vec<Pid>> {
+    let mut pids = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        pids.extend(name.to_str().and_then(|name| name.parse::<Pid>().ok()));
+    }
+    Ok(pids)
 }
 
 /// True when it may be killed.
@@ -236,12 +278,14 @@ fn is_orphan(tag: Option<&str>, living: &Living, is_init: bool) -> bool {
     }
 }
 
-/// The child that a process descends from, as far as its environment tells.
-fn tag_of(pid: Pid) -> Option<String> {
-    environment(pid).split(|byte| *byte == 0).find_map(|entry| {
+/// The child that a process descends from, as far as its environment tells. An error when nobody can tell.
+fn tag_of(pid: Pid) -> io::Result<Option<String>> {
+    let environment = environment(pid)?;
+    let mut entries = environment.split(|byte| *byte == 0);
+    Ok(entries.find_map(|entry| {
         let value = entry.strip_prefix(TAG.as_bytes())?.strip_prefix(b"=")?;
         Some(String::from_utf8_lossy(value).into_owned())
-    })
+    }))
 }
 
 /// Reaps zombies in a process that waits for its own steps by their numbers.
@@ -309,8 +353,8 @@ mod tests {
     #[test]
     fn the_tag_decides_who_is_an_orphan() {
         let living = Living {
-            pids: HashSet::new(),
             tags: HashSet::from(["alive".to_owned()]),
+            ..Living::default()
         };
         for (tag, is_init, expected) in [
             (Some("alive"), false, false),
@@ -377,6 +421,7 @@ mod tests {
                 let living = Living {
                     pids: HashSet::from([alive.pid()]),
                     tags: HashSet::from(["alive".to_owned()]),
+                    ..Living::default()
                 };
                 dead.send(Signal::SIGKILL);
                 dead.ended();
@@ -450,7 +495,7 @@ mod tests {
         let left: Pid = line.trim().parse().unwrap();
         let family = Living {
             pids: HashSet::from([child.id() as Pid]),
-            tags: HashSet::new(),
+            ..Living::default()
         };
         assert!(left_nothing(&family).unwrap(), "a living child's own");
         assert!(!left_nothing(&nobody).unwrap(), "a child of nobody");
@@ -460,8 +505,8 @@ mod tests {
         assert!(!left_nothing(&nobody).unwrap(), "{left} is left");
         assert!(!left_nothing(&family).unwrap(), "{left} is left");
         let others = Living {
-            pids: HashSet::new(),
             tags: HashSet::from([tag.to_owned()]),
+            ..Living::default()
         };
         assert!(left_nothing(&others).unwrap(), "a living child's, adopted");
 
@@ -469,6 +514,45 @@ mod tests {
         eventually("it is dead", || identity::is_corpse(left).then_some(()));
         assert!(left_nothing(&nobody).unwrap(), "a corpse is nobody");
         assert!(spawn::wait_for(left).unwrap().is_some());
+    }
+
+    /// A hook that a program brings along runs in this process, and may start anything.
+    #[test]
+    fn a_child_from_before_the_first_of_the_roster_is_nobodys_orphan() {
+        use std::process::Command;
+
+        let test =
+            "process::orphan::tests::a_child_from_before_the_first_of_the_roster_is_nobodys_orphan";
+        if part().is_none() {
+            let place = tempfile::tempdir().unwrap();
+            Half::start(test, "supervisor", place.path(), &[]).succeeded();
+            return;
+        }
+        spawn::become_subreaper().unwrap();
+        let sleeper = || Command::new("sleep").arg("1000").spawn().unwrap();
+        let [mut elder, mut dead] = [sleeper(), sleeper()];
+        let living = Living::before_the_first().unwrap();
+        assert_eq!(living.elders.len(), 2);
+        // One that is dead is reaped like any other.
+        dead.kill().unwrap();
+        eventually("it is dead", || {
+            identity::is_corpse(dead.id() as Pid).then_some(())
+        });
+        assert!(left_nothing(&living).unwrap());
+        let looked = Sweep {
+            reaped: 1,
+            ..Sweep::default()
+        };
+        assert_eq!(sweep_once(&living).unwrap(), looked);
+        assert_eq!(elder.try_wait().unwrap(), None, "it was killed");
+
+        let mut orphan = sleeper();
+        assert!(!left_nothing(&living).unwrap());
+        assert_eq!(sweep_once(&living).unwrap().killed, 1);
+        orphan.wait().unwrap();
+        assert_eq!(elder.try_wait().unwrap(), None, "it was killed");
+        elder.kill().unwrap();
+        elder.wait().unwrap();
     }
 
     #[test]
@@ -487,7 +571,7 @@ mod tests {
         let living = Living {
             pids: HashSet::from([shell_pid]),
             // Without the tags of the dead: nobody is killed here, the processes end by themselves.
-            tags: HashSet::new(),
+            ..Living::default()
         };
         let mut reaped = 0;
         let status = eventually("the shell ends", || {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::engine::reaper::{Proof, ProvenDeath};
-use crate::model::Role;
+use crate::model::{ProcessId, Role};
 use crate::store::process::ProcessRow;
 
 use super::identity::Identity;
@@ -40,24 +40,30 @@ pub fn is_dead(me: &Identity, row: &ProcessRow) -> bool {
 /// there was more than it could find in time, the next look tries again. Proven by
 /// `what_the_steps_of_the_dead_left_behind_is_gone_before_they_run_again`.
 pub fn is_gone(me: &Identity, row: &ProcessRow) -> bool {
-    is_dead(me, row) && (row.role != Role::Worker || left_nothing(row))
+    is_dead(me, row) && (row.role != Role::Worker || left_nothing(row.id))
 }
 
-fn left_nothing(row: &ProcessRow) -> bool {
-    match orphan::hunt(row.id, HUNT_BOUND) {
+fn left_nothing(worker: ProcessId) -> bool {
+    match orphan::hunt(worker, HUNT_BOUND) {
         Ok(hunt) => {
             if hunt.killed > 0 {
                 tracing::warn!(
-                    worker = %row.id,
+                    %worker,
                     processes = hunt.killed,
                     "ended what a dead worker's steps left behind"
                 );
             }
             hunt.left == 0
         }
+        // Without a look nothing is proven. The next look tries again, and until one succeeds the worker is judged by
+        // its heartbeat alone.
         Err(error) => {
-            tracing::error!(%error, "cannot look for what a dead worker's steps left behind");
-            true
+            tracing::error!(
+                %worker,
+                %error,
+                "cannot look for what a dead worker's steps left behind; trying again"
+            );
+            false
         }
     }
 }
@@ -68,4 +74,47 @@ pub fn of_strangers() -> Box<Proof> {
     Box::new(move |row| {
         is_gone(&me, row).then(|| ProvenDeath::Crashed("it does not exist any more".to_owned()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+    use super::super::testing::{Half, eventually, part};
+    use super::*;
+    use crate::step::PROCESS;
+
+    #[test]
+    fn nothing_is_proven_while_there_are_no_descriptors_for_a_look() {
+        let test =
+            "process::proof::tests::nothing_is_proven_while_there_are_no_descriptors_for_a_look";
+        if part().is_none() {
+            let place = tempfile::tempdir().unwrap();
+            Half::start(test, "hunter", place.path(), &[]).succeeded();
+            return;
+        }
+        let worker = ProcessId::new();
+        let mut command = std::process::Command::new("sleep");
+        let command = command.arg("1000").env(PROCESS, worker.to_string());
+        let mut left = command.spawn().unwrap();
+
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, 256, hard).unwrap();
+        let mut held = Vec::new();
+        while let Ok(file) = File::open("/dev/null") {
+            held.push(file);
+        }
+        // Without a descriptor nobody can list the processes. With one, processes can be listed and looked at, but not
+        // ended.
+        for free in ["none", "one"] {
+            assert!(!left_nothing(worker), "{free}");
+            assert_eq!(left.try_wait().unwrap(), None, "{free}");
+            held.pop().expect("it held some");
+        }
+        drop(held);
+        eventually("nothing is left", || left_nothing(worker).then_some(()));
+        let _killed = eventually("it is dead", || left.try_wait().unwrap());
+    }
 }

@@ -289,7 +289,11 @@ fn signals(installed: std::io::Result<Signals>) -> Result<Signals, Error> {
 /// The message when nothing can run.
 pub fn no_pipelines(config: &Config) -> Problem {
     let path = config.pipelines_path.display();
-    let problem = Problem::new(format!("there are no pipelines in {path}"));
+    let missing = match config.pipelines_path.exists() {
+        true => "",
+        false => ", which does not exist",
+    };
+    let problem = Problem::new(format!("there are no pipelines in {path}{missing}"));
     problem.help(use_above(config).unwrap_or_else(|| {
         "add a file there, create an example with `ductworkd init`, or change to your project's directory".to_owned()
     }))

@@ -158,9 +158,6 @@ pub async fn supervise<F: Future<Output = Over>>(
     until: impl FnOnce(Handle) -> F,
 ) -> ExitCode {
     let config = Arc::clone(&setup.config);
-    if let Err(error) = spawn::become_subreaper() {
-        tracing::warn!(%error, "cannot adopt what killed workers leave behind");
-    }
     // A failing start hook stops the start; a signal stops the hook.
     let functions = setup.hooks.clone();
     let start_hook = Hook::of(Moment::SupervisorStart, &config, &functions);
@@ -173,6 +170,11 @@ pub async fn supervise<F: Future<Output = Over>>(
                 return ExitCode::FAILURE;
             }
         }
+    }
+    // Only now: a process that the hook has left in the background would come to us, and look like one that a dead
+    // worker's step has left. Proven by `what_a_start_hook_leaves_running_goes_on_whatever_child_dies`.
+    if let Err(error) = spawn::become_subreaper() {
+        tracing::warn!(%error, "cannot adopt what killed workers leave behind");
     }
     let (mut supervisor, lifeline, rows) = Supervisor::new(setup);
     let connected = lifeline.connected.subscribe();
@@ -227,7 +229,15 @@ impl Supervisor {
         let file = location.file().map(PathBuf::from);
         let (requests, answers) = mpsc::unbounded_channel();
         let wakeup = Wakeup::new(&location, requests.clone());
-        let pids: Arc<Mutex<Pids>> = Arc::default();
+        let living = Living::before_the_first().unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot see the children from before the start");
+            Living::default()
+        });
+        let pids = Pids {
+            living,
+            ..Pids::default()
+        };
+        let pids = Arc::new(Mutex::new(pids));
         // A child that registers is ready at once, not at the next look.
         let asked = requests.clone();
         wakeup.listen(Role::Supervisor, None, id, move || {

@@ -32,6 +32,9 @@ const DONE: &str = "done";
 /// How long the watcher hunts at most. A process that is not dead by then sits in the kernel.
 const HUNT_BOUND: Duration = Duration::from_secs(10);
 
+/// The time between a look that failed and the next one.
+const HUNT_AGAIN: Duration = Duration::from_millis(50);
+
 /// The time between two attempts to start a watcher.
 const RESTART_EVERY: Duration = Duration::from_secs(1);
 
@@ -216,6 +219,10 @@ pub fn watch(input: impl Read) -> usize {
             let left = HUNT_BOUND.saturating_sub(began.elapsed());
             let hunt = orphan::hunt(process, left);
             killed += hunt.as_ref().map_or(0, |hunt| hunt.killed);
+            // A shortage, of descriptors for example, may last as long as the hunt.
+            if hunt.is_err() {
+                std::thread::sleep(HUNT_AGAIN.min(left));
+            }
             if left.is_zero() || hunt.is_ok_and(|hunt| hunt.left == 0) {
                 break;
             }

@@ -41,8 +41,8 @@ use super::stderr::Log;
 use super::strays::{Commands, Known};
 use super::verdict::{Said, judge, too_large};
 use super::{
-    Assignment, Limits, Outcome, PROCESS, Performed, StepError, StopCause, StopSignal, elapsed,
-    socket, stopped,
+    Assignment, Limits, Outcome, PROCESS, Performed, StepError, StopCause, StopSignal, abandoned,
+    elapsed, socket, stopped,
 };
 use crate::failpoint::failpoint;
 
@@ -115,6 +115,8 @@ enum Cut {
 enum Left {
     ByItself,
     Killed,
+    /// Killed before its grace was over.
+    Abandoned,
     Stuck,
 }
 
@@ -190,7 +192,7 @@ impl CommandRunner {
         }
         let (env, mask) = match self.environment.give(env) {
             Ok(given) => (given.values, given.mask),
-            Err(error) => return Outcome::Error(error).into(),
+            Err(outcome) => return outcome.into(),
         };
         let env = &env;
         let output = match self.scratch.file(assignment.execution_id) {
@@ -373,11 +375,8 @@ impl CommandRunner {
                 // `a_step_that_ended_before_it_was_told_to_is_judged_by_its_exit_status`.
                 Some(_) if child.has_ended() => None,
                 Some(cut) => {
-                    let grace = match cut {
-                        Cut::Stop(StopCause::Abandon) => Duration::ZERO,
-                        _ => self.limits.kill_grace,
-                    };
-                    Some((cut, end(&child, &mut pumps, grace).await))
+                    let grace = self.limits.kill_grace;
+                    Some((cut, end(&child, &mut pumps, grace, stop).await))
                 }
             };
             // The program will never read the input that it has not read by now.
@@ -472,6 +471,7 @@ impl CommandRunner {
                 let how = match left {
                     Left::ByItself => "ended by SIGTERM".to_owned(),
                     Left::Killed => format!("killed {grace:?} after SIGTERM"),
+                    Left::Abandoned => "killed because the daemon was to end at once".to_owned(),
                     Left::Stuck => format!("killed {grace:?} after SIGTERM, but still not dead"),
                 };
                 Outcome::TimedOut {
@@ -563,33 +563,39 @@ fn judged(
 
 /// Asks the program's group to end, then forces it to; reads its output all the while, because
 /// otherwise it may not get to its end.
-async fn end<F, R>(child: &Child, pumps: &mut Pumps<'_, F, R>, grace: Duration) -> Left
+///
+/// RACE: the program has its grace, for whatever reason, when the supervisor is killed or somebody stops the
+/// daemon a second time. The program must be gone soon, so the grace ends there. Proven by
+/// `a_step_in_its_grace_is_killed_at_once_when_it_is_abandoned`.
+async fn end<F, R>(
+    child: &Child,
+    pumps: &mut Pumps<'_, F, R>,
+    grace: Duration,
+    stop: &mut StopSignal,
+) -> Left
 where
     F: Future<Output = ()>,
     R: Future<Output = ()>,
 {
-    for (signal, patience, left) in [
-        (Signal::SIGTERM, grace, Left::ByItself),
-        (Signal::SIGKILL, DEATH_MAX, Left::Killed),
-    ] {
-        if signal == Signal::SIGTERM {
-            failpoint!("exec.ending");
-        } else {
-            failpoint!("exec.killing");
-        }
-        child.signal(signal);
-        if signal == Signal::SIGTERM {
-            // A stopped program would hear of it only when it goes on.
-            child.signal(Signal::SIGCONT);
-        }
-        tokio::select! {
-            biased;
-            () = child.ended() => return left,
-            () = sleep(patience) => {}
-            never = pumps.work() => match never {},
-        }
+    failpoint!("exec.ending");
+    child.signal(Signal::SIGTERM);
+    // A stopped program would hear of it only when it goes on.
+    child.signal(Signal::SIGCONT);
+    let left = tokio::select! {
+        biased;
+        () = child.ended() => return Left::ByItself,
+        () = abandoned(stop) => Left::Abandoned,
+        () = sleep(grace) => Left::Killed,
+        never = pumps.work() => match never {},
+    };
+    failpoint!("exec.killing");
+    child.signal(Signal::SIGKILL);
+    tokio::select! {
+        biased;
+        () = child.ended() => left,
+        () = sleep(DEATH_MAX) => Left::Stuck,
+        never = pumps.work() => match never {},
     }
-    Left::Stuck
 }
 
 fn image(

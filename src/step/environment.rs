@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use super::StepError;
 use super::mask::Mask;
 use super::socket::VARIABLE;
+use super::{Outcome, StepError};
 use crate::definition::StepSpec;
 use crate::definition::variables::{self, Unexpanded};
-use crate::file;
+use crate::file::{self, Refused};
 
 /// Never inherited: the database's address and credentials, the variables of the service manager for the daemon
 /// alone (a step that says `READY=1`, or that takes over a socket, speaks for the daemon), and the context of
@@ -154,7 +154,7 @@ impl Environment {
     }
 
     /// The values that a step asks for: its `env` expanded, its secrets looked up.
-    pub fn give<'a>(&self, asked: impl Into<Asked<'a>>) -> Result<Given, StepError> {
+    pub fn give<'a>(&self, asked: impl Into<Asked<'a>>) -> Result<Given, Outcome> {
         let Asked { env, secrets } = asked.into();
         let mut values = BTreeMap::new();
         let mut covered: Vec<String> = Vec::new();
@@ -162,7 +162,8 @@ impl Environment {
             let hide = |used: &str| covered.extend(self.not_for_a_log(used));
             let read = |name: &str| self.variable(name);
             let value = variables::expand(text, read, hide)
-                .map_err(|wrong| unexpanded(name, wrong.into_iter().next()))?;
+                .map_err(|wrong| unexpanded(name, wrong.into_iter().next()))
+                .map_err(Outcome::Error)?;
             values.insert(name.clone(), value);
         }
         for (name, secret) in secrets.into_iter().flatten() {
@@ -172,7 +173,7 @@ impl Environment {
         }
         let mask = Mask::new(&covered).map_err(|_| {
             let message = "the secrets of this step have too many lines to be hidden in its log";
-            StepError::new(SECRET, message)
+            Outcome::Error(StepError::new(SECRET, message))
         })?;
         Ok(Given { values, mask })
     }
@@ -192,20 +193,26 @@ impl Environment {
 
     /// The secret of this name: a variable of this process, or the file that is named by the variable with
     /// `_FILE` at its end. The file is read for each attempt, so that a new secret needs no new worker.
-    fn secret(&self, name: &str) -> Result<String, StepError> {
+    fn secret(&self, name: &str) -> Result<String, Outcome> {
         let given = |name: &str| self.variable(name).filter(|value| !value.is_empty());
         if let Some(value) = given(name) {
             return Ok(value);
         }
         let variable = format!("{name}_FILE");
-        let wrong = |message: String| StepError::new(SECRET, message);
+        let wrong = |message: String| Outcome::Error(StepError::new(SECRET, message));
         let Some(path) = given(&variable) else {
             let message = format!("the secret `{name}` is not set: set {name}, or {variable}");
             return Err(wrong(message));
         };
-        let unread = |why: &str| wrong(format!("the secret `{name}`: {path} ({variable}): {why}"));
-        let bytes = file::read(path.as_ref(), MAX_SECRET)
-            .map_err(|refused| unread(&refused.to_string()))?;
+        let because = |why: &str| format!("the secret `{name}`: {path} ({variable}): {why}");
+        let unread = |why: &str| wrong(because(why));
+        let bytes = file::read(path.as_ref(), MAX_SECRET).map_err(|refused| match &refused {
+            // The step is not to blame for the resources that we lack.
+            Refused::Io(error) if crate::proc::is_shortage(error) => Outcome::NotStarted {
+                message: because(&refused.to_string()),
+            },
+            _ => unread(&refused.to_string()),
+        })?;
         let text = String::from_utf8(bytes).map_err(|_| unread("it is not UTF-8"))?;
         let text = text.trim_end_matches(['\n', '\r']);
         match text.is_empty() {
@@ -287,6 +294,14 @@ mod tests {
             .fold(step, |step, (name, secret)| step.secret(*name, *secret))
     }
 
+    #[track_caller]
+    fn refused(environment: &Environment, asked: &StepSpec) -> StepError {
+        match environment.give(asked) {
+            Err(Outcome::Error(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn only_what_is_listed_is_inherited_and_what_is_withheld_never_is() {
         let variables = [
@@ -328,9 +343,7 @@ mod tests {
             mask.cover(b"at postgres://u:p@h/d, a=b\n"),
             b"at ***, a=b\n"
         );
-        let error = environment
-            .give(&step(&[("E", "${NONE}")], &[]))
-            .unwrap_err();
+        let error = refused(&environment, &step(&[("E", "${NONE}")], &[]));
         assert_eq!(
             (error.class.as_str(), error.retryable),
             ("variable_not_set", true)
@@ -369,7 +382,7 @@ mod tests {
             (&[b'x'; 20_000], "it is too large"),
         ] {
             std::fs::write(&file, bytes).unwrap();
-            let error = environment.give(&asked).unwrap_err();
+            let error = refused(&environment, &asked);
             assert!(
                 error.message.contains(why) && error.message.contains("KEY_FILE"),
                 "{}",
@@ -377,9 +390,9 @@ mod tests {
             );
         }
         std::fs::remove_file(&file).unwrap();
-        let error = environment.give(&asked).unwrap_err();
+        let error = refused(&environment, &asked);
         assert!(error.message.contains("No such file"), "{}", error.message);
-        let error = environment.give(&step(&[], &[("X", "NONE")])).unwrap_err();
+        let error = refused(&environment, &step(&[], &[("X", "NONE")]));
         assert_eq!(
             (error.class.as_str(), error.message.as_str()),
             (

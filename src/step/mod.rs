@@ -194,6 +194,14 @@ async fn stopped(stop: &mut StopSignal) -> StopCause {
     }
 }
 
+/// Resolves when the step is to end at once; never, if nobody can say so any more.
+async fn abandoned(stop: &mut StopSignal) {
+    let at_once = |cause: &Option<StopCause>| *cause == Some(StopCause::Abandon);
+    if stop.wait_for(at_once).await.is_err() {
+        std::future::pending().await
+    }
+}
+
 impl From<StopCause> for Outcome {
     fn from(cause: StopCause) -> Self {
         match cause {

@@ -14,17 +14,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once, OnceLock};
 
 use tokio::runtime::Runtime;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::context::{ContextStore, StepContext};
-use super::output::check_depth;
+use super::output::{check_depth, half};
 use super::registry::{Answer, Body, Registry};
 use super::verdict::too_large;
-use super::{Assignment, Limits, Outcome, StepError, StopCause, StopSignal, elapsed, stopped};
+use super::{
+    Assignment, Limits, Outcome, StepError, StopCause, StopSignal, abandoned, elapsed, stopped,
+};
 
 /// Enough for steps that wait; steps that compute or block belong in `blocking_step`.
 const THREADS: usize = 2;
+
+/// The name of each thread that runs steps.
+const THREAD: &str = "native-step";
 
 /// Runs native steps.
 #[derive(Debug)]
@@ -37,23 +43,63 @@ pub struct NativeRunner {
 /// A running step; it is told to end, and dropped, when nobody waits for it any more.
 struct Task {
     context: StepContext,
-    handle: JoinHandle<Answer>,
+    body: Running,
+}
+
+/// The part of a running step that answers.
+enum Running {
+    Async(JoinHandle<Answer>),
+    Blocking(oneshot::Receiver<Answer>),
+}
+
+impl Task {
+    /// The step's answer; `None` when nobody can give it any more. Not to be asked again afterwards.
+    async fn answer(&mut self) -> Option<Answer> {
+        // A panic is caught where it happens; the others came from dropping the value that had panicked.
+        match &mut self.body {
+            Running::Async(task) => match task.await {
+                Ok(answer) => Some(answer),
+                Err(error) if error.is_panic() => Some(Err(panicked(&*error.into_panic()))),
+                Err(_) => None,
+            },
+            Running::Blocking(answer) => Some(answer.await.unwrap_or_else(|_| Err(panicked(&())))),
+        }
+    }
+
+    /// Ends an async step where it waits. Nothing ends a blocking step but itself.
+    fn abort(&self) {
+        if let Running::Async(task) = &self.body {
+            task.abort();
+        }
+    }
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
         self.context.cancel();
-        self.handle.abort();
+        self.abort();
     }
 }
 
 impl NativeRunner {
-    /// A runner for the steps of one program. Its threads are started with its first step.
+    /// A runner for the steps of one program.
     pub fn new(registry: impl Into<Arc<Registry>>, limits: Limits) -> Self {
         Self {
             registry: registry.into(),
             limits,
             runtime: OnceLock::new(),
+        }
+    }
+
+    /// Starts the threads of the async steps, if the program has steps. To be called before anything is claimed:
+    /// tokio panics when the system has no thread to give, and leaves behind the threads and descriptors that it
+    /// had by then. A process that holds nothing may end of that, and its successor tries again.
+    pub fn begin(&self) {
+        if self.registry.names().next().is_some()
+            && let Err(error) = self.runtime()
+        {
+            // The first step tries again.
+            tracing::warn!(%error, "no threads for native steps could be started");
         }
     }
 
@@ -82,25 +128,38 @@ impl NativeRunner {
         };
         let limit = assignment.timeout;
         let context = StepContext::new(assignment, store);
-        let mut task = start(runtime, body, context);
+        let mut task = match start(runtime, body, context) {
+            Ok(task) => task,
+            Err(error) => {
+                return Outcome::NotStarted {
+                    message: format!("no thread for the step could be started: {error}"),
+                };
+            }
+        };
         let timed_out = tokio::select! {
             biased;
-            done = &mut task.handle => return self.judge(done),
+            answer = task.answer() => return self.judge(answer),
             limit = elapsed(limit) => Err(limit),
             cause = stopped(&mut stop) => Ok(cause),
         };
         task.context.cancel();
         if timed_out.is_err() {
-            // Ends an async step where it waits, and a blocking step that has not begun.
-            task.handle.abort();
+            task.abort();
         }
-        let ended = timeout(self.limits.kill_grace, &mut task.handle).await;
+        let grace = self.limits.kill_grace;
+        let ended = tokio::select! {
+            biased;
+            ended = timeout(grace, task.answer()) => ended.ok(),
+            () = abandoned(&mut stop) => None,
+        };
         match (timed_out, ended) {
             (Err(limit), ended) => {
-                let grace = self.limits.kill_grace;
                 let how = match ended {
-                    Ok(_) => "it was ended".to_owned(),
-                    Err(_) => format!("{grace:?} later it still ran, and was left to itself"),
+                    Some(_) => "it was ended".to_owned(),
+                    None if *stop.borrow() == Some(StopCause::Abandon) => {
+                        "it was left to itself, because the daemon was to end at once".to_owned()
+                    }
+                    None => format!("{grace:?} later it still ran, and was left to itself"),
                 };
                 Outcome::TimedOut {
                     message: format!("timed out after {limit:?}; {how}"),
@@ -108,7 +167,7 @@ impl NativeRunner {
                 }
             }
             // The work is done: doing it twice would not make it better.
-            (Ok(StopCause::Shutdown), Ok(done)) => match self.judge(done) {
+            (Ok(StopCause::Shutdown), Some(answer)) => match self.judge(answer) {
                 success @ Outcome::Success(_) => success,
                 _ => Outcome::Released,
             },
@@ -122,7 +181,7 @@ impl NativeRunner {
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
-            .thread_name("native-step")
+            .thread_name(THREAD)
             .enable_all()
             .build()?;
         if let Err(second) = self.runtime.set(runtime) {
@@ -132,16 +191,11 @@ impl NativeRunner {
         Ok(self.runtime.get().expect("it was set just now"))
     }
 
-    fn judge(&self, done: Result<Answer, JoinError>) -> Outcome {
-        let answer = match done {
-            Ok(answer) => answer,
-            // A panic is caught where it happens; this one came from dropping the value that had panicked.
-            Err(error) if error.is_panic() => Err(panicked(&*error.into_panic())),
-            Err(_) => {
-                return Outcome::Crashed {
-                    message: "the runtime of the native steps was shut down".into(),
-                };
-            }
+    fn judge(&self, answer: Option<Answer>) -> Outcome {
+        let Some(answer) = answer else {
+            return Outcome::Crashed {
+                message: "the runtime of the native steps was shut down".into(),
+            };
         };
         let value = match answer {
             Ok(value) => value,
@@ -150,9 +204,13 @@ impl NativeRunner {
         if value.get().len() > self.limits.max_payload {
             return Outcome::Error(too_large("returned", self.limits.max_payload));
         }
-        match check_depth(value.get()) {
-            Ok(()) => Outcome::Success(value),
-            Err(problem) => Outcome::Error(StepError::new(
+        let problem = match check_depth(value.get()) {
+            Ok(()) => half(value.get()).map(|half| format!("it {half}")),
+            Err(problem) => Some(problem.to_string()),
+        };
+        match problem {
+            None => Outcome::Success(value),
+            Some(problem) => Outcome::Error(StepError::new(
                 "output_invalid",
                 format!("the output cannot be kept: {problem}"),
             )),
@@ -169,25 +227,36 @@ impl Drop for NativeRunner {
     }
 }
 
-fn start(runtime: &Runtime, body: &Body, context: StepContext) -> Task {
+/// Starts a step. A blocking step has a thread of its own, and not one of tokio's: tokio panics when there is none
+/// to be had, or keeps the step waiting for a thread while the time of its timeout passes.
+fn start(runtime: &Runtime, body: &Body, context: StepContext) -> io::Result<Task> {
     note_where_steps_panic();
-    let handle = match body {
+    let body = match body {
         Body::Async(function) => {
             let mut future = function(context.clone());
-            runtime.spawn(poll_fn(move |task| {
+            Running::Async(runtime.spawn(poll_fn(move |task| {
                 match guarded(|| future.as_mut().poll(task)) {
                     Ok(polled) => polled,
                     Err(error) => std::task::Poll::Ready(Err(error)),
                 }
-            }))
+            })))
         }
         Body::Blocking(function) => {
             let function = Arc::clone(function);
-            let context = context.clone();
-            runtime.spawn_blocking(move || guarded(|| function(context)).and_then(|done| done))
+            let (give, answer) = oneshot::channel();
+            let (context, runtime) = (context.clone(), runtime.handle().clone());
+            std::thread::Builder::new()
+                .name(THREAD.to_owned())
+                .spawn(move || {
+                    let _within = runtime.enter();
+                    let answer = guarded(|| function(context)).and_then(|done| done);
+                    // Perhaps nobody waits any more.
+                    let _ = give.send(answer);
+                })?;
+            Running::Blocking(answer)
         }
     };
-    Task { context, handle }
+    Ok(Task { context, body })
 }
 
 thread_local! {
@@ -231,12 +300,17 @@ fn guarded<T>(code: impl FnOnce() -> T) -> Result<T, StepError> {
     done.map_err(|payload| panicked(&*payload))
 }
 
-fn panicked(payload: &(dyn Any + Send)) -> StepError {
-    let said = payload
+/// The text of a panic.
+pub fn said(payload: &(dyn Any + Send)) -> &str {
+    payload
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("something that is not text");
+        .unwrap_or("something that is not text")
+}
+
+fn panicked(payload: &(dyn Any + Send)) -> StepError {
+    let said = said(payload);
     match PANICKED_AT.take() {
         Some(Place {
             location,

@@ -6,6 +6,8 @@
 
 use serde_json::value::RawValue;
 
+use crate::definition::input::halves;
+
 /// Deepest nesting of arrays and objects in values that are handed to us: outputs, and the inputs of
 /// runs. An array that a fan-in makes of outputs is deeper by one level, and is handed on
 /// whole: the work is done, and nobody could make it less deep.
@@ -105,6 +107,13 @@ pub(super) fn check_depth(text: &str) -> Result<(), JsonProblem> {
         }
     }
     Ok(())
+}
+
+/// Half of a surrogate pair in an output, in words, if there is one. An input with one is refused too: many programs
+/// cannot read anything that they are sent together with it.
+pub(super) fn half(output: &str) -> Option<String> {
+    let first = halves(output).into_iter().next()?;
+    Some(first.detail)
 }
 
 fn syntax(text: &str, error: &serde_json::Error) -> JsonProblem {

@@ -105,6 +105,12 @@ pub fn explain(error: &io::Error, file: &Path, cwd: &Path) -> Outcome {
             "command_not_executable",
             format!("`{shown}` may not be executed: {error} (try `chmod +x {shown}`)"),
         ),
+        Some(Errno::ENOEXEC) if start(&absolute).is_some_and(|it| it.starts_with(MARKED)) => (
+            "command_not_executable",
+            format!(
+                "`{shown}` begins with a byte order mark, which hides its `#!` line: save it without one"
+            ),
+        ),
         Some(Errno::ENOEXEC) => (
             "command_not_executable",
             format!(
@@ -130,15 +136,20 @@ pub fn explain(error: &io::Error, file: &Path, cwd: &Path) -> Outcome {
     Outcome::Error(StepError::new(class, message))
 }
 
+/// A `#!` line after a byte order mark, which the kernel does not skip.
+const MARKED: &[u8] = b"\xef\xbb\xbf#!";
+
+/// The beginning of a file, as far as the kernel itself reads a `#!` line.
+fn start(file: &Path) -> Option<Vec<u8>> {
+    let mut start = Vec::new();
+    let mut file = File::open(file).ok()?.take(256);
+    file.read_to_end(&mut start).ok()?;
+    Some(start)
+}
+
 /// The interpreter that a script names after `#!`.
 fn interpreter(file: &Path) -> Option<String> {
-    let mut start = Vec::new();
-    // The kernel itself reads no more of the line.
-    File::open(file)
-        .ok()?
-        .take(256)
-        .read_to_end(&mut start)
-        .ok()?;
+    let start = start(file)?;
     let line = start
         .strip_prefix(b"#!")?
         .split(|byte| *byte == b'\n')

@@ -70,18 +70,32 @@ impl Directory {
             // RACE: until the directory is locked, another process that tidies up takes it for an
             // orphan, and may even have removed what we then lock. Looking again with the lock held
             // stops this; proven by `directories_made_at_once_are_not_taken_for_orphans`.
-            match own(&path) {
+            let error = match own(&path) {
                 Ok(owned) if is_at(&owned, &path) => {
                     return Ok(Self {
                         path,
                         _owned: owned,
                     });
                 }
-                Err(error) if tries == TRIES_MAX => return Err(error),
-                _ => tries += 1,
+                Ok(_) => io::ErrorKind::NotFound.into(),
+                Err(error) => error,
+            };
+            if tries == TRIES_MAX || !is_tidied(&error) {
+                // Nobody else removes it as long as descriptors are short.
+                let _ = std::fs::remove_dir(&path);
+                return Err(error);
             }
+            tries += 1;
         }
     }
+}
+
+/// True for the error of a directory that another process has locked or removed.
+fn is_tidied(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::NotFound
+    )
 }
 
 /// More processes than this do not tidy up in the same instant.

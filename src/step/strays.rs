@@ -17,8 +17,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid as NixPid;
 
 use crate::exec;
-use crate::proc;
-use crate::proc::Pid;
+use crate::proc::{self, Pid, Stat};
 
 /// The time between two looks; a killed process needs about that long to die.
 const ROUND: Duration = Duration::from_millis(1);
@@ -28,7 +27,12 @@ const BOUND: Duration = Duration::from_secs(1);
 
 /// The running commands, which have left nothing behind yet.
 #[derive(Debug, Default)]
-pub struct Commands(Mutex<HashSet<Pid>>);
+pub struct Commands {
+    running: Mutex<HashSet<Pid>>,
+    /// The processes that were waited for in vain, each with the time at which it started: the steps that end after
+    /// that do not wait for them again.
+    stuck: Mutex<HashSet<(Pid, u64)>>,
+}
 
 /// One of these commands, for as long as it is there.
 #[derive(Debug)]
@@ -39,7 +43,17 @@ pub struct Known<'a> {
 
 impl Commands {
     fn pids(&self) -> MutexGuard<'_, HashSet<Pid>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stuck(&self) -> MutexGuard<'_, HashSet<(Pid, u64)>> {
+        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True for a process that is about to be a corpse: it has no environment any more, and may have children that
+    /// are ours.
+    fn waits_for(&self, pid: Pid, stat: &Stat) -> bool {
+        is_dying(pid, stat) && !self.stuck().contains(&(pid, stat.started_ticks))
     }
 
     /// Takes note of a command that has started. It leads a session.
@@ -71,20 +85,21 @@ impl Known<'_> {
                 let unknown = children.iter().filter(|pid| !known.contains(*pid));
                 unknown.copied().collect()
             };
-            let look = look(&unknown, leader, mark.as_bytes(), &mut killed);
+            let look = look(&unknown, leader, mark.as_bytes(), &mut killed, commands);
             ended += look.killed;
             // RACE: a process dies between the list and the look at it, and its own children, which the list
             // lacks, come to us. A corpse has no children any more, so we read the list once more. Raced by
             // `what_an_execution_left_behind_is_gone_when_its_attempt_has_ended`.
             let is_whole = || proc::children_of_first_thread().is_ok_and(|now| now == children);
-            if !look.left && (!look.died || is_whole()) {
+            if look.left.is_empty() && (!look.died || is_whole()) {
                 break;
             }
             if began.elapsed() >= BOUND {
                 tracing::warn!(leader, "what a step has left behind does not die");
+                commands.stuck().extend(look.left);
                 break;
             }
-            if look.left {
+            if !look.left.is_empty() {
                 tokio::time::sleep(ROUND).await;
             }
         }
@@ -93,18 +108,24 @@ impl Known<'_> {
 }
 
 /// The result of one look.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Look {
     /// How many were killed for the first time.
     killed: usize,
-    /// A process is to be looked for again.
-    left: bool,
+    /// The processes that are to be looked for again, each with the time at which it started.
+    left: Vec<(Pid, u64)>,
     /// A process is dead.
     died: bool,
 }
 
 /// Kills those of our children that the command has left behind, and reaps those of them that are dead.
-fn look(children: &[Pid], leader: Pid, mark: &[u8], killed: &mut HashSet<Pid>) -> Look {
+fn look(
+    children: &[Pid],
+    leader: Pid,
+    mark: &[u8],
+    killed: &mut HashSet<Pid>,
+    commands: &Commands,
+) -> Look {
     let mut look = Look::default();
     for pid in children {
         let Some(stat) = proc::stat(*pid) else {
@@ -126,11 +147,57 @@ fn look(children: &[Pid], leader: Pid, mark: &[u8], killed: &mut HashSet<Pid>) -
             }
             let _gone = kill(number, Signal::SIGKILL);
             look.killed += usize::from(killed.insert(*pid));
-            look.left = true;
-        } else if stat.is_exiting {
-            // It has no environment any more, and may have children that are ours.
-            look.left = true;
+            look.left.push((*pid, stat.started_ticks));
+        } else if commands.waits_for(*pid, &stat) {
+            look.left.push((*pid, stat.started_ticks));
         }
     }
     look
+}
+
+/// True when all threads of a process are ending. If its first thread alone has ended, it may go on for ever, and the
+/// others still have its environment.
+fn is_dying(pid: Pid, stat: &Stat) -> bool {
+    if !stat.is_exiting || stat.threads <= 1 {
+        return stat.is_exiting;
+    }
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return true;
+    };
+    let threads = threads.flatten();
+    let threads = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    threads.filter_map(proc::stat).all(|it| it.is_exiting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_was_waited_for_in_vain_is_not_waited_for_again() {
+        let stat = Stat {
+            state: b'D',
+            parent: 1,
+            group: 7,
+            session: 7,
+            is_exiting: true,
+            threads: 1,
+            started_ticks: 100,
+        };
+        let commands = Commands::default();
+        assert!(commands.waits_for(7, &stat));
+        commands.stuck().insert((7, 100));
+        assert!(!commands.waits_for(7, &stat));
+        // Its pid may come to mean another process.
+        let later = Stat {
+            started_ticks: 101,
+            ..stat
+        };
+        assert!(commands.waits_for(7, &later));
+        let runs = Stat {
+            is_exiting: false,
+            ..later
+        };
+        assert!(!commands.waits_for(7, &runs));
+    }
 }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::error::excerpt;
 use super::mask::Mask;
-use super::output::{JsonProblem, parse_json};
+use super::output::{JsonProblem, half, parse_json};
 use super::stderr::last_line;
 use super::{Outcome, StepError, report};
 
@@ -114,6 +114,22 @@ fn is_python(bytes: &[u8]) -> bool {
     inner == Some(&b'\'')
 }
 
+/// True if the output may be a value with other text around it. Advice to print only the value mends nothing else.
+fn is_among_text(problem: &JsonProblem) -> bool {
+    match problem {
+        JsonProblem::Syntax { message, .. } => {
+            let of_value = [
+                "`",
+                "it starts with a byte order mark",
+                "control character",
+                "invalid escape",
+            ];
+            !of_value.iter().any(|it| message.starts_with(it))
+        }
+        _ => false,
+    }
+}
+
 /// The value that a successful command returned.
 fn returned(said: &Said<'_>, max_payload: usize) -> Result<Box<RawValue>, StepError> {
     if said.overflowed {
@@ -124,7 +140,10 @@ fn returned(said: &Said<'_>, max_payload: usize) -> Result<Box<RawValue>, StepEr
         false => ("$DUCTWORK_OUTPUT", said.file),
     };
     match parse_json(bytes, max_payload) {
-        Ok(value) => Ok(value),
+        Ok(value) => match half(value.get()) {
+            None => Ok(value),
+            Some(half) => Err(StepError::new(OUTPUT_INVALID, format!("{source} {half}"))),
+        },
         Err(JsonProblem::Empty) => Ok(RawValue::NULL.to_owned()),
         Err(JsonProblem::TooLarge { .. }) => {
             let how = match said.file.is_empty() {
@@ -136,14 +155,15 @@ fn returned(said: &Said<'_>, max_payload: usize) -> Result<Box<RawValue>, StepEr
         Err(problem) => Err(StepError::new(
             OUTPUT_INVALID,
             format!(
-                "{source} is not one JSON value: {problem}; it begins {}. {}",
+                "{source} is not one JSON value: {problem}; it begins {}{}",
                 excerpt(bytes, said.mask),
                 match is_python(bytes) {
-                    true => format!("{} in Python, `print(json.dumps(value))`", ADVICE[1]),
-                    false => format!(
-                        "{} (and the rest to stderr), or write it to the file $DUCTWORK_OUTPUT",
+                    true => format!(". {} in Python, `print(json.dumps(value))`", ADVICE[1]),
+                    false if is_among_text(&problem) => format!(
+                        ". {} (and the rest to stderr), or write it to the file $DUCTWORK_OUTPUT",
                         ADVICE[0]
                     ),
+                    false => String::new(),
                 }
             ),
         )),
@@ -226,6 +246,28 @@ mod tests {
             "$DUCTWORK_OUTPUT",
         ] {
             assert!(error.message.contains(part), "{part}: {}", error.message);
+        }
+    }
+
+    #[test]
+    fn an_output_with_half_of_a_surrogate_pair_is_refused_as_an_input_is() {
+        for (output, told) in [
+            (
+                &br#"["\ud83d"]"#[..],
+                "stdout has half of a surrogate pair, `\\ud83d`",
+            ),
+            (
+                br#"{"\udc00": 1}"#,
+                "stdout has a key with half of a surrogate pair",
+            ),
+        ] {
+            let error = error(judged(0, said(output)));
+            assert_eq!(error.class, "output_invalid");
+            assert!(error.message.starts_with(told), "{}", error.message);
+        }
+        match judged(0, said(br#""\ud83d\ude00""#)) {
+            Outcome::Success(value) => assert_eq!(value.get(), r#""\ud83d\ude00""#),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -100,6 +100,7 @@ async fn read(conn: &mut Conn, wide: RunId) {
         .await
         .unwrap();
     page::steps_of_root(conn, wide, 20).await.unwrap();
+    page::steps_of_halted(conn, wide, 20).await.unwrap();
     let now = query::now(conn).await.unwrap();
     event::past(conn, now - 1_000_000, now).await.unwrap();
 }

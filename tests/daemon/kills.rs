@@ -284,6 +284,32 @@ flow: [{ start: A }]
         fixture.audited().await;
     }
 
+    /// The step's run was cancelled: it has five seconds to end when the supervisor dies.
+    async fn a_step_in_its_grace_is_gone_two_seconds_after_the_supervisor_was_killed(db: Db) {
+        let asked = r#"
+pipeline: Asked
+steps:
+  A: { command: [sh, -c, 'trap "echo $$ >> asked" TERM; echo $$ >> pids; while :; do sleep 0.1; done'] }
+flow: [{ start: A }]
+"#;
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[asked]).await;
+        let mut daemon = fixture.start();
+        let run = fixture.trigger("Asked", "1", 1).await[0].to_string();
+        fixture.pids("pids", 1).await;
+        let (status, _) = fixture.start_as(&[], &["cancel", &run]).ended(PATIENCE).await;
+        assert!(status.success(), "{status}");
+        fixture.pids("asked", 1).await;
+        daemon.send(Signal::SIGKILL);
+        daemon.ended(PATIENCE).await;
+        daemon.gone(Duration::from_secs(2)).await;
+
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        fixture.ended(PATIENCE).await;
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
     /// The worker's row ends in order, so no successor hunts for the leftover processes: the worker ends them
     /// itself, before it releases the executions.
     async fn a_worker_whose_supervisor_was_killed_ends_what_its_steps_have_left_before_it_leaves(db: Db) {

@@ -200,6 +200,7 @@ async fn health_names_the_table_and_the_session(db: Db) {
             said.contains("(foreign, idle in transaction, for "),
             "{said}"
         );
+        assert!(said.contains(": SELECT pg_terminate_backend("), "{said}");
         let (_, json) = health(&["--json"]);
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert!(json["obstacle"].as_str().unwrap().contains(table), "{json}");

@@ -16,7 +16,7 @@
 //! | `pooler` | MariaDB, SQLite | PgBouncer is PostgreSQL's. Nothing here simulates a pooler for MySQL; the queries at the start of a session find one |
 //! | `history` | PostgreSQL, SQLite | their plans are the same whatever the tables contain, and `tests/sql` reads them |
 //! | `standstill`; the idle daemon of `hosts` | PostgreSQL, SQLite | one process serves all sessions of MariaDB, so all stand still at once: `outage` stops PostgreSQL's one by one. The count of statements is MariaDB's |
-//! | `starts` | servers | missing names and programs are a matter of the host |
+//! | `starts` | servers | missing names and programs, and the processes that a hook leaves, are a matter of the host |
 
 #![expect(
     clippy::unwrap_used,

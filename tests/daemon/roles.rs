@@ -58,6 +58,14 @@ steps:
 flow: [{ start: A }]
 "#;
 
+/// A step that reports that it was asked to end, and goes on, the first time.
+const ASKED: &str = r#"
+pipeline: Asked
+steps:
+  A: { command: [sh, -c, 'trap "echo $$ >> asked" TERM; [ $DUCTWORK_ATTEMPT -gt 1 ] && exit 0; echo $$ >> pids; while :; do sleep 0.1; done'] }
+flow: [{ start: A }]
+"#;
+
 /// A pipeline whose step reports its pid and waits for a file.
 fn waits(name: &str) -> String {
     format!(
@@ -182,6 +190,34 @@ on_every_database! {
         assert_eq!(status.code(), Some(0), "{status}");
         assert!(took > Duration::from_secs(5), "it needed no grace: {took:?}");
         assert!(worker.logged("without storing").is_empty(), "{:#?}", worker.log());
+        let executions = fixture.executions().await;
+        let released = executions.iter().filter(|e| e.result() == "released");
+        assert_eq!(released.count(), 2, "{executions:#?}");
+
+        let mut worker = fixture.start_as(&WORKER, &["start"]);
+        fixture.completed(PATIENCE).await;
+        worker.stop().await;
+        advancer.stop().await;
+        let executions = fixture.succeeded_once_each().await;
+        assert!(executions.iter().all(|e| e.crash_count == 0), "{executions:#?}");
+        fixture.audited().await;
+    }
+
+    /// The steps have been asked to end, and have five seconds for that.
+    async fn a_stop_at_once_ends_the_grace_that_steps_have_after_a_drain(db: Db) {
+        let settings = Settings { shutdown_timeout: "200ms", max_retry: 0, max_crash: 0, ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[ASKED]).await;
+        let mut worker = fixture.start_as(&WORKER, &["start"]);
+        let mut advancer = fixture.start_as(&ADVANCER, &["start"]);
+        fixture.trigger("Asked", "1", 2).await;
+        fixture.pids("pids", 2).await;
+        worker.send(Signal::SIGTERM);
+        fixture.pids("asked", 2).await;
+        worker.send(Signal::SIGQUIT);
+        let (status, took) = worker.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        worker.gone(Duration::ZERO).await;
         let executions = fixture.executions().await;
         let released = executions.iter().filter(|e| e.result() == "released");
         assert_eq!(released.count(), 2, "{executions:#?}");

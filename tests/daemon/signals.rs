@@ -352,7 +352,7 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
         let told = fixture.run(&[], &["why", &run.to_string()]);
         let told = String::from_utf8(told.stdout).unwrap();
         assert!(told.contains("no worker of Quick claims: pid "), "{told}");
-        assert!(told.contains("SIGCONT"), "{told}");
+        assert!(told.contains(&format!("kill -CONT {}", daemon.pid())), "{told}");
 
         daemon.send(Signal::SIGCONT);
         eventually(PATIENCE, "nobody is quiet", async || {

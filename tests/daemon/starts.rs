@@ -1,7 +1,8 @@
-//! Starts of a daemon: warnings about things that it will not find later, and a server that accepts less than
-//! others.
+//! Starts of a daemon: warnings about things that it will not find later, processes that it finds or that its hook
+//! leaves, and a server that accepts less than others.
 
 use ductwork::store::{Location, Purpose, migrate};
+use nix::sys::signal::Signal;
 
 use crate::fixture::*;
 use crate::mariadb::Mariadb;
@@ -43,6 +44,40 @@ async fn names_and_programs_that_are_not_there_are_told_once_and_keep_nothing_fr
         let file = program["file"].as_str().unwrap();
         assert!(file.ends_with(".yml:5"), "{file}");
         daemon.stop().await;
+    })
+    .await;
+}
+
+/// A script starts a process and then becomes the daemon, whose start hook starts another one. Neither descends from a
+/// child that dies.
+#[tokio::test]
+async fn what_a_start_hook_leaves_running_goes_on_whatever_child_dies() {
+    support::with(Db::sqlite(), |db| async move {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[CHAIN]).await;
+        fixture.configure(
+            "  hooks: { supervisor: { start: [sh, -c, \"sleep 1000 & echo $! >> left\"] } }\n",
+        );
+        let script = "sleep 1000 & echo $! >> left; exec \"$@\"";
+        let mut daemon = fixture.start_as(&["sh", "-c", script, "sh"], &["start"]);
+        daemon.ready().await;
+        let left = fixture.pids("left", 2).await;
+        for kind in ["advancer", "worker Chain"] {
+            let dead = daemon.child(kind, None).await;
+            send(dead, Signal::SIGKILL);
+            daemon.child(kind, Some(dead)).await;
+        }
+        fixture.trigger("Chain", "1", 1).await;
+        fixture.completed(PATIENCE).await;
+        daemon.send(Signal::SIGTERM);
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+        let ended = daemon.logged("left behind");
+        assert!(ended.is_empty(), "{ended:#?}");
+        for pid in left {
+            assert!(lives(pid), "{pid} was ended");
+            send(pid, Signal::SIGKILL);
+        }
+        daemon.gone(PATIENCE).await;
     })
     .await;
 }

@@ -236,13 +236,17 @@ fn crashed(outcome: Outcome) -> String {
 
 /// This very test as a process of its own, for tests that would disturb the others; `None` in that process.
 fn in_a_process_of_its_own(test: &str, directory: &Path) -> Option<std::process::Command> {
+    alone(&format!("step::command::tests::{test}"), directory)
+}
+
+/// The same, for a test with this path.
+pub fn alone(test: &str, directory: &Path) -> Option<std::process::Command> {
     const INNER: &str = "DUCTWORK_TEST_INNER";
     if std::env::var_os(INNER).is_some() {
         return None;
     }
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    let name = format!("step::command::tests::{test}");
-    command.args([&name, "--exact", "--nocapture", "--test-threads=1"]);
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
     command.env(INNER, "1").env("TMPDIR", directory);
     Some(command)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::model::RunId;
-use crate::step::command::tests::assignment;
+use crate::step::command::tests::{alone, assignment};
 use crate::step::context::{Attempt, BoxFuture, ContextError, Tuples};
 
 #[derive(Default)]
@@ -230,6 +230,12 @@ async fn outputs_are_held_to_the_limits() {
     let stage = Stage::new(Registry::new().step("Step", nest));
     value(stage.run("128").await);
     assert_eq!(error(stage.run("129").await).class, "output_invalid");
+    let half = |_, (): ()| async move {
+        let text = r#"["\ud83d"]"#.to_owned();
+        Ok::<_, StepError>(RawValue::from_string(text)?)
+    };
+    let stage = Stage::new(Registry::new().step("Step", half));
+    assert_eq!(error(stage.run("null").await).class, "output_invalid");
     let map = |_, (): ()| async move { Ok::<_, StepError>(BTreeMap::from([((1, 2), 3)])) };
     let stage = Stage::new(Registry::new().step("Step", map));
     assert_eq!(error(stage.run("null").await).class, "output_invalid");
@@ -352,6 +358,113 @@ async fn a_step_that_does_not_finish_is_released_at_a_shutdown() {
     assert!(matches!(outcome, Outcome::Released), "{outcome:?}");
     let outcome = stage.run("null").await;
     assert!(matches!(outcome, Outcome::Released), "started: {outcome:?}");
+}
+
+#[tokio::test]
+async fn a_step_that_is_abandoned_has_no_grace() {
+    for is_in_grace in [false, true] {
+        let [told, dropped] = [false; 2].map(|no| Arc::new(AtomicBool::new(no)));
+        let step = {
+            let (told, dropped) = (Arc::clone(&told), Arc::clone(&dropped));
+            move |context: StepContext, (): ()| {
+                let told = Arc::clone(&told);
+                let held = SetWhenDropped(Arc::clone(&dropped));
+                async move {
+                    let _held = held;
+                    context.cancelled().await;
+                    told.store(true, Ordering::SeqCst);
+                    std::future::pending::<Result<(), StepError>>().await
+                }
+            }
+        };
+        // Longer than `run` waits.
+        let stage =
+            Stage::new(Registry::new().step("Step", step)).grace(Duration::from_secs(3_600));
+        let stopping = async {
+            if is_in_grace {
+                stage.stop.send_replace(Some(StopCause::Shutdown));
+                is_set(&told).await;
+            }
+            stage.stop.send_replace(Some(StopCause::Abandon));
+        };
+        let (outcome, ()) = tokio::join!(stage.run("null"), stopping);
+        assert!(matches!(outcome, Outcome::Released), "{outcome:?}");
+        is_set(&dropped).await;
+    }
+
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let deaf = move |_, (): ()| -> Result<(), StepError> {
+        let _ = released.lock().unwrap().recv();
+        Ok(())
+    };
+    let stage = Stage::new(Registry::new().blocking_step("Step", deaf));
+    let stage = stage.grace(Duration::from_secs(3_600));
+    let (outcome, ()) = tokio::join!(stage.run("null"), async {
+        stage.stop.send_replace(Some(StopCause::Abandon));
+    });
+    assert!(matches!(outcome, Outcome::Released), "{outcome:?}");
+    drop(release);
+}
+
+async fn is_set(flag: &AtomicBool) {
+    let set = async {
+        while !flag.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let patience = Duration::from_secs(20);
+    timeout(patience, set).await.expect("it is not set");
+}
+
+#[test]
+fn a_user_short_of_threads_starts_no_blocking_step_and_blames_nobody() {
+    /// No other process runs as this user, so that no other counts.
+    const ALONE: u32 = 64_319;
+    let test =
+        "step::native::tests::a_user_short_of_threads_starts_no_blocking_step_and_blames_nobody";
+    let directory = tempfile::tempdir().unwrap();
+    if let Some(mut command) = alone(test, directory.path()) {
+        let done = command.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if nix::unistd::geteuid().is_root() {
+        // Root may have as many threads as it likes.
+        let alone = nix::unistd::Uid::from_raw(ALONE);
+        nix::unistd::setresuid(alone, alone, alone).unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let begun = AtomicUsize::new(0);
+    let counts = move |_: StepContext, (): ()| -> Result<usize, StepError> {
+        Ok(begun.fetch_add(1, Ordering::SeqCst))
+    };
+    let waits = Stage::new(Registry::new().step("Step", double));
+    let blocks = Stage::new(Registry::new().blocking_step("Step", counts));
+    waits.runner.begin();
+    blocks.runner.begin();
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NPROC).unwrap();
+    setrlimit(Resource::RLIMIT_NPROC, 1, hard).unwrap();
+    // Its threads are there.
+    assert_eq!(value(runtime.block_on(waits.run("21"))), "42");
+    for _ in 0..3 {
+        match runtime.block_on(blocks.run("null")) {
+            Outcome::NotStarted { message } => {
+                assert!(message.contains("temporarily unavailable"), "{message}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    setrlimit(Resource::RLIMIT_NPROC, soft, hard).unwrap();
+    // None of the refused attempts runs after all.
+    for begun in ["0", "1"] {
+        assert_eq!(value(runtime.block_on(blocks.run("null"))), begun);
+    }
 }
 
 #[tokio::test]

@@ -237,6 +237,29 @@ async fn a_step_that_ignores_term_is_killed() {
 }
 
 #[tokio::test]
+async fn a_step_in_its_grace_is_killed_at_once_when_it_is_abandoned() {
+    // Longer than a step is waited for.
+    let stage = Stage::new("1").grace(10 * PATIENCE);
+    let marked = async |name: &str| {
+        while !stage.path(name).exists() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let stops = async {
+        marked("mark").await;
+        stage.stop.send_replace(Some(StopCause::Cancel));
+        marked("asked").await;
+        stage.stop.send_replace(Some(StopCause::Abandon));
+        std::future::pending::<()>().await;
+    };
+    let script = "trap 'touch asked' TERM; touch mark; while :; do sleep 0.05; done";
+    tokio::select! {
+        outcome = stage.sh(script) => assert!(matches!(outcome, Outcome::Cancelled), "{outcome:?}"),
+        () = stops => unreachable!("only the step ends"),
+    }
+}
+
+#[tokio::test]
 async fn a_step_that_stopped_itself_times_out() {
     let stage = Stage::new("1").timeout(Duration::from_millis(200));
     timed_out(stage.sh("kill -STOP $$").await);
@@ -404,4 +427,64 @@ fn what_a_command_detached_is_gone_when_it_has_ended_and_nothing_of_another_one(
     assert!(is_alive(native.id() as i32), "it was killed with a command");
     native.kill().unwrap();
     native.wait().unwrap();
+}
+
+/// A process that we adopted, and that is no step's.
+struct Foreign(Pid);
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let _ = nix::sys::signal::kill(self.0, Signal::SIGKILL);
+        let _ = waitpid(self.0, None);
+    }
+}
+
+#[test]
+fn a_foreign_process_whose_first_thread_has_ended_delays_no_step() {
+    let test = "ends::a_foreign_process_whose_first_thread_has_ended_delays_no_step";
+    let directory = tempfile::tempdir().unwrap();
+    if let Some(mut command) = in_a_process_of_its_own(test, directory.path()) {
+        let done = command.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    nix::sys::prctl::set_child_subreaper(true).unwrap();
+    let ends = format!(
+        "import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(1000,)).start()
+ctypes.CDLL(None).syscall({}, 0)",
+        libc::SYS_exit
+    );
+    let script = r#"python3 -c "$0" </dev/null >/dev/null 2>&1 & echo $!"#;
+    let left = std::process::Command::new("sh")
+        .args(["-c", script, &ends])
+        .output()
+        .unwrap();
+    let pid: i32 = String::from_utf8_lossy(&left.stdout)
+        .trim()
+        .parse()
+        .unwrap();
+    let _foreign = Foreign(Pid::from_raw(pid));
+    wait_until("its first thread has ended", || {
+        crate::proc::stat(pid).is_some_and(|stat| stat.is_exiting && stat.threads > 1)
+    });
+    let adopted = crate::proc::children_of_first_thread().unwrap();
+    assert!(adopted.contains(&pid), "nobody looks at it");
+
+    // A step that waits for it in vain says so.
+    let log = directory.path().join("log");
+    let file = std::fs::File::create(&log).unwrap();
+    let subscriber = tracing_subscriber::fmt().with_writer(Mutex::new(file));
+    let _logging = tracing::subscriber::set_default(subscriber.finish());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let done = runtime.block_on(async { Stage::new("1").sh("echo 2").await });
+    assert_eq!(value(done), "2");
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(!said.contains("does not die"), "{said}");
+    let goes_on = crate::proc::stat(pid).is_some_and(|stat| !stat.is_corpse());
+    assert!(goes_on, "it was killed with a step");
 }

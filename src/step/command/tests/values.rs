@@ -6,10 +6,10 @@ use super::*;
 
 #[tokio::test]
 async fn the_input_comes_by_stdin_and_the_output_by_stdout() {
-    let stage = Stage::new(r#"{"n": 1e400, "s": "\u0000\ud800"}"#);
+    let stage = Stage::new(r#"{"n": 1e400, "s": "\u0000\ud83d\ude00"}"#);
     assert_eq!(
         value(stage.run(&["cat"]).await),
-        r#"{"n": 1e400, "s": "\u0000\ud800"}"#
+        r#"{"n": 1e400, "s": "\u0000\ud83d\ude00"}"#
     );
     assert_eq!(
         value(
@@ -98,20 +98,28 @@ async fn an_output_file_that_is_no_file_any_more_wedges_nothing() {
 
 #[tokio::test]
 async fn an_output_that_is_not_json_is_an_error_that_says_what_and_where() {
-    for (script, part) in [
-        ("print('hello')", "expected value at line 1, column 1"),
-        ("print('NaN')", "`NaN` is not JSON"),
+    // The advice to print only the value is given only where there may be other text.
+    for (script, part, among_text) in [
+        ("print('hello')", "expected value at line 1, column 1", true),
+        ("print('NaN')", "`NaN` is not JSON", false),
         (
             "print('{}\\n{}')",
             "more text follows the value at line 2, column 1",
+            true,
         ),
-        ("print('\\ufeff{}')", "byte order mark"),
+        ("print('\\ufeff{}')", "byte order mark", false),
+        ("print('\"\\0\"')", "control character", false),
         (
             "import sys; sys.stdout.buffer.write(b'\"abc\\xff\"')",
             "not UTF-8 at byte 4",
+            false,
         ),
-        ("print('[' * 129 + ']' * 129)", "nests deeper than 128"),
-        ("print('[' * 1000000)", "nests deeper than 128"),
+        (
+            "print('[' * 129 + ']' * 129)",
+            "nests deeper than 128",
+            false,
+        ),
+        ("print('[' * 1000000)", "nests deeper than 128", false),
     ] {
         let stage = Stage::new("1").env("PYTHONIOENCODING", "utf-8");
         let error = error(stage.python(script).await);
@@ -120,7 +128,8 @@ async fn an_output_that_is_not_json_is_an_error_that_says_what_and_where() {
             ("output_invalid", true)
         );
         assert!(error.message.contains(part), "{script}: {}", error.message);
-        assert!(error.message.contains("$DUCTWORK_OUTPUT"));
+        let advised = error.message.contains("$DUCTWORK_OUTPUT");
+        assert_eq!(advised, among_text, "{script}: {}", error.message);
     }
     let deep = Stage::new("1").python("print('[' * 128 + ']' * 128)").await;
     assert_eq!(value(deep).len(), 256);
