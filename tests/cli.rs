@@ -145,7 +145,7 @@ impl Ended {
 fn without_arguments_it_starts_and_says_what_is_missing() {
     let place = Place::empty();
     let ended = place.run::<&str>([]);
-    ended.failed(2, "pipelines");
+    ended.failed(2, "pipelines, which does not exist");
     assert!(ended.stderr.contains("ductworkd init"), "{ended:?}");
 }
 
@@ -531,6 +531,10 @@ fn a_scaffold_is_fine_and_overwrites_nothing() {
         .run(["init", "other"])
         .failed(1, "README.md exists already");
     assert!(!place.path().join("other/ductwork.yml").exists());
+    for below in ["other/README.md", "other/README.md/deeper"] {
+        let ended = place.run(["init", below]);
+        ended.failed(1, "other/README.md is a file, not a directory");
+    }
 }
 
 #[test]
@@ -854,6 +858,25 @@ fn an_error_is_json_on_standard_error_where_json_was_asked_for() {
 }
 
 #[test]
+fn a_line_in_the_place_of_a_program_is_to_be_a_list() {
+    let place = Place::ready();
+    for (line, list) in [
+        ("python3 steps/report.py", "`[python3, steps/report.py]`"),
+        ("cat -n", "`[cat, -n]`"),
+        ("cat | wc", "`[sh, -c, '…']`"),
+    ] {
+        let pipeline = format!(
+            "pipeline: Line\nsteps:\n  A: {{ command: [\"{line}\"] }}\nflow:\n  - start: A\n"
+        );
+        place.write("pipelines/line.yml", &pipeline);
+        let ended = place.run(["check"]);
+        let help = format!("write it as a list: {list}");
+        assert!(ended.stderr.contains(&help), "{line}: {ended:?}");
+        assert!(!ended.stderr.contains("install "), "{line}: {ended:?}");
+    }
+}
+
+#[test]
 fn the_whole_of_path_is_nobodys_answer() {
     let place = Place::ready();
     let pipeline =
@@ -1127,6 +1150,41 @@ fn a_token_beside_another_of_its_name_is_made_and_the_other_is_told_of() {
     place.run(["token", "revoke", id.unwrap()]).fine();
     let other = place.run(["token", "create", "other", "--json"]);
     assert_eq!(other.fine().stderr, "", "{other:?}");
+}
+
+/// The answer to the first command may be lost, and the pipeline deployed with another schema before the second.
+#[test]
+fn a_key_leads_to_its_run_although_the_pipeline_asks_for_another_input_by_now() {
+    let place = Place::ready();
+    let pipeline = "pipeline: Later\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
+    place.write("pipelines/later.yml", pipeline);
+    let long = format!("\"{}\"", "x".repeat(2_000));
+    let trigger = |key: &str, max: &str| {
+        let mut command = place.command();
+        command.env("DUCTWORK_JOB_WORKER__MAX_PAYLOAD", max);
+        command.args(["trigger", "Later", &long, "--key", key, "--json"]);
+        Ended::of(command.stdin(Stdio::null()).output().unwrap())
+    };
+    let first = trigger("k", "16MiB");
+    assert_eq!(first.fine().json()["created"], true);
+    let stricter = format!("{pipeline}input: {{ type: object }}\n");
+    place.write("pipelines/later.yml", &stricter);
+    for max in ["16MiB", "1KiB"] {
+        let again = trigger("k", max);
+        let told = again.fine().json();
+        assert_eq!(
+            (&told["run_id"], &told["created"]),
+            (&first.json()["run_id"], &false.into())
+        );
+    }
+    // A new run is judged by the rules of today.
+    trigger("another", "16MiB").failed(2, "the input is a string; an object is expected");
+    trigger("another", "1KiB").failed(2, "larger than max_payload (1024 bytes)");
+    place
+        .run(["trigger", "Later", "2", "--key", "k"])
+        .failed(1, "this key already belongs to the run ");
+    let listed = place.run(["runs", "--json"]).json();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
 }
 
 #[test]
@@ -1631,6 +1689,29 @@ fn an_output_that_cannot_be_written_is_an_error_and_no_panic() {
         .output()
         .unwrap();
     Ended::of(output).failed(1, "standard output cannot be written");
+    // A script that tries again would start a second run, or leave a token behind that nobody has seen.
+    let place = Place::ready();
+    let lost = |args: &[&str]| {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let mut command = place.command();
+        let output = command.args(args).stdout(full.unwrap()).output();
+        let ended = Ended::of(output.unwrap());
+        let said = ended.stderr.contains("standard output cannot be written");
+        assert!(ended.code == Some(1) && said, "{ended:?}");
+        ended.stderr
+    };
+    for args in [vec!["trigger", "Hello"], vec!["trigger", "Hello", "--json"]] {
+        let told = lost(&args);
+        let runs = place.run(["runs", "--json"]).fine().json();
+        let mut ids = runs.as_array().unwrap().iter().map(|run| &run["id"]);
+        let named =
+            ids.any(|id| told.contains(&format!("the run {} is there", id.as_str().unwrap())));
+        assert!(named, "{told}");
+    }
+    let told = lost(&["token", "create", "ana"]);
+    let tokens = place.run(["token", "list", "--json"]).fine().json();
+    let id = tokens[0]["id"].as_str().unwrap();
+    assert!(told.contains(&format!("token revoke {id}")), "{told}");
     for redirect in [">&-", "2>&-", "<&-", "<&- >&- 2>&-"] {
         let script = format!("\"$0\" version {redirect}");
         let mut shell = Command::new("sh");

@@ -881,6 +881,30 @@ fn row<'a>(lines: &'a [String], begins: &str) -> Vec<&'a str> {
 }
 
 #[test]
+fn top_on_a_terminal_that_shows_no_picture_says_why() {
+    let place = Place::new(&[("Slow", SLOW)]);
+    for (size, term, part) in [
+        ((24, 80), "dumb", "and TERM is `dumb`"),
+        (
+            (24, 15),
+            "xterm",
+            "and this one has 15 columns: it needs 20",
+        ),
+    ] {
+        let mut child = place.on_terminal("top", size, &[("TERM", term)]);
+        let mut told = String::new();
+        child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut told)
+            .unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(2), "{told}");
+        assert!(told.contains(part), "{told}");
+    }
+}
+
+#[test]
 fn top_away_from_a_terminal_says_which_verb_prints_the_numbers() {
     let place = Place::new(&[("Slow", SLOW)]);
     for args in [&["top"][..], &["top", "--json"], &["top", "--every", "1ms"]] {

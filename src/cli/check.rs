@@ -9,10 +9,12 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::config::{Config, DaemonRole};
+use crate::definition::check::as_list;
 use crate::definition::{Definition, Edge, StepRunner, StepSpec};
 use crate::model::Hook;
 use crate::problem::{Problem, Problems, nearest};
 use crate::process::start::{Found, look, no_pipelines};
+use crate::step::Outcome;
 use crate::step::environment::Environment;
 use crate::step::resolve::resolve;
 
@@ -313,13 +315,15 @@ fn command(
     }
     let given = match environment.give(step) {
         Ok(given) => given.values,
-        Err(error) => {
+        Err(Outcome::Error(error)) => {
             let help = match error.class == crate::step::environment::SECRET {
                 true => "set it in the daemon's environment, or have it in a file",
                 false => "set it in the daemon's environment, or give a default: `${NAME:-…}`",
             };
             return Some((error.message, help.to_owned()));
         }
+        // A shortage of this command's own is no mistake in the step.
+        Err(_) => return None,
     };
     let path = given.get("PATH").map(AsRef::as_ref);
     program(argv, &cwd, path.or(environment.get("PATH")))
@@ -366,14 +370,22 @@ fn doubtful(config: &Config, pipelines: &[&Found]) -> Vec<Problem> {
 
 fn program(argv: &[String], cwd: &Path, path: Option<&OsStr>) -> Option<(String, String)> {
     let program = argv.first()?;
+    // No file, but a line that a shell would split.
+    let line = (argv.len() == 1 && program.contains(char::is_whitespace)).then(|| as_list(program));
     let file = match resolve(program, cwd, path) {
         Ok(file) => cwd.join(file),
+        Err(_) if line.is_some() => {
+            return line.map(|help| (format!("there is no program `{program}`"), help));
+        }
         Err(error) => {
             let help = format!("install {program}, or give its path");
             return Some((error.message, help));
         }
     };
-    executable(program, &file)
+    executable(program, &file).map(|(message, help)| match line {
+        Some(line) if !file.exists() => (message, line),
+        _ => (message, help),
+    })
 }
 
 fn executable(program: &str, file: &Path) -> Option<(String, String)> {

@@ -62,6 +62,16 @@ impl Failure {
         Self::Problems(Code::Usage, Problems(vec![problem]))
     }
 
+    /// The same with this help.
+    pub fn help(mut self, help: &str) -> Self {
+        if let Self::Problems(_, problems) = &mut self {
+            for problem in &mut problems.0 {
+                problem.help = Some(help.to_owned());
+            }
+        }
+        self
+    }
+
     /// Prints the problems, as JSON if that was requested; returns the exit code.
     pub fn report(self, json: bool) -> ExitCode {
         match self {
@@ -159,7 +169,8 @@ impl From<store::Error> for Failure {
                 "nothing was written; fix what the database reports, or wait, and try again",
             )),
             store::Error::Retryable { .. } => Self::failed(problem.help(
-                "another session has held a lock for a long time; try again when it is free",
+                "another session has held a lock for a long time: `ductworkd health` names it, if the database tells; \
+                 try again when it is free",
             )),
             store::Error::Damaged { .. } => Self::failed(problem.help(remedy.unwrap_or_default())),
             // A service manager does not restart the daemon for this either.
@@ -208,6 +219,12 @@ mod tests {
         let (code, left) = told(store::Error::LeftBehind(text()));
         assert_eq!(code, Code::Failed);
         assert!(left.contains("remove it by hand"), "{left}");
+        let (code, locked) = told(store::Error::Retryable {
+            statement: "TRIGGER",
+            source: std::sync::Arc::new(std::io::Error::other("locked").into()),
+        });
+        assert_eq!(code, Code::Failed);
+        assert!(locked.contains("`ductworkd health` names it"), "{locked}");
         assert_eq!(told(store::Error::Configured(text())).0, Code::Usage);
         assert_eq!(told(store::Error::Schema(text())).0, Code::Failed);
     }

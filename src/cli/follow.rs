@@ -259,10 +259,27 @@ pub struct View<'a> {
 
 /// Standard error is a terminal that can show a picture.
 pub fn is_drawable() -> bool {
+    hindrance().is_none()
+}
+
+/// The reason why standard error cannot show a picture, if there is one.
+pub fn hindrance() -> Option<String> {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let size = terminal_size::terminal_size_of(std::io::stderr());
-    let narrow = size.is_some_and(|(width, _)| (1..NARROWEST).contains(&usize::from(width.0)));
-    std::io::stderr().is_terminal() && !dumb && !narrow
+    let columns = size.map_or(0, |(width, _)| usize::from(width.0));
+    hinders(std::io::stderr().is_terminal(), dumb, columns)
+}
+
+/// The same for a terminal of so many columns, of which 0 are an unknown number.
+fn hinders(terminal: bool, dumb: bool, columns: usize) -> Option<String> {
+    match (terminal, dumb) {
+        (false, _) => Some("standard error is not one".to_owned()),
+        (true, true) => Some("TERM is `dumb`: this one cannot be drawn on".to_owned()),
+        (true, false) if (1..NARROWEST).contains(&columns) => Some(format!(
+            "this one has {columns} columns: it needs {NARROWEST}"
+        )),
+        (true, false) => None,
+    }
 }
 
 impl<'a> View<'a> {

@@ -22,7 +22,7 @@ use crate::wire::process::{DepartedJson, State};
 use super::exit::{Code, Failure};
 use super::out;
 use super::processes::{self, Witness, json, table};
-use super::setup::{self, CliContext};
+use super::setup::{self, CliContext, Obstacle};
 
 /// Tells whether all supervisors are healthy, and whether anything does not move although it should.
 #[derive(Debug, clap::Args)]
@@ -77,8 +77,10 @@ fn live(cli: &CliContext, config: &Config) -> Result<(), Failure> {
             "its supervisor or its service manager restarts it; TTIN makes it log where its threads are",
         ))),
         None if found.is_empty() => Err(Failure::failed(
-            Problem::new("no `ductworkd` runs here with this database")
-                .help("start `ductworkd`; `ductworkd processes` shows those of other hosts"),
+            Problem::new("no `ductworkd` of this user runs here with this database").help(
+                "start `ductworkd`; if another user runs it, ask as that user; `ductworkd processes` shows those of \
+                 all hosts",
+            ),
         )),
         None => cli.out.text(&format!("live: {n} of {n}\n", n = found.len())),
     }
@@ -136,9 +138,9 @@ impl Health {
             .copied()
             .filter(|process| witness.state(process) != State::Healthy)
             .collect();
-        let (obstacle, writer) = match (narrow, locked) {
-            (true, _) => (None, None),
-            (false, Some(locked)) => (Some(locked.fact), None),
+        let obstacle = match (narrow, locked) {
+            (true, _) => None,
+            (false, Some(locked)) => Some(locked.into()),
             (false, None) => setup::obstacle(&mut conn, config, &processes).await?,
         };
         let (stuck, pauses) = match narrow {
@@ -182,8 +184,10 @@ impl Health {
                 supervisors: counted,
                 stale: stale.len(),
                 dead,
-                obstacle: obstacle.as_deref(),
-                writer: writer.as_ref().map(|writer| writer.pid),
+                obstacle: obstacle.as_ref().map(|it| it.fact.as_str()),
+                writer: obstacle
+                    .as_ref()
+                    .and_then(|it| Some(it.writer.as_ref()?.pid)),
                 stuck: stuck.iter().map(StuckJson::of).collect(),
                 paused: pauses.iter().map(PausedJson::of).collect(),
                 undelivered: undelivered.as_deref(),
@@ -233,7 +237,7 @@ impl Health {
             cli.out.text(&format!("{fact}; {remedy}\n"))?;
         }
         let problem = self.problem(&witness, &asked, counted, &stale, dead);
-        let obstacle = obstacle.as_deref().map(mend);
+        let obstacle = obstacle.as_ref().map(mend);
         let stuck = stuck.iter().map(problem_of);
         let problems: Vec<Problem> = obstacle.into_iter().chain(problem).chain(stuck).collect();
         if !problems.is_empty() {
@@ -319,13 +323,18 @@ fn unreadable(cli: &CliContext, locked: &Locked) -> Result<(), Failure> {
         cli.out.value(&answer)?;
         return Err(Failure::Quiet(Code::Failed));
     }
-    Err(Failure::failed(mend(&locked.fact)))
+    Err(Failure::failed(mended_by(&locked.fact, &locked.remedy())))
 }
 
 /// The problem that an obstacle is in everybody's way.
-fn mend(obstacle: &str) -> Problem {
-    Problem::new(format!("unhealthy: {obstacle}"))
-        .help("fix that, or wait; a running daemon goes on by itself")
+fn mend(obstacle: &Obstacle) -> Problem {
+    let remedy = obstacle.remedy.as_deref();
+    mended_by(&obstacle.fact, remedy.unwrap_or("fix that, or wait"))
+}
+
+fn mended_by(fact: &str, remedy: &str) -> Problem {
+    Problem::new(format!("unhealthy: {fact}"))
+        .help(format!("{remedy}; a running daemon goes on by itself"))
 }
 
 /// Everything that does not move in this database, and the paused pipelines. A process that this host knows to be dead

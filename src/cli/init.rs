@@ -67,6 +67,13 @@ const WITHOUT_PYTHON: [File; 2] = [
 
 impl Init {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let mut parents = self.dir.ancestors();
+        let there = parents.find(|parent| parent.symlink_metadata().is_ok());
+        if let Some(file) = there.filter(|it| !it.is_dir()) {
+            let message = format!("{} is a file, not a directory", file.display());
+            let help = "`init` makes a directory: choose another name, or move the file";
+            return Err(Failure::failed(Problem::new(message).help(help)));
+        }
         let path = std::env::var_os("PATH");
         let python = resolve("python3", Path::new("/"), path.as_deref()).is_ok();
         let steps = if python {

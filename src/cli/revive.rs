@@ -109,13 +109,18 @@ impl Revive {
                 ));
             }
             nobody::note(&mut conn, &config, &pipeline).await?;
-            match cli.out.json {
+            let told = match cli.out.json {
                 true => cli.out.value(&json!({
                     "run_id": revived, "pipeline": pipeline, "revived_from": run,
                     "definition": definition.map_or(found.definition.clone(), Definition::digest),
                 })),
                 false => cli.out.text(&format!("{revived}\n")),
-            }
+            };
+            told.map_err(|failure| {
+                failure.help(&format!(
+                    "the run {revived} is there: `ductworkd show {revived}` shows it"
+                ))
+            })
         })
     }
 }

@@ -9,7 +9,7 @@ use super::exit::Failure;
 use super::setup::{self, CliContext};
 use super::shot::{self, Shot};
 use super::start::block_signals;
-use super::trigger::check_key;
+use super::trigger::{check_key, input};
 
 /// Runs one run from its trigger to its end.
 #[derive(Debug, clap::Args)]
@@ -44,7 +44,8 @@ impl Run {
         let max = config.job_worker.max_payload(&self.pipeline);
         let quiet = shot::wants_quiet(&config);
         let shot = Shot {
-            input: setup::input(&definition, &self.input, max)?,
+            input: input(&definition, &self.input, max, self.key.as_deref())?,
+            max,
             definition,
             key: self.key,
             out: cli.out,

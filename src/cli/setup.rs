@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::{Config, keys};
 use crate::definition::Definition;
-use crate::definition::input::{VIOLATIONS_MAX, Violation};
+use crate::definition::input::{VIOLATIONS_MAX, Violation, halves};
 use crate::model::{ProcessId, RunId, RunStatus};
 use crate::number::grouped;
 use crate::problem::{Problem, Problems, nearest};
@@ -131,30 +131,65 @@ pub async fn lock_in_the_way(config: &Config, failure: &Failure, began: Instant)
     store::writable::locked(&mut conn).await.ok()?
 }
 
-/// The reason why nobody can write, if nobody has written for a lease; and the process, if one process is the reason.
+/// The reason why nobody can write.
+pub struct Obstacle {
+    /// A description.
+    pub fact: String,
+    /// The process, if one process is the reason.
+    pub writer: Option<Writer>,
+    /// The remedy, if a process or a session has a lock.
+    pub remedy: Option<String>,
+}
+
+impl Obstacle {
+    fn of(fact: String) -> Self {
+        Self {
+            fact,
+            writer: None,
+            remedy: None,
+        }
+    }
+}
+
+impl From<Locked> for Obstacle {
+    fn from(locked: Locked) -> Self {
+        Self {
+            remedy: Some(locked.remedy()),
+            ..Self::of(locked.fact)
+        }
+    }
+}
+
+/// The reason why nobody can write, if nobody has written for a lease.
 pub async fn obstacle(
     conn: &mut Conn,
     config: &Config,
     processes: &[ProcessRow],
-) -> Result<(Option<String>, Option<Writer>), Failure> {
+) -> Result<Option<Obstacle>, Failure> {
     if let Some(writer) = kept_out(config, processes) {
         let text = format!("{writer} has SQLite's write lock, so that nobody can write");
-        return Ok((Some(text), Some(writer)));
+        let remedy = "wait until it has ended its transaction, or end it";
+        return Ok(Some(Obstacle {
+            writer: Some(writer),
+            remedy: Some(remedy.to_owned()),
+            ..Obstacle::of(text)
+        }));
     }
     // Heartbeats are written to one table, and work to others.
     if let Some(locked) = store::writable::locked(conn).await? {
-        return Ok((Some(locked.fact), None));
+        return Ok(Some(locked.into()));
     }
     let location = config.location()?;
     if let Some(full) = store::writable::full(&location) {
-        return Ok((Some(full), None));
+        return Ok(Some(Obstacle::of(full)));
     }
     let lease = config.supervisor.reaper_timeout;
     // A recent heartbeat disproves this, however it looks to this session or on this disk.
     if processes.iter().any(|process| process.age < lease) {
-        return Ok((None, None));
+        return Ok(None);
     }
-    Ok((store::writable::refused(conn, &location).await?, None))
+    let refused = store::writable::refused(conn, &location).await?;
+    Ok(refused.map(Obstacle::of))
 }
 
 /// The silent processes that cannot beat, because somebody has locked their rows. If the database cannot answer that
@@ -337,7 +372,7 @@ pub async fn wake(conn: &mut Conn, location: &Location, pipeline: &str) {
 
 /// The same, for the pipeline of `run`, which it returns.
 pub async fn wake_for(conn: &mut Conn, config: &Config, run: RunId) -> Result<String, Failure> {
-    let state = query::run_state(conn, run).await?;
+    let state = query::brief(conn, run).await?;
     let pipeline = state.map(|state| state.pipeline).unwrap_or_default();
     wake(conn, &config.location()?, &pipeline).await;
     Ok(pipeline)
@@ -388,17 +423,18 @@ pub fn input(
     let Some(last) = violations.len().checked_sub(1) else {
         return Ok(input);
     };
-    let pipeline = &definition.pipeline;
+    let more = (violations.len() == VIOLATIONS_MAX).then(|| "there may be more".to_owned());
+    // No pipeline takes half of a character.
+    let rules = (definition.input.is_some() && halves(input.get()).is_empty()).then(|| {
+        let pipeline = &definition.pipeline;
+        format!("`input` of the pipeline {pipeline} says what it takes")
+    });
+    let help: Vec<String> = more.into_iter().chain(rules).collect();
     let problem = |(at, violation): (usize, &Violation)| {
         let problem = Problem::new(violation.to_string());
         // The help is given once.
-        match at == last {
-            true => problem.help(match violations.len() {
-                VIOLATIONS_MAX => format!(
-                    "there may be more; `input` of the pipeline {pipeline} says what it takes"
-                ),
-                _ => format!("`input` of the pipeline {pipeline} says what it takes"),
-            }),
+        match at == last && !help.is_empty() {
+            true => problem.help(help.join("; ")),
             false => problem,
         }
     };

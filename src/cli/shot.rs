@@ -33,7 +33,7 @@ use super::out::{Out, clean};
 use super::outage::Outages;
 use super::processes::Witness;
 use super::terminal::Terminal;
-use super::trigger::{Answer, made, same_input};
+use super::trigger::{Answer, made, repeated, same_input};
 
 /// The pause between two looks at the run.
 const LOOK_EVERY: Duration = Duration::from_millis(80);
@@ -48,8 +48,10 @@ const HOOK_TOLD: Duration = Duration::from_secs(1);
 pub struct Shot {
     /// Its pipeline.
     pub definition: Definition,
-    /// Its input.
+    /// Its input; with a key, not judged yet.
     pub input: Box<RawValue>,
+    /// The greatest size of an input, in bytes.
+    pub max: u64,
     /// The key that makes it one run, however often it is requested.
     pub key: Option<String>,
     /// The requested form of its output: for programs, with the run's outcome.
@@ -165,8 +167,13 @@ async fn follow(
         key: shot.key.as_deref(),
         input: shot.input.get(),
     };
-    followed.borrow_mut().asked = true;
-    let triggered = trigger::trigger(&mut conn, &shot.definition, &[new], Duration::ZERO).await?;
+    let triggered = match repeated(&mut conn, &shot.definition, &new, shot.max).await? {
+        Some(known) => vec![known],
+        None => {
+            followed.borrow_mut().asked = true;
+            trigger::trigger(&mut conn, &shot.definition, &[new], Duration::ZERO).await?
+        }
+    };
     let triggered = &triggered[0];
     let id = triggered.run_id;
     followed.borrow_mut().triggered = Some(triggered.clone());

@@ -138,7 +138,7 @@ async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(),
     };
     let before = namesakes(conn, &wanted.name).await?;
     token::create(conn, &new).await?;
-    match cli.out.json {
+    let told = match cli.out.json {
         true => cli.out.value(&json!({
             "id": secret.id(), "token": secret.reveal(), "name": wanted.name, "scope": wanted.scope,
             "pipelines": only, "payloads": new.payloads,
@@ -154,7 +154,14 @@ async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(),
             say("note: the token is shown this once");
             cli.out.text(&format!("{}\n", secret.reveal()))
         }
-    }
+    };
+    // It is valid, and nobody has seen it.
+    told.map_err(|failure| {
+        let id = secret.id();
+        failure.help(&format!(
+            "the token is there, and cannot be shown again: ductworkd token revoke {id}"
+        ))
+    })
 }
 
 fn secret() -> Result<Secret, Failure> {

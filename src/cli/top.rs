@@ -20,7 +20,7 @@ use crate::time;
 
 use super::columns;
 use super::exit::{Code, Failure};
-use super::follow::is_drawable;
+use super::follow::hindrance;
 use super::live::{Frame, Screen};
 use super::out::{ASKS, BAD, Cell, DIM, paint, short, table};
 use super::outage::Outages;
@@ -59,8 +59,12 @@ impl Top {
             let problem = Problem::new("`--every` takes 1s to 1h");
             return Err(Failure::usage(problem));
         }
-        if cli.out.json || !is_drawable() {
-            let problem = Problem::new("`top` draws on a terminal, and standard error is not one");
+        let hindrance = match cli.out.json {
+            true => Some("has no form for programs".to_owned()),
+            false => hindrance().map(|why| format!("draws on a terminal, and {why}")),
+        };
+        if let Some(why) = hindrance {
+            let problem = Problem::new(format!("`top` {why}"));
             return Err(Failure::usage(problem.help(
                 "`ductworkd metrics` prints the same numbers, and `ductworkd runs` lists runs",
             )));

@@ -6,10 +6,11 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::config::Config;
+use crate::config::{Config, keys};
+use crate::definition::Definition;
 use crate::model::{Caller, RunId, RunStatus};
 use crate::problem::Problem;
-use crate::store::trigger::{KEY_MAX, NewRun, Triggered, trigger_by};
+use crate::store::trigger::{self, KEY_MAX, NewRun, Triggered, trigger_by};
 use crate::store::{Conn, Purpose, query};
 
 use super::exit::{Code, Failure};
@@ -85,8 +86,8 @@ impl Trigger {
         note.iter().for_each(|note| say(note));
         let pipeline = &definition.pipeline;
         let max = config.job_worker.max_payload(pipeline);
-        let input = setup::input(definition, &self.input, max)?;
         check_key(self.key.as_deref())?;
+        let input = input(definition, &self.input, max, self.key.as_deref())?;
         let [span, state, baggage] = CALLER.map(|it| std::env::var(it).ok());
         let caller = Caller::read(span.as_deref(), state.as_deref(), baggage.as_deref());
         setup::block_on(async {
@@ -95,15 +96,16 @@ impl Trigger {
                 key: self.key.as_deref(),
                 input: input.get(),
             }];
-            let triggered = trigger_by(
-                &mut conn,
-                definition,
-                &runs,
-                self.delay,
-                Some(&by),
-                Some(&caller),
-            );
-            let triggered = waiting(setup::CONNECTING, triggered).await?;
+            let known = repeated(&mut conn, definition, &runs[0], max);
+            let triggered = match waiting(setup::CONNECTING, known).await? {
+                Some(known) => vec![known],
+                None => {
+                    let (by, caller) = (Some(&by), Some(&caller));
+                    let triggered =
+                        trigger_by(&mut conn, definition, &runs, self.delay, by, caller);
+                    waiting(setup::CONNECTING, triggered).await?
+                }
+            };
             let triggered = &triggered[0];
             // Before anybody learns of the run, and can interrupt the wait.
             let enough = self.wait.then(|| signal(SignalKind::interrupt()));
@@ -121,9 +123,12 @@ impl Trigger {
                 status: None,
                 output: None,
             };
+            let run = triggered.run_id;
+            let there = format!("the run {run} is there: `ductworkd show {run}` shows it");
+            let unread = |failure: Failure| failure.help(&there);
             match self.wait {
                 _ if cli.out.json => {}
-                false => cli.out.text(&format!("{}\n", answer.run_id))?,
+                false => cli.out.text(&format!("{run}\n")).map_err(unread)?,
                 // Standard output is for the result alone.
                 true => say(&format!(
                     "run {} of {pipeline} {}",
@@ -149,8 +154,8 @@ impl Trigger {
                 answer.output = end.output;
             }
             match &answer.output {
-                _ if cli.out.json => cli.out.value(&answer)?,
-                Some(output) => cli.out.result(output)?,
+                _ if cli.out.json => cli.out.value(&answer).map_err(unread)?,
+                Some(output) => cli.out.result(output).map_err(unread)?,
                 None => {}
             }
             match answer.status {
@@ -170,6 +175,35 @@ impl Trigger {
             }
         })
     }
+}
+
+/// The input of a run of this pipeline, given as text or, as `-`, on standard input. With a key it is not judged yet:
+/// the key's run may exist (see [`repeated`]).
+pub fn input(
+    definition: &Definition,
+    given: &str,
+    max: u64,
+    key: Option<&str>,
+) -> Result<Box<RawValue>, Failure> {
+    match key {
+        None => setup::input(definition, given, max),
+        Some(_) => setup::json(given, "input", keys::PAYLOAD_MAX),
+    }
+}
+
+/// The run that this key has started, if there is one: its command may be given again after the pipeline has come to
+/// ask for other inputs. Without such a run, the input has to be as the pipeline asks today.
+pub async fn repeated(
+    conn: &mut Conn,
+    definition: &Definition,
+    run: &NewRun<'_>,
+    max: u64,
+) -> Result<Option<Triggered>, Failure> {
+    let known = trigger::repeated(conn, &definition.pipeline, run).await?;
+    if known.is_none() && run.key.is_some() {
+        setup::input(definition, run.input, max)?;
+    }
+    Ok(known)
 }
 
 /// Refuses a key that no run can have.

@@ -43,7 +43,7 @@ impl Why {
             match self.look(cli, &config).await {
                 Err(failure) => match setup::lock_in_the_way(&config, &failure, began).await {
                     Some(locked) => {
-                        let help = "wait until that session has ended its transaction, or end it";
+                        let help = locked.remedy();
                         Err(Failure::failed(Problem::new(locked.fact).help(help)))
                     }
                     None => Err(failure),
@@ -116,19 +116,16 @@ async fn asked(
     let mut why = why(&facts);
     // An obstacle stops every run that could move, so this reason replaces the other.
     if !facts.status.is_terminal()
-        && let (Some(fact), writer) = setup::obstacle(conn, config, &processes).await?
+        && let Some(obstacle) = setup::obstacle(conn, config, &processes).await?
     {
-        let (cause, remedy) = match writer {
-            Some(_) => (
-                "write_lock_held",
-                "wait until it has ended its transaction, or end it",
-            ),
-            None => (
-                "not_writable",
-                "fix that; a running daemon goes on by itself; if none is running, start `ductworkd`",
-            ),
+        why.cause = match obstacle.writer {
+            Some(_) => "write_lock_held",
+            None => "not_writable",
         };
-        (why.cause, why.fact, why.remedy) = (cause, fact, Some(remedy.to_owned()));
+        why.fact = obstacle.fact;
+        let fix =
+            "fix that; a running daemon goes on by itself; if none is running, start `ductworkd`";
+        why.remedy = obstacle.remedy.or_else(|| Some(fix.to_owned()));
     }
     Ok(Some((facts.status, why)))
 }

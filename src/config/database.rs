@@ -61,6 +61,10 @@ impl DatabaseUrl {
                     "use `sqlite://`, `postgres://`, `mysql://` or `mariadb://`",
                 )
             }
+            _ if text.starts_with('$') => refuse(
+                "the database's address is not a URL",
+                "the value of a variable is written in braces: `url: \"${NAME}\"`",
+            ),
             _ => refuse(
                 "the database's address is not a URL",
                 "write `sqlite://FILE`, or `postgres://` or `mysql://` and `USER:PASSWORD@HOST/NAME`",
@@ -627,6 +631,8 @@ mod tests {
             let shown = format!("{error:?}");
             assert!(!shown.contains("cret"), "{shown}");
         }
+        let named = parse("$SECRET").unwrap_err();
+        assert!(named.help.contains("`url: \"${NAME}\"`"), "{named:?}");
     }
 
     #[test]

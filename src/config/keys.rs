@@ -9,6 +9,9 @@ use crate::definition::{MAX_BUDGET, MAX_FACTOR};
 /// A day, in milliseconds.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
+/// The greatest `max_payload`, in bytes.
+pub const PAYLOAD_MAX: u64 = 256 << 20;
+
 /// One key.
 #[derive(Debug)]
 pub struct Key {
@@ -193,7 +196,7 @@ pub static KEYS: &[Key] = &[
         "the longest time that a worker sleeps before it looks for unannounced work"),
     key("job_worker.shutdown_timeout", SHUTDOWN, Scope::Pipeline, "20",
         "how long running executions may continue after a stop request"),
-    key("job_worker.max_payload", Kind::Size { min: 1_024, max: 256 << 20 }, Scope::Pipeline, "16MiB",
+    key("job_worker.max_payload", Kind::Size { min: 1_024, max: PAYLOAD_MAX }, Scope::Pipeline, "16MiB",
         "the largest input or output of a step"),
     key("job_worker.env", Kind::Variables, Scope::Pipeline, "inherit",
         "which of the daemon's variables a step inherits: `inherit` for all, or a list such as `[PATH, LC_*]`"),

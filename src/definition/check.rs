@@ -568,6 +568,21 @@ impl Kind {
 /// The finest span that the canonical form can hold.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
+/// How to write a line of words as a command, which no shell splits.
+pub fn as_list(line: &str) -> String {
+    // Words in quotes, and everything else that a shell interprets, are left for a shell to split.
+    let is_plain = |char: char| char.is_alphanumeric() || char == ' ' || "-_./=:+@".contains(char);
+    match line.chars().all(is_plain) {
+        true => {
+            let words: Vec<&str> = line.split_whitespace().take(8).collect();
+            format!("write it as a list: `[{}]`", words.join(", "))
+        }
+        false => "write it as a list: `[sh, -c, '…']` with the line between the quotes, or each argument as an \
+                  element of its own"
+            .to_owned(),
+    }
+}
+
 /// A user's text in the form that a message can show: one short line, whatever the text contains.
 pub(super) fn shown(text: &str) -> String {
     let mut short: String = text.chars().take(40).collect();

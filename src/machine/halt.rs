@@ -203,11 +203,16 @@ impl HaltFact {
     /// True if the step itself refused, so that it refuses again until somebody changes it or its input.
     /// Time, memory and the machine may be different at the next attempt.
     fn is_certain(&self) -> bool {
-        let killed = |class: &String| class.starts_with("Signal(");
         match self.is(HaltReason::JobRetriesExhausted) {
-            true => !self.class.as_ref().is_some_and(killed),
+            true => !self.is_killed(),
             false => self.is(HaltReason::StepRefused),
         }
+    }
+
+    /// True if a signal ended the last attempt: a fault of the step, or a limit.
+    fn is_killed(&self) -> bool {
+        let killed = |class: &String| class.starts_with("Signal(");
+        self.class.as_ref().is_some_and(killed)
     }
 
     /// The actions after which a revival does not halt here again; `None` for a halt that a revival
@@ -228,6 +233,28 @@ impl HaltFact {
                 first: "have an answer ready".to_owned(),
                 note: "    # asks again".to_owned(),
             });
+        }
+        if self.is(HaltReason::JobTimedOut) {
+            return Some(Fix {
+                first: format!("raise the `timeout` of {} in the pipeline's file", self.node),
+                note: " --latest    # without --latest if you raised `job_worker.timeout`, or made the step faster"
+                    .to_owned(),
+            });
+        }
+        let plain = |first| Fix {
+            first,
+            note: String::new(),
+        };
+        if self.is(HaltReason::StepUndefined) {
+            let first = format!("deploy the program that has the step {}", self.node);
+            return Some(plain(first));
+        }
+        if self.is(HaltReason::JobCrashesExhausted) {
+            let first = format!("look for what kills {}, often a lack of memory", self.node);
+            return Some(plain(first));
+        }
+        if self.is(HaltReason::JobRetriesExhausted) && self.is_killed() {
+            return Some(plain(format!("look for what kills {}", self.node)));
         }
         if self.is_certain() {
             return Some(Fix {
@@ -395,7 +422,23 @@ mod tests {
         let run = RunId(uuid::Uuid::nil());
         let revive = format!("ductworkd revive {run}");
         let of = |reason, output| remedy(&[fact(reason, "List", output)], run);
-        assert_eq!(of(HaltReason::JobTimedOut, None), revive);
+        assert_eq!(of(HaltReason::AdvancerRetriesExhausted, None), revive);
+        // Only the present definition has the new timeout.
+        let late = of(HaltReason::JobTimedOut, None);
+        let raised = "raise the `timeout` of List in the pipeline's file";
+        assert!(
+            late.starts_with(&format!("{raised}, then: {revive} --latest    # ")),
+            "{late}"
+        );
+        assert_eq!(
+            of(HaltReason::StepUndefined, None),
+            format!("deploy the program that has the step List, then: {revive}")
+        );
+        let kills = "look for what kills List";
+        assert_eq!(
+            of(HaltReason::JobCrashesExhausted, None),
+            format!("{kills}, often a lack of memory, then: {revive}")
+        );
         let invalid = of(HaltReason::TransitionInvalid, Some("1"));
         assert!(
             invalid.starts_with(&format!("fix List, then: {revive} ")),
@@ -407,7 +450,7 @@ mod tests {
             refused.starts_with(&format!("fix List, then: {revive} ")),
             "{refused}"
         );
-        // A step that refuses once refuses again; a step that was killed may not be killed the next time.
+        // A step that refuses once refuses again, unless something else is changed.
         let exhausted = |class: &str| {
             let mut fact = fact(HaltReason::JobRetriesExhausted, "List", None);
             fact.class = Some(class.to_owned());
@@ -422,7 +465,10 @@ mod tests {
                 )
             );
         }
-        assert_eq!(exhausted("Signal(KILL)"), revive);
+        assert_eq!(
+            exhausted("Signal(SEGV)"),
+            format!("{kills}, then: {revive}")
+        );
         let wide = of(HaltReason::MaxFanoutExceeded, Some("[]"));
         assert!(
             wide.starts_with("raise `pipeline_advancer.steps.max_depth`"),
@@ -435,7 +481,7 @@ mod tests {
         );
         // Of several halts, the one that a revival alone does not fix is reported.
         let both = [
-            fact(HaltReason::JobTimedOut, "Load", None),
+            fact(HaltReason::AdvancerRetriesExhausted, "Load", None),
             fact(HaltReason::TransitionInvalid, "List", Some("1")),
         ];
         assert!(remedy(&both, run).starts_with("fix List"));

@@ -327,7 +327,14 @@ impl Facts {
                 ", and pid {} on {} is quiet (SIGTSTP)",
                 first.pid, first.host
             );
-            let remedy = "send SIGCONT to `ductworkd` there: it claims again".to_owned();
+            let supervisors = self.processes.iter().filter(|process| {
+                process.role == Role::Supervisor
+                    && process.quiet
+                    && process.host == first.host
+                    && self.alive(process)
+            });
+            let supervisors: Vec<u32> = supervisors.map(|process| process.pid).collect();
+            let remedy = why::claim_again(first.pid, &first.host, &supervisors);
             return awake.is_empty().then_some(("quiet", why, remedy));
         };
         let why = format!(

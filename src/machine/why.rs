@@ -81,6 +81,8 @@ pub struct ProcessFact {
     pub dead: bool,
     /// It claims nothing until it is told to.
     pub quiet: bool,
+    /// How much it holds: steps that it runs or has claimed, or branches that it advances.
+    pub holds: u64,
     /// The trouble that keeps it from making progress.
     pub trouble: Option<String>,
 }
@@ -88,6 +90,11 @@ pub struct ProcessFact {
 impl ProcessFact {
     fn is_alive(&self, stale_after: Duration) -> bool {
         !self.dead && self.age < stale_after
+    }
+
+    /// True if it has missed a heartbeat: it beats six times in the time after which it is stale.
+    fn is_silent(&self, stale_after: Duration) -> bool {
+        self.age >= stale_after / 3
     }
 }
 
@@ -473,7 +480,7 @@ fn ready(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
                 leaf.node
             ),
         )
-        .remedy(CLAIM_AGAIN.into()),
+        .remedy(waken(facts, &advancers)),
         Some(_) => Why::new(
             "ready",
             format!(
@@ -573,7 +580,14 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
     }
     if let Some(quiet) = all_quiet(&alive) {
         let fact = format!("{node} is due, but no worker of {pipeline} claims: {quiet}{place}");
-        return Why::new("quiet", fact).remedy(CLAIM_AGAIN.into());
+        return Why::new("quiet", fact).remedy(waken(facts, &alive));
+    }
+    let at_work = |process: &&&ProcessFact| !process.is_silent(facts.stale_after);
+    let held: u64 = alive.iter().filter(at_work).map(|it| it.holds).sum();
+    if held == 0
+        && let Some(untaken) = untaken(facts, leaf, &alive, place)
+    {
+        return untaken;
     }
     let due = match facts.backlog.unwrap_or_default() {
         BACKLOG_MAX.. => format!("at least {BACKLOG_MAX}"),
@@ -583,9 +597,53 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
         1 => "its worker is".to_owned(),
         n => format!("its {n} workers are"),
     };
-    let fact =
-        format!("{node} is due (steps of {pipeline} that are due: {due}); {workers} busy{place}");
+    let fact = format!(
+        "{node} is due (steps of {pipeline} that are due: {due}); {workers} busy (steps that run or are claimed: \
+         {held}){place}"
+    );
     Why::new("backlog", fact).remedy("raise `job_worker.count`, or start more workers".into())
+}
+
+/// A leaf in the queue that no worker takes, although none is known to be at work: the worker that has been silent
+/// for the longest time is named.
+fn untaken(facts: &Facts, leaf: &Leaf, alive: &[&ProcessFact], place: &str) -> Option<Why> {
+    let LeafState::Queued { due_at } = leaf.state else {
+        return None;
+    };
+    let awake = alive.iter().filter(|process| !process.quiet);
+    let worker = awake.max_by_key(|process| process.age)?;
+    let node = &leaf.node;
+    let waited = time::between(due_at, facts.now);
+    let silent = worker.is_silent(facts.stale_after);
+    if !silent && waited < TAKEN_WITHIN {
+        let fact = format!("{node} is due, and is about to be taken{place}");
+        return Some(Why::new("due", fact));
+    }
+    let workers = match alive.len() {
+        1 => "its worker takes nothing".to_owned(),
+        n => format!("none of its {n} workers takes it"),
+    };
+    let fact = format!(
+        "{node} has been due for {}, but {workers}: the last heartbeat of pid {} on {} is {} old (steps \
+         that it holds: {}){place}",
+        time::whole(waited),
+        worker.pid,
+        worker.host,
+        time::whole(worker.age),
+        worker.holds
+    );
+    let locked =
+        "`ductworkd health` names the database session that has locked its rows, if there is one";
+    let remedy = match silent {
+        true => format!(
+            "wait: it is replaced, or its work goes to others, if it stays silent for {}; {locked}",
+            time::whole(facts.stale_after)
+        ),
+        false => {
+            format!("{locked}; the log of that process may say more; restart `ductworkd` there")
+        }
+    };
+    Some(Why::new("not_taken", fact).remedy(remedy))
 }
 
 /// The most halts that are read of one run.
@@ -594,8 +652,34 @@ pub const HALTS_MAX: usize = 100;
 /// The number up to which a backlog is counted.
 pub const BACKLOG_MAX: u64 = 10_000;
 
-/// The remedy for processes that are quiet.
-const CLAIM_AGAIN: &str = "send SIGCONT to `ductworkd` there: it claims again";
+/// A worker that has a free slot takes a step that is due sooner than this.
+const TAKEN_WITHIN: Duration = Duration::from_secs(5);
+
+/// The remedy if no process claims because all are quiet; `supervisors` are the pids of the quiet ones on the host
+/// of the process `pid`. A supervisor passes the signal on to its children; a process without one takes it itself.
+pub fn claim_again(pid: u32, host: &str, supervisors: &[u32]) -> String {
+    let pid = match supervisors {
+        [] => pid,
+        [supervisor] => *supervisor,
+        _ => return format!("send SIGCONT to `ductworkd` on {host}: it claims again"),
+    };
+    format!("let it claim again, on {host}: kill -CONT {pid}")
+}
+
+/// The same for the first of these processes.
+fn waken(facts: &Facts, quiet: &[&ProcessFact]) -> String {
+    let Some(first) = quiet.first() else {
+        return START.to_owned();
+    };
+    let supervisors = facts.processes.iter().filter(|process| {
+        process.role == Role::Supervisor
+            && process.quiet
+            && process.host == first.host
+            && process.is_alive(facts.stale_after)
+    });
+    let supervisors: Vec<u32> = supervisors.map(|process| process.pid).collect();
+    claim_again(first.pid, &first.host, &supervisors)
+}
 
 /// The quiet processes, if none of them claims.
 fn all_quiet(alive: &[&ProcessFact]) -> Option<String> {
@@ -694,6 +778,7 @@ mod tests {
             age: Duration::from_secs(age_s),
             dead: false,
             quiet: false,
+            holds: 1,
             trouble: None,
         }
     }
@@ -828,6 +913,76 @@ mod tests {
             };
             assert_eq!(why(&facts).cause, cause);
         }
+    }
+
+    #[test]
+    fn a_worker_is_called_busy_only_while_it_beats_and_holds_steps() {
+        let worker = |age_s, holds| ProcessFact {
+            holds,
+            ..process(Role::Worker, age_s)
+        };
+        let due = |seconds: i64, processes| {
+            let state = LeafState::Queued {
+                due_at: NOW - seconds * SECOND,
+            };
+            why(&Facts {
+                processes,
+                ..facts(Some(state))
+            })
+        };
+        let busy = due(12, vec![worker(1, 2), worker(12, 0)]);
+        assert_eq!(busy.cause, "backlog");
+        assert!(
+            busy.fact
+                .ends_with("its 2 workers are busy (steps that run or are claimed: 2)"),
+            "{}",
+            busy.fact
+        );
+        // A worker that was stopped may hold steps, but does not run them.
+        for holds in [0, 2] {
+            let silent = due(12, vec![worker(12, holds)]);
+            assert_eq!(silent.cause, "not_taken");
+            let told = format!(
+                "Load has been due for 12s, but its worker takes nothing: the last heartbeat of pid 7 on box is 12s old \
+                 (steps that it holds: {holds})"
+            );
+            assert_eq!(silent.fact, told);
+            let remedy = silent.remedy.unwrap_or_default();
+            assert!(
+                remedy.starts_with("wait: ") && remedy.contains("30s"),
+                "{remedy}"
+            );
+        }
+        let idle = due(12, vec![worker(1, 0)]);
+        assert_eq!(idle.cause, "not_taken");
+        let remedy = idle.remedy.unwrap_or_default();
+        assert!(remedy.contains("`ductworkd health`"), "{remedy}");
+        let young = due(1, vec![worker(1, 0)]);
+        assert_eq!((young.cause, young.remedy), ("due", None));
+    }
+
+    #[test]
+    fn a_quiet_process_claims_again_when_its_supervisor_is_told() {
+        let quiet = |role, pid, host: &str| ProcessFact {
+            quiet: true,
+            pid,
+            host: host.into(),
+            ..process(role, 1)
+        };
+        let mut facts = facts(Some(LeafState::Queued { due_at: NOW - 1 }));
+        facts.processes = vec![quiet(Role::Worker, 8, "box")];
+        let remedy = |facts: &Facts| why(facts).remedy.unwrap_or_default();
+        assert_eq!(
+            remedy(&facts),
+            "let it claim again, on box: kill -CONT 8",
+            "it runs alone"
+        );
+        facts.processes.push(quiet(Role::Supervisor, 9, "other"));
+        facts.processes.push(quiet(Role::Supervisor, 7, "box"));
+        assert_eq!(remedy(&facts), "let it claim again, on box: kill -CONT 7");
+        // The pids of containers that share a name do not tell which one is meant.
+        facts.processes.push(quiet(Role::Supervisor, 6, "box"));
+        assert!(remedy(&facts).starts_with("send SIGCONT to `ductworkd` on box"));
     }
 
     /// The result may have existed for a long time without being stored.
@@ -1010,17 +1165,19 @@ mod tests {
         assert_eq!(why(&facts).remedy, None);
         facts.status = RunStatus::Halted;
         facts.halts.push(HaltFact {
-            reason: HaltReason::JobTimedOut.to_string(),
+            reason: HaltReason::JobRetriesExhausted.to_string(),
             node: "Load".into(),
             error: Some("exit status 3".into()),
+            class: Some("ExitStatus(3)".into()),
             ..HaltFact::default()
         });
         let answer = why(&facts);
         assert_eq!(
             answer.fact,
-            "it halted 1m 30s ago: job_timed_out at Load: exit status 3"
+            "it halted 1m 30s ago: job_retries_exhausted at Load: exit status 3"
         );
-        let revive = "ductworkd revive 00000000-0000-0000-0000-000000000000";
-        assert_eq!(answer.remedy.as_deref(), Some(revive));
+        let revive = "fix Load, then: ductworkd revive 00000000-0000-0000-0000-000000000000 ";
+        let remedy = answer.remedy.unwrap_or_default();
+        assert!(remedy.starts_with(revive), "{remedy}");
     }
 }

@@ -102,7 +102,7 @@ pub const ALL: &[(&str, Function)] = &[
             "1e400",
             "null",
             "2.0",
-            r#""\ud800""#,
+            r#""\u0000""#,
             r#"{"divert":1,"divert":2}"#,
         ];
         Json::parse(odds[size(&input) % odds.len()])

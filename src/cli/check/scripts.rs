@@ -82,6 +82,12 @@ fn unstartable(program: &str, file: &Path, cwd: &Path, path: Option<&OsStr>) -> 
     let mut first = Vec::new();
     let opened = std::fs::File::open(file).ok()?;
     opened.take(FIRST_LINE).read_to_end(&mut first).ok()?;
+    if first.starts_with(b"\xef\xbb\xbf#!") {
+        return Some((
+            format!("`{program}` begins with a byte order mark, which hides its `#!` line"),
+            format!("save it without one: sed -i '1s/^\\xEF\\xBB\\xBF//' {program}"),
+        ));
+    }
     let Some(line) = first.strip_prefix(b"#!") else {
         // A binary of some kind, about which the kernel may know more.
         let text = !first.contains(&0) && std::str::from_utf8(&first).is_ok();
@@ -165,6 +171,10 @@ mod tests {
             (b"#!/usr/bin/env -S sh -e\n", None),
             (b"\x7fELF\0\0", None),
             (b"echo 1\n", Some("has no `#!` line")),
+            (
+                b"\xef\xbb\xbf#!/bin/sh\n",
+                Some("begins with a byte order mark, which hides its `#!` line"),
+            ),
             (
                 b"#!/bin/sh\r\necho 1\r\n",
                 Some("ends with a carriage return"),

@@ -4,7 +4,7 @@
 
 use super::{Field, Reader};
 use crate::definition::builder::{Declared, Name};
-use crate::definition::check::{MAX_BUDGET, shown};
+use crate::definition::check::{MAX_BUDGET, as_list, shown};
 use crate::definition::graph::{Backoff, StepRunner, StepSpec};
 use crate::definition::schema::{BACKOFF_KEYS, PLANNED_RUNNERS, SECRET_KEYS, STEP_KEYS};
 use crate::definition::tree::{Tree, Value};
@@ -101,20 +101,7 @@ impl Reader {
         match &tree.value {
             Value::Text(program) if program.contains(char::is_whitespace) => {
                 let message = "a command is not a line for a shell";
-                // Words in quotes, and everything else that a shell interprets, are left for a
-                // shell to split.
-                let is_plain =
-                    |char: char| char.is_alphanumeric() || char == ' ' || "-_./=:+@".contains(char);
-                let help = match program.chars().all(is_plain) {
-                    true => {
-                        let words: Vec<&str> = program.split_whitespace().take(8).collect();
-                        format!("write it as a list: `[{}]`", words.join(", "))
-                    }
-                    false => "write it as a list: `[sh, -c, '…']` with the line between the quotes, or each argument \
-                              as an element of its own"
-                        .to_owned(),
-                };
-                self.report(tree.place, message, help);
+                self.report(tree.place, message, as_list(program));
                 None
             }
             Value::Text(program) => Some(vec![program.clone()]),
