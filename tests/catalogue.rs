@@ -7,12 +7,12 @@ use std::path::Path;
 /// The last row of each letter.
 const ROWS: [(char, u32); 8] = [
     ('C', 14),
-    ('E', 19),
+    ('E', 20),
     ('A', 20),
     ('H', 26),
     ('S', 25),
     ('D', 27),
-    ('T', 14),
+    ('T', 15),
     ('V', 7),
 ];
 

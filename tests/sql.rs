@@ -433,6 +433,63 @@ async fn what_is_given_keys_looks_at_their_rows_alone() {
     }
 }
 
+/// The run of which many branches have halted.
+const WIDE: &str = "'00000000-0000-7000-8000-000000000001'";
+
+/// Its branches and their steps, each with two attempts.
+const HALTED: &str = "
+    INSERT INTO ductwork_branches (id, run_id, pipeline, status, halt_reason, step_id)
+        SELECT gen_random_uuid(), '00000000-0000-7000-8000-000000000001', 'P', 'halted', 'step_refused', gen_random_uuid()
+          FROM generate_series(1, 3000);
+    INSERT INTO ductwork_steps (id, run_id, branch_id, ordinal, node, step, via, status, input, created_at, completed_at)
+        SELECT step_id, run_id, id, 0, 'A', 'A', 'start', 'failed', '1', 1, 1
+          FROM ductwork_branches WHERE halt_reason IS NOT NULL;
+    INSERT INTO ductwork_executions (id, step_id, pipeline, attempt, completed_at, result, error_message)
+        SELECT gen_random_uuid(), s.id, 'P', n, 1, 'error', 'no'
+          FROM ductwork_steps s, generate_series(1, 2) n WHERE s.status = 'failed'";
+
+/// A page would never be ready, and a run would halt in a long transaction, if each branch of a wide run that has
+/// halted were looked at.
+#[tokio::test]
+async fn the_reasons_why_a_wide_run_has_halted_are_read_from_the_first_of_its_branches() {
+    use Statistics::{Empty, History, None, Stale};
+    for statistics in [None, Empty, History, Stale] {
+        support::with(Db::postgres().await, |db| async move {
+            db.conn().await.close().await;
+            let mut conn = filled(&db, statistics).await;
+            sqlx::raw_sql(HALTED).execute(&mut conn).await.unwrap();
+            for (name, args, first) in [
+                ("HALTS", format!("65536, {WIDE}, 20"), 20),
+                ("HALTS_OF_RUN", WIDE.to_owned(), 100),
+                ("PAGE_STEPS_OF_HALTED", format!("{WIDE}, 20"), 20),
+            ] {
+                let statement = of(Dialect::Postgres).find(|it| it.name == name).unwrap();
+                let sql = statement.sql(Dialect::Postgres);
+                let script = format!(
+                    "DEALLOCATE ALL; PREPARE x AS {sql};
+                     EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) EXECUTE x({args})"
+                );
+                let plan = sqlx::raw_sql(sqlx::AssertSqlSafe(script)).fetch_all(&mut conn);
+                let plan = plan.await.unwrap_or_else(|error| panic!("{name}: {error}"));
+                let plan: String = plan[0].get_unchecked(0);
+                let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+                assert_eq!(
+                    plan[0]["Plan"]["Actual Rows"].as_f64(),
+                    Some(f64::from(first)),
+                    "{name}"
+                );
+                // Without statistics the ids of all that have halted may be sorted; nothing else is read of them.
+                let [ids, joined] = limited_and_joined(&plan[0]["Plan"]);
+                assert!(
+                    ids <= 3_000.0 && joined < 1_000.0,
+                    "{statistics:?}: {name}: {ids} ids, {joined} rows: {plan:#}"
+                );
+            }
+        })
+        .await;
+    }
+}
+
 /// The rows that a plan has looked at, without those that an index spared it.
 fn looked_at(node: &serde_json::Value) -> f64 {
     let rows: f64 = [
@@ -445,6 +502,30 @@ fn looked_at(node: &serde_json::Value) -> f64 {
     .sum();
     let below = node["Plans"].as_array().into_iter().flatten();
     rows * node["Actual Loops"].as_f64().unwrap_or_default() + below.map(looked_at).sum::<f64>()
+}
+
+/// The rows of tables that a plan has looked at: those of the branches whose ids are limited, and all others.
+fn limited_and_joined(node: &serde_json::Value) -> [f64; 2] {
+    let rows: f64 = [
+        "Actual Rows",
+        "Rows Removed by Filter",
+        "Rows Removed by Join Filter",
+    ]
+    .iter()
+    .filter_map(|name| node[name].as_f64())
+    .sum();
+    let rows = rows * node["Actual Loops"].as_f64().unwrap_or_default();
+    let mut seen = match node["Alias"].as_str() {
+        Some("x") => [rows, 0.0],
+        Some(_) => [0.0, rows],
+        None => [0.0; 2],
+    };
+    for below in node["Plans"].as_array().into_iter().flatten() {
+        let [ids, joined] = limited_and_joined(below);
+        seen[0] += ids;
+        seen[1] += joined;
+    }
+    seen
 }
 
 /// The server vacuums when it likes; not in this test.

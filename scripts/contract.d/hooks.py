@@ -17,6 +17,7 @@ BEYOND_THE_DESCRIPTION = [
     ("POST /api/v1/bulk", 422, "changes nothing in runs that are"),
     ("POST /api/v1/bulk", 422, "a kind of failure is only revived"),
     ("POST /api/v1/bulk", 422, "the filter names"),
+    ("POST /api/v1/bulk", 422, "the filter is empty"),
 ]
 
 # The number of late answers that are allowed in a run: the machine may be busy.

@@ -424,23 +424,30 @@ async fn candidates(conn: &mut Conn, bulk: &Bulk) -> Result<(Vec<Candidate>, boo
         }
         Selection::Matching(filter) => filter,
     };
-    let mut found: Vec<(RunId, bool)> = Vec::new();
-    for (status, pipeline) in sources(conn, filter).await? {
-        let args = [
-            ("status", status.as_str().into()),
-            ("pipeline", (&pipeline).into()),
-            ("dealt", bulk.dealt.into()),
-            ("newest", bulk.newest.into()),
-            ("since", filter.since.unwrap_or(i64::MIN).into()),
-            ("n", LOOK.into()),
-        ];
-        for row in conn.fetch(&BULK_RUNS, &args).await? {
-            let is_over = row.get::<Option<Uuid>>("successor")?.is_some();
-            found.push((RunId(row.get("id")?), !is_over));
+    // RACE: a run is resumed, or begins to wait for a person, between two of these queries. It would be in the
+    // answer of neither, and the cursor would pass it for good; in one snapshot it has one state. Raced by
+    // `a_run_that_changes_its_state_meanwhile_is_not_passed_over`.
+    let found = conn.snapshot(async |conn| {
+        let mut found: Vec<(RunId, bool)> = Vec::new();
+        for (status, pipeline) in sources(conn, filter).await? {
+            let args = [
+                ("status", status.as_str().into()),
+                ("pipeline", (&pipeline).into()),
+                ("dealt", bulk.dealt.into()),
+                ("newest", bulk.newest.into()),
+                ("since", filter.since.unwrap_or(i64::MIN).into()),
+                ("n", LOOK.into()),
+            ];
+            for row in conn.fetch(&BULK_RUNS, &args).await? {
+                let is_over = row.get::<Option<Uuid>>("successor")?.is_some();
+                found.push((RunId(row.get("id")?), !is_over));
+            }
+            found.sort_unstable();
+            found.truncate(LOOK);
         }
-        found.sort_unstable();
-        found.truncate(LOOK);
-    }
+        Ok(found)
+    });
+    let found = found.await?;
     let is_last = found.len() < LOOK;
     let mut next: Vec<Candidate> = found
         .into_iter()
@@ -657,7 +664,7 @@ impl Turn<'_> {
         again: Option<Again>,
     ) -> Result<Outcome, Error> {
         (self.at)(run);
-        let Some(state) = query::run_state(conn, run).await? else {
+        let Some(brief) = query::brief(conn, run).await? else {
             return Ok(Outcome::Skipped);
         };
         let by = Actor {
@@ -666,7 +673,7 @@ impl Turn<'_> {
         };
         match intervene(conn, self.bulk.verb, run, self.definition, by).await {
             Ok(Outcome::Done) => {
-                self.worked.pipelines.insert(state.pipeline);
+                self.worked.pipelines.insert(brief.pipeline);
                 Ok(Outcome::Done)
             }
             // A damaged row belongs to the run itself.

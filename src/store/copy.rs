@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 
 use uuid::Uuid;
 
+use super::backend::Setting;
 use super::batch::Kind;
 use super::conn::{Conn, Row};
 use super::error::Error;
@@ -375,6 +376,8 @@ pub async fn copy(
             let lost = "the database that is copied was lost on the way";
             return Err(Error::Schema(lost.to_owned()));
         }
+        // It is silent while the target gets its schema, and while the target writes a batch.
+        from.set(Setting::LongSilence).await?;
         if let Some(refused) = refused(from, to, is_at_work).await? {
             return Ok(refused);
         }

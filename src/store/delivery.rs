@@ -191,19 +191,51 @@ impl Found {
     }
 }
 
-/// The next runs that ended, in the order of their ends: at most `n` after a place, and the place of the last
-/// one.
-pub async fn ended(
-    conn: &mut Conn,
-    behind: Cursor,
-    n: usize,
-) -> Result<(Vec<Found>, Option<Cursor>), Error> {
+/// A page of runs that are walked through. A run whose row is damaged is left out, and the walk goes on behind it:
+/// otherwise nobody would hear of the runs that follow it, for as long as the row stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T, P = Cursor> {
+    /// The runs, in the order of their places.
+    pub runs: Vec<T>,
+    /// The runs whose rows are damaged.
+    pub damaged: Vec<RunId>,
+    /// The place of the last row.
+    pub last: Option<P>,
+    /// True where more rows may follow.
+    pub is_full: bool,
+}
+
+impl<T, P> Page<T, P> {
+    /// Reads rows, of which at most `n` were requested.
+    pub(super) fn read(
+        rows: &[Row],
+        n: usize,
+        run: impl Fn(&Row) -> Result<T, Error>,
+        place: impl Fn(&Row) -> Result<P, Error>,
+    ) -> Self {
+        let (mut runs, mut damaged) = (Vec::with_capacity(rows.len()), Vec::new());
+        for row in rows {
+            match run(row) {
+                Ok(run) => runs.push(run),
+                Err(_) => damaged.extend(row.get("id").map(RunId).ok()),
+            }
+        }
+        Self {
+            runs,
+            damaged,
+            last: rows.iter().rev().find_map(|row| place(row).ok()),
+            is_full: rows.len() >= n,
+        }
+    }
+}
+
+/// The next runs that ended, in the order of their ends: at most `n` after a place.
+pub async fn ended(conn: &mut Conn, behind: Cursor, n: usize) -> Result<Page<Found>, Error> {
     let [behind, behind_id] = behind.args();
     let args = [behind, behind_id, ("n", n.into())];
     let rows = conn.fetch(&RUNS_ENDED_SINCE, &args).await?;
-    let last = rows.last().map(|row| Cursor::of(row, "ended_at", "id"));
-    let found: Result<_, _> = rows.iter().map(Found::read).collect();
-    Ok((found?, last.transpose()?))
+    let place = |row: &Row| Cursor::of(row, "ended_at", "id");
+    Ok(Page::read(&rows, n, Found::read, place))
 }
 
 /// The next runs that wait for a person, by pipeline: at most `n` after this one.
@@ -211,14 +243,15 @@ pub async fn waiting(
     conn: &mut Conn,
     behind: (&str, RunId),
     n: usize,
-) -> Result<Vec<Found>, Error> {
+) -> Result<Page<Found, (String, RunId)>, Error> {
     let args = [
         ("pipeline", behind.0.into()),
         ("behind_id", behind.1.0.into()),
         ("n", n.into()),
     ];
     let rows = conn.fetch(&RUNS_THAT_WAIT, &args).await?;
-    rows.iter().map(Found::read).collect()
+    let place = |row: &Row| Ok((row.get("pipeline")?, RunId(row.get("id")?)));
+    Ok(Page::read(&rows, n, Found::read, place))
 }
 
 /// The combinations of run, endpoint and event that have deliveries, for these runs.

@@ -7,8 +7,9 @@ use uuid::Uuid;
 
 use crate::model::*;
 
-use super::conn::Conn;
+use super::conn::{Conn, Row};
 use super::cursor::Cursor;
+use super::delivery::Page;
 use super::error::Error;
 use super::list::id_at;
 use super::statement::statements;
@@ -178,10 +179,9 @@ async fn walk(
             Kind::Started => started(conn, behind).await?,
             Kind::Ended => ended(conn, behind).await?,
         };
-        let is_full = page.len() == PAGE;
-        behind = page.last().map_or(behind, |(place, _)| *place);
-        changes.extend(page);
-        if !is_full {
+        behind = page.last.unwrap_or(behind);
+        changes.extend(page.runs);
+        if !page.is_full {
             return Ok(None);
         }
         if behind >= until {
@@ -191,11 +191,15 @@ async fn walk(
     Ok(Some(behind))
 }
 
-async fn started(conn: &mut Conn, behind: Cursor) -> Result<Vec<Placed>, Error> {
+async fn started(conn: &mut Conn, behind: Cursor) -> Result<Page<Placed>, Error> {
     let behind = id_at(behind.time()).max(behind.id());
     let args = [("behind", behind.into()), ("n", PAGE.into())];
     let rows = conn.fetch(&STARTED_SINCE, &args).await?;
-    let placed = rows.iter().map(|row| {
+    let place = |row: &Row| {
+        let id = row.get("id")?;
+        Ok(Cursor::new(time_of(id), id))
+    };
+    let placed = |row: &Row| {
         let id = row.get("id")?;
         let change = Changed {
             run: RunId(id),
@@ -204,13 +208,13 @@ async fn started(conn: &mut Conn, behind: Cursor) -> Result<Vec<Placed>, Error> 
             at: row.get("triggered_at")?,
         };
         Ok((Cursor::new(time_of(id), id), change))
-    });
-    placed.collect()
+    };
+    Ok(Page::read(&rows, PAGE, placed, place))
 }
 
-async fn ended(conn: &mut Conn, behind: Cursor) -> Result<Vec<Placed>, Error> {
-    let (runs, _) = delivery::ended(conn, behind, PAGE).await?;
-    let placed = runs.into_iter().map(|run| {
+async fn ended(conn: &mut Conn, behind: Cursor) -> Result<Page<Placed>, Error> {
+    let page = delivery::ended(conn, behind, PAGE).await?;
+    let placed = page.runs.into_iter().map(|run| {
         let at = run.ended_at.unwrap_or(behind.time());
         let change = Changed {
             run: run.id,
@@ -220,7 +224,12 @@ async fn ended(conn: &mut Conn, behind: Cursor) -> Result<Vec<Placed>, Error> {
         };
         (Cursor::new(at, run.id.0), change)
     });
-    Ok(placed.collect())
+    Ok(Page {
+        runs: placed.collect(),
+        damaged: page.damaged,
+        last: page.last,
+        is_full: page.is_full,
+    })
 }
 
 /// The time with which an id begins.

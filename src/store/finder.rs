@@ -57,6 +57,26 @@ impl Ear {
     }
 }
 
+/// The runs with damaged rows that a walk has met: it meets each again and again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Damaged {
+    known: BTreeSet<RunId>,
+    new: Vec<RunId>,
+}
+
+impl Damaged {
+    pub(super) fn meet(&mut self, runs: Vec<RunId>) {
+        let known = &mut self.known;
+        self.new
+            .extend(runs.into_iter().filter(|run| known.insert(*run)));
+    }
+
+    /// Those that were met for the first time since the last call.
+    pub(super) fn take(&mut self) -> Vec<RunId> {
+        std::mem::take(&mut self.new)
+    }
+}
+
 /// The walks of one process that looks for runs.
 #[derive(Clone, Debug)]
 pub struct Finder {
@@ -66,6 +86,7 @@ pub struct Finder {
     sweeps_at: Instant,
     waiting: (String, RunId),
     written: Option<Instant>,
+    damaged: Damaged,
 }
 
 impl Finder {
@@ -88,6 +109,7 @@ impl Finder {
             sweeps_at: Instant::now(),
             waiting: (String::new(), RunId(Uuid::nil())),
             written: None,
+            damaged: Damaged::default(),
         })
     }
 
@@ -95,9 +117,10 @@ impl Finder {
     /// first walk has not reached its end.
     pub async fn look(&mut self, conn: &mut Conn, word: Word<'_>) -> Result<bool, Error> {
         let now = query::now(conn).await?;
-        let (found, last) = delivery::ended(conn, self.ended, PAGE).await?;
-        self.tell(conn, &found, word, now).await?;
-        let last = last.filter(|_| found.len() >= PAGE);
+        let page = delivery::ended(conn, self.ended, PAGE).await?;
+        self.tell(conn, &page.runs, word, now).await?;
+        self.damaged.meet(page.damaged);
+        let last = page.last.filter(|_| page.is_full);
         let seen = last.map_or(now, |last| last.time());
         self.ended = last.unwrap_or(Cursor::at(now.saturating_sub(micros(OVERLAP))));
         self.write(conn, seen).await?;
@@ -105,12 +128,11 @@ impl Finder {
         let hears_of_waits = |it: &Ear| it.interest.events.contains(&RunStatus::Dampened);
         if self.ears.iter().any(hears_of_waits) {
             let behind = (self.waiting.0.as_str(), self.waiting.1);
-            let found = delivery::waiting(conn, behind, PAGE).await?;
-            self.tell(conn, &found, word, now).await?;
-            self.waiting = match found.last().filter(|_| found.len() >= PAGE) {
-                Some(last) => (last.pipeline.clone(), last.id),
-                None => (String::new(), RunId(Uuid::nil())),
-            };
+            let page = delivery::waiting(conn, behind, PAGE).await?;
+            self.tell(conn, &page.runs, word, now).await?;
+            self.damaged.meet(page.damaged);
+            let last = page.last.filter(|_| page.is_full);
+            self.waiting = last.unwrap_or((String::new(), RunId(Uuid::nil())));
         }
         Ok(last.is_some())
     }
@@ -140,11 +162,18 @@ impl Finder {
                 from
             }
         };
-        let (found, last) = delivery::ended(conn, swept, PAGE).await?;
-        self.tell(conn, &found, word, now).await?;
+        let page = delivery::ended(conn, swept, PAGE).await?;
+        self.tell(conn, &page.runs, word, now).await?;
+        self.damaged.meet(page.damaged);
         // The first walk covers the rest.
-        self.swept = last.filter(|last| found.len() >= PAGE && *last < self.ended);
+        let is_full = page.is_full;
+        self.swept = page.last.filter(|last| is_full && *last < self.ended);
         Ok(())
+    }
+
+    /// The runs with damaged rows that were met since the last call: no endpoint is told of them.
+    pub fn take_damaged(&mut self) -> Vec<RunId> {
+        self.damaged.take()
     }
 
     /// Stores messages about these runs for all endpoints that want to hear of them and have not.

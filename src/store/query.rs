@@ -57,6 +57,7 @@ statements! {
         SELECT id FROM ductwork_runs WHERE id >= :from AND id < :before
          ORDER BY id DESC LIMIT 1 OFFSET :n";
     RUN = concat!("SELECT ", run_columns!(), " FROM ductwork_runs r WHERE r.id = :run AND r.pruning_at IS NULL");
+    RUN_BRIEF = "SELECT pipeline, status FROM ductwork_runs WHERE id = :run AND pruning_at IS NULL";
     RUN_STATE = "SELECT pipeline, status, output FROM ductwork_runs WHERE id = :run AND pruning_at IS NULL";
     RUN_IS_THERE = "SELECT 1 AS found FROM ductwork_runs WHERE id = :run AND pruning_at IS NULL";
     RUNS_BETWEEN = "
@@ -74,13 +75,15 @@ statements! {
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
          WHERE br.run_id = :run ORDER BY s.id LIMIT :n";
+    /// The last `:n` attempts at each of these steps.
     EXECUTIONS = "
         SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count, e.process_id, e.claimed_at,
                e.completed_at, e.result, e.error_class, e.error_message, a.due_at,
                CASE WHEN :backtraces = 1 THEN e.error_backtrace END AS error_backtrace
           FROM {rows:b(id id)}
-          JOIN ductwork_executions e ON e.step_id = b.id
-          LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
+          JOIN ductwork_executions e ON {key:e.step_id;b.id} AND e.attempt >
+               (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = b.id) - :n
+          LEFT JOIN ductwork_availabilities a ON {key:a.execution_id;e.id}
          ORDER BY e.step_id, e.attempt";
     PROGRESS = "
         SELECT s.node, s.step, s.via, min(s.created_at) AS first_at, max(s.completed_at) AS last_at,
@@ -216,6 +219,15 @@ impl Run {
     }
 }
 
+/// The part of a run that tells who may change it, and whether it can be changed: none of its payloads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunBrief {
+    /// Its pipeline.
+    pub pipeline: String,
+    /// Its state.
+    pub status: RunStatus,
+}
+
 /// The part of a run that a caller who waits for its end needs.
 #[derive(Clone, Debug)]
 pub struct RunState {
@@ -252,15 +264,25 @@ pub struct StepRow {
     pub completed_at: Option<i64>,
     /// The person who answered its question.
     pub answered_by: Option<String>,
-    /// Its attempts, in order.
+    /// Its attempts, in order; for the console, the last of them.
     pub executions: Vec<ExecutionRow>,
+    /// When its first attempt was claimed, where that attempt is not among these.
+    pub first_claimed_at: Option<i64>,
 }
 
 impl StepRow {
     /// When its first attempt was claimed.
     pub fn started_at(&self) -> Option<i64> {
         let claims = self.executions.iter();
-        claims.filter_map(|execution| execution.claimed_at).min()
+        let claimed = claims.filter_map(|execution| execution.claimed_at).min();
+        self.first_claimed_at.or(claimed)
+    }
+
+    /// The number of all its attempts, where the earlier ones are left out.
+    pub fn all_attempts(&self) -> Option<u32> {
+        let first = self.executions.first()?;
+        let last = self.executions.last().filter(|_| first.attempt > 1);
+        last.map(|last| last.attempt)
     }
 }
 
@@ -397,7 +419,12 @@ pub async fn run(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Error> {
 
 /// The same, as in a list: a damaged payload hides nothing else.
 pub async fn run_as_it_is(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Error> {
-    let args = [("run", id.0.into()), ("whole", WHOLE.into())];
+    run_up_to(conn, id, WHOLE).await
+}
+
+/// The same, without payloads of more bytes than this.
+pub async fn run_up_to(conn: &mut Conn, id: RunId, whole: i64) -> Result<Option<Run>, Error> {
+    let args = [("run", id.0.into()), ("whole", whole.into())];
     let Some(row) = conn.fetch_optional(&RUN, &args).await? else {
         return Ok(None);
     };
@@ -411,6 +438,20 @@ pub async fn run_as_it_is(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Err
 pub async fn is_there(conn: &mut Conn, id: RunId) -> Result<bool, Error> {
     let args = [("run", id.0.into())];
     Ok(conn.fetch_optional(&RUN_IS_THERE, &args).await?.is_some())
+}
+
+/// The pipeline and the state of a run: no payload is read, so a large or damaged one is in nobody's way.
+pub async fn brief(conn: &mut Conn, id: RunId) -> Result<Option<RunBrief>, Error> {
+    let row = conn
+        .fetch_optional(&RUN_BRIEF, &[("run", id.0.into())])
+        .await?;
+    row.map(|row| {
+        Ok(RunBrief {
+            pipeline: row.get("pipeline")?,
+            status: row.word("status")?,
+        })
+    })
+    .transpose()
 }
 
 /// The state of a run, for a caller who waits for its end: one row, by its key.
@@ -477,7 +518,7 @@ pub async fn find_run_among(conn: &mut Conn, given: &str, newest: usize) -> Resu
     if first != last {
         for run in ending(conn, &digits, newest).await? {
             // The deletion of the run may have begun.
-            if !found.contains(&run) && run_state(conn, run).await?.is_some() {
+            if !found.contains(&run) && is_there(conn, run).await? {
                 found.push(run);
             }
         }
@@ -630,14 +671,15 @@ pub async fn now(conn: &mut Conn) -> Result<i64, Error> {
 
 async fn whole_executions(conn: &mut Conn, steps: &mut [StepRow]) -> Result<(), Error> {
     let mut steps: Vec<&mut StepRow> = steps.iter_mut().collect();
-    executions(conn, &mut steps, 1).await
+    executions(conn, &mut steps, 1, i64::MAX).await
 }
 
-/// Reads the attempts at these steps, with or without the ends of their logs.
+/// Reads the last `n` attempts at each of these steps, with or without the ends of their logs.
 pub(super) async fn executions(
     conn: &mut Conn,
     steps: &mut [&mut StepRow],
     backtraces: i64,
+    n: i64,
 ) -> Result<(), Error> {
     let mut place: std::collections::HashMap<StepId, usize> = std::collections::HashMap::new();
     for (index, step) in steps.iter().enumerate() {
@@ -646,7 +688,11 @@ pub(super) async fn executions(
     let ids: Vec<StepId> = steps.iter().map(|step| step.id).collect();
     for chunk in ids.chunks(CHUNK) {
         let rows = Rows::new().ids("id", chunk.iter().copied());
-        let args = [("b", (&rows).into()), ("backtraces", backtraces.into())];
+        let args = [
+            ("b", (&rows).into()),
+            ("backtraces", backtraces.into()),
+            ("n", n.into()),
+        ];
         for row in conn.fetch(&EXECUTIONS, &args).await? {
             let execution = ExecutionRow {
                 id: ExecutionId(row.get("id")?),
@@ -722,6 +768,7 @@ pub(super) fn step_row(row: &Row, damaged: &mut Option<Error>) -> Result<StepRow
         completed_at: row.get("completed_at")?,
         answered_by: row.get("answered_by")?,
         executions: Vec::new(),
+        first_claimed_at: None,
     })
 }
 

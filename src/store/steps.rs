@@ -3,6 +3,8 @@
 //! Owns: an order in which all steps can be read at a cost that does not grow with the width of the run:
 //! those of the root branch, then by fan-out and by element. Never: writes.
 
+use std::collections::HashMap;
+
 use uuid::Uuid;
 
 use crate::model::*;
@@ -10,7 +12,7 @@ use crate::model::*;
 use super::conn::{Conn, Row};
 use super::error::Error;
 use super::query::{self, LeftOut, StepRow};
-use super::statement::{Arg, statements};
+use super::statement::{Arg, Rows, statements};
 
 macro_rules! step_columns {
     () => {
@@ -46,7 +48,17 @@ statements! {
           FROM ductwork_steps s
           JOIN ductwork_branches b ON {key:b.id;s.branch_id}
          WHERE s.id = :id AND s.run_id = :run");
+    FIRST_CLAIMS = "
+        SELECT e.step_id, e.claimed_at
+          FROM {rows:b(id id)}
+          JOIN ductwork_executions e ON {key:e.step_id;b.id} AND e.attempt = 1";
 }
+
+/// How many attempts of one step are read: it may have had a million, each with a long message.
+pub const ATTEMPTS: usize = 100;
+
+/// How many attempts of each step of a list are read.
+const LISTED_ATTEMPTS: usize = 20;
 
 /// A place in the order of a run's steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +83,7 @@ impl Place {
 /// A step, with additional data for a list.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// The step, without the logs of its attempts.
+    /// The step, with its last attempts and without their logs.
     pub step: StepRow,
     /// The sizes of its payloads that are too large for a list.
     pub left_out: LeftOut,
@@ -133,7 +145,7 @@ pub async fn after(
                 ..Place::FIRST
             };
         }
-        attempts(conn, &mut listed).await?;
+        attempts(conn, &mut listed, LISTED_ATTEMPTS).await?;
         Ok(listed)
     })
     .await
@@ -150,14 +162,29 @@ pub async fn one(conn: &mut Conn, run: RunId, id: StepId) -> Result<Option<Liste
         return Ok(None);
     };
     let mut listed = [step(&row, Uuid::nil())?];
-    attempts(conn, &mut listed).await?;
+    attempts(conn, &mut listed, ATTEMPTS).await?;
     let [listed] = listed;
     Ok(Some(listed))
 }
 
-async fn attempts(conn: &mut Conn, listed: &mut [Listed]) -> Result<(), Error> {
+/// Reads the last `n` attempts at each of these steps.
+async fn attempts(conn: &mut Conn, listed: &mut [Listed], n: usize) -> Result<(), Error> {
     let mut steps: Vec<&mut StepRow> = listed.iter_mut().map(|it| &mut it.step).collect();
-    query::executions(conn, &mut steps, 0).await
+    query::executions(conn, &mut steps, 0, n as i64).await?;
+    // A step that has had more began before these.
+    steps.retain(|step| step.all_attempts().is_some());
+    if steps.is_empty() {
+        return Ok(());
+    }
+    let rows = Rows::new().ids("id", steps.iter().map(|step| step.id));
+    let mut claims: HashMap<Uuid, Option<i64>> = HashMap::new();
+    for row in conn.fetch(&FIRST_CLAIMS, &[("b", (&rows).into())]).await? {
+        claims.insert(row.get("step_id")?, row.get("claimed_at")?);
+    }
+    for step in steps {
+        step.first_claimed_at = claims.get(&step.id.0).copied().flatten();
+    }
+    Ok(())
 }
 
 fn step(row: &Row, fan_out: Uuid) -> Result<Listed, Error> {

@@ -15,7 +15,7 @@ use crate::model::*;
 use super::conn::{Conn, Row};
 use super::cursor::Cursor;
 use super::definition::Definitions;
-use super::delivery::ended_since;
+use super::delivery::{Page, ended_since};
 use super::error::Error;
 use super::page::RunHead;
 use super::statement::{Rows, statements};
@@ -153,20 +153,18 @@ fn told(mut steps: Vec<StepTime>) -> (Vec<StepTime>, bool) {
     (steps, is_cut)
 }
 
-/// The next runs that ended, in the order of their ends: at most `n` after a place, and the place of the last
-/// one.
+/// The next runs that ended, in the order of their ends: at most `n` after a place.
 pub(super) async fn ended(
     conn: &mut Conn,
     behind: Cursor,
     n: usize,
-) -> Result<(Vec<RunHead>, Option<Cursor>), Error> {
+) -> Result<Page<RunHead>, Error> {
     let [behind, behind_id] = behind.args();
     let args = [behind, behind_id, ("n", n.into())];
     let rows = conn.fetch(&RUNS_TO_TRACE, &args).await?;
-    let last = rows.last().map(|row| Cursor::of(row, "ended_at", "id"));
     let head = |row: &Row| RunHead::read(row, row.get("ended_at")?);
-    let heads: Result<_, Error> = rows.iter().map(head).collect();
-    Ok((heads?, last.transpose()?))
+    let place = |row: &Row| Cursor::of(row, "ended_at", "id");
+    Ok(Page::read(&rows, n, head, place))
 }
 
 async fn attempts(conn: &mut Conn, steps: Vec<StepTime>) -> Result<Vec<Attempt>, Error> {

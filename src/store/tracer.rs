@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 use super::conn::Conn;
 use super::cursor::Cursor;
 use super::definition::Definitions;
-use super::delivery;
+use super::delivery::{self, Page};
 use super::error::Error;
-use super::finder::OVERLAP;
+use super::finder::{Damaged, OVERLAP};
 use super::page::RunHead;
 use super::{micros, query, trace};
 use crate::machine::trace::Facts;
+use crate::model::RunId;
 
 /// The name of the collector's row, which no endpoint can have.
 const NAME: &str = "/traces";
@@ -86,6 +87,7 @@ pub struct Tracer {
     sweeps_at: Instant,
     steps_back_at: Instant,
     written: Option<Instant>,
+    damaged: Damaged,
 }
 
 /// The result of a look.
@@ -119,6 +121,7 @@ impl Tracer {
             sweeps_at: now + SWEEP_EVERY,
             steps_back_at: now + BACK_EVERY,
             written: None,
+            damaged: Damaged::default(),
         })
     }
 
@@ -148,6 +151,11 @@ impl Tracer {
         }
     }
 
+    /// The runs with damaged rows that were met since the last call: their traces are not sent.
+    pub fn take_damaged(&mut self) -> Vec<RunId> {
+        self.damaged.take()
+    }
+
     /// Records that the first `n` runs of the last look are finished.
     pub fn sent(&mut self, n: usize) {
         let n = n.min(self.waiting.len());
@@ -160,10 +168,10 @@ impl Tracer {
     async fn walk(&mut self, conn: &mut Conn, now: i64) -> Result<bool, Error> {
         // Nothing waits, so everything before this place was sent.
         self.write(conn, self.ended.time().min(now)).await?;
-        let (heads, last) = trace::ended(conn, self.ended, PAGE).await?;
-        let is_full = heads.len() >= PAGE;
-        self.take(heads);
-        self.ended = last.unwrap_or(self.ended);
+        let page = trace::ended(conn, self.ended, PAGE).await?;
+        let is_full = page.is_full;
+        self.ended = page.last.unwrap_or(self.ended);
+        self.take(page);
         let began = Instant::now();
         if !is_full && began >= self.steps_back_at {
             self.steps_back_at = began + BACK_EVERY;
@@ -187,20 +195,21 @@ impl Tracer {
                 Cursor::at(from)
             }
         };
-        let (heads, last) = trace::ended(conn, swept, PAGE).await?;
-        let is_full = heads.len() >= PAGE;
-        self.take(heads);
+        let page = trace::ended(conn, swept, PAGE).await?;
+        let (last, is_full) = (page.last, page.is_full);
+        self.take(page);
         // The first walk covers the rest.
         self.swept = last.filter(|last| is_full && *last < self.ended);
         Ok(self.swept.is_some())
     }
 
-    fn take(&mut self, heads: Vec<RunHead>) {
+    fn take(&mut self, page: Page<RunHead>) {
+        self.damaged.meet(page.damaged);
         let is_new = |head: &RunHead| {
             let place = place(head);
             place.time() >= self.since && !self.sent.ends.contains(&place)
         };
-        self.waiting.extend(heads.into_iter().filter(is_new));
+        self.waiting.extend(page.runs.into_iter().filter(is_new));
     }
 
     async fn write(&mut self, conn: &mut Conn, seen: i64) -> Result<(), Error> {
@@ -224,7 +233,6 @@ mod tests {
 
     use super::*;
     use crate::definition::{Definition, Pipeline};
-    use crate::model::RunId;
     use crate::store::trigger::{NewRun, trigger};
     use crate::store::{Location, Purpose, cancel, migrate};
 

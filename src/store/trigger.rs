@@ -35,7 +35,7 @@ statements! {
     INSERT_STARTS in InTurn from "backend/sqlite/trigger.sql";
     INSERT_FIRST_EXECUTIONS in InTurn from "backend/sqlite/trigger.sql";
     INSERT_FIRST_AVAILABILITIES in InTurn from "backend/sqlite/trigger.sql";
-    /// A much longer input is a different one, and need not be read to know this.
+    /// An input that is longer than `size` is left out. It is probably a different one; `as_known` reads it alone.
     RUNS_BY_KEY = "
         SELECT r.id, r.trigger_key, CASE WHEN octet_length(r.input) <= b.size THEN r.input END AS input
           FROM {rows:b(trigger_key text, size int)}
@@ -116,6 +116,26 @@ pub async fn trigger_by(
         })?);
     }
     Ok(triggered)
+}
+
+/// The run that this key has started, if there is one: the answer that a trigger would give. A caller asks for it
+/// before it judges the request, because the run may have begun under other rules than today's.
+///
+/// RACE: two callers with one key find no run here, and both trigger. The insertion refuses the second of them, which
+/// gets the run of the first. Raced by `triggers_with_one_key_make_one_run`.
+pub async fn repeated(
+    conn: &mut Conn,
+    pipeline: &str,
+    run: &NewRun<'_>,
+) -> Result<Option<Triggered>, Error> {
+    let Some(key) = run.key else {
+        return Ok(None);
+    };
+    let known = known(conn, pipeline, &keys(std::slice::from_ref(run))).await?;
+    match known.contains_key(key) {
+        true => as_known(conn, pipeline, run, &known).await.map(Some),
+        false => Ok(None),
+    }
 }
 
 async fn insert(
@@ -199,20 +219,26 @@ async fn insert(
         .await?
     };
     failpoint!(conn, "trigger.end");
+    let pipeline = &definition.pipeline;
     let known = match created.len() < runs.len() {
-        true => known(conn, &definition.pipeline, runs).await?,
-        false => Known::new(),
+        true => known(conn, pipeline, &keys(runs)).await,
+        false => Ok(Known::new()),
     };
-    let answers = runs.iter().zip(&ids);
-    let answers = answers.map(|(run, id)| match created.contains(id) {
-        true => Ok(Triggered {
-            run_id: *id,
-            created: true,
-            input_differs: false,
-        }),
-        false => as_known(run, &known),
-    });
-    answers.collect()
+    let known = known.map_err(Error::after_commit)?;
+    let mut answers = Vec::with_capacity(runs.len());
+    for (run, id) in runs.iter().zip(&ids) {
+        answers.push(match created.contains(id) {
+            true => Triggered {
+                run_id: *id,
+                created: true,
+                input_differs: false,
+            },
+            false => as_known(conn, pipeline, run, &known)
+                .await
+                .map_err(Error::after_commit)?,
+        });
+    }
+    Ok(answers)
 }
 
 async fn record(
@@ -223,24 +249,30 @@ async fn record(
     action::record(conn, by, Verb::Trigger, created.iter().copied(), None).await
 }
 
-/// The runs that keys had started, with their inputs where these may equal the requested ones.
+/// The runs that keys had started, with their inputs as far as these were read.
 type Known = HashMap<String, (RunId, Option<String>)>;
 
-async fn known(conn: &mut Conn, pipeline: &str, runs: &[NewRun<'_>]) -> Result<Known, Error> {
-    let asked = runs
-        .iter()
-        .filter_map(|run| Some((run.key?, run.input.len())));
-    let asked: HashSet<(&str, usize)> = asked.collect();
+/// The keys of these runs, each with the length in bytes up to which the key's input is read with all others: many
+/// long inputs together might not fit.
+fn keys<'a>(runs: &[NewRun<'a>]) -> HashSet<(&'a str, i64)> {
+    const ROOM: usize = 16 << 10;
+    let length = |input: &str| input.len().saturating_mul(4).saturating_add(ROOM) as i64;
+    let keys = runs.iter();
+    keys.filter_map(|run| Some((run.key?, length(run.input))))
+        .collect()
+}
+
+async fn known(
+    conn: &mut Conn,
+    pipeline: &str,
+    asked: &HashSet<(&str, i64)>,
+) -> Result<Known, Error> {
     let keys = Rows::new()
         .texts("trigger_key", asked.iter().map(|(key, _)| *key))
-        .ints(
-            "size",
-            asked.iter().map(|(_, size)| longest_spelling(*size)),
-        );
+        .ints("size", asked.iter().map(|(_, size)| *size));
     let args = [("b", (&keys).into()), ("pipeline", pipeline.into())];
-    let found = conn.fetch_latest(&RUNS_BY_KEY, &args).await;
     let mut known = Known::new();
-    for row in found.map_err(Error::after_commit)? {
+    for row in conn.fetch_latest(&RUNS_BY_KEY, &args).await? {
         // A key appears once for each requested length.
         let (id, input) = (RunId(row.get("id")?), row.get("input")?);
         let run = known.entry(row.get("trigger_key")?).or_insert((id, None));
@@ -249,17 +281,24 @@ async fn known(conn: &mut Conn, pipeline: &str, runs: &[NewRun<'_>]) -> Result<K
     Ok(known)
 }
 
-/// The length in bytes of the longest text that may be the same value as a text of `size` bytes: with white
-/// space and other escapes.
-fn longest_spelling(size: usize) -> i64 {
-    const ROOM: usize = 16 << 10;
-    size.saturating_mul(4).saturating_add(ROOM) as i64
-}
-
 /// The answer for a run whose key had started a run before.
-fn as_known(run: &NewRun<'_>, known: &Known) -> Result<Triggered, Error> {
+async fn as_known(
+    conn: &mut Conn,
+    pipeline: &str,
+    run: &NewRun<'_>,
+    found: &Known,
+) -> Result<Triggered, Error> {
     let key = run.key.unwrap_or_default();
-    let (run_id, input) = known.get(key).ok_or_else(|| {
+    let alone;
+    let found = match found.get(key) {
+        // White space and escapes may make the same value as long as they like.
+        Some((_, None)) => {
+            alone = known(conn, pipeline, &HashSet::from([(key, i64::MAX)])).await?;
+            alone.get(key)
+        }
+        found => found,
+    };
+    let (run_id, input) = found.ok_or_else(|| {
         // The run existed when ours was refused, and was pruned before we read it.
         Error::Gone(format!(
             "the run with the key {key:?} was deleted at this very moment"

@@ -8,6 +8,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::machine::halt::{HaltFact, OutputFact};
+use crate::machine::stuck::Mover;
 use crate::machine::why::{
     BACKLOG_MAX, BarrierFact, Facts, HALTS_MAX, INPUT_MAX, Leaf, LeafState, ProcessFact, Unreadable,
 };
@@ -112,23 +113,24 @@ statements! {
          WHERE b.run_id = :run AND b.status = 'waiting'
          ORDER BY f.width - f.arrived DESC LIMIT 10";
     /// The error of a branch that could not be advanced is the error of the last attempt to advance
-    /// it.
+    /// it. The limit comes before everything that is read for each branch: a wide fan-out may have a million that
+    /// halted.
     HALTS = "
-        WITH halted {materialized} (
-            SELECT id, step_id, halt_reason FROM ductwork_branches
-             WHERE run_id = :run AND halt_reason IS NOT NULL)
         SELECT b.halt_reason, s.node, s.via, {big:octet_length(s.output)} AS size,
                CASE WHEN octet_length(s.output) <= :whole THEN s.output ELSE substr(s.output, 1, 100) END AS output,
                f.width, coalesce(e.error_message,
                    (SELECT a.error_message FROM ductwork_transitions t
                       JOIN ductwork_advancements a ON a.transition_id = t.id AND a.result = 'error'
                      WHERE t.from_step_id = s.id ORDER BY a.id DESC LIMIT 1)) AS error_message, e.error_class
-          FROM halted b
+          FROM (SELECT x.id FROM ductwork_branches x {found:ductwork_branches_reasons}
+                 WHERE x.run_id = :run AND x.halt_reason IS NOT NULL
+                 ORDER BY x.id LIMIT :n) halted
+          JOIN ductwork_branches b ON {key:b.id;halted.id}
           JOIN ductwork_steps s ON {key:s.id;b.step_id}
           LEFT JOIN ductwork_fan_outs f ON {key:f.branch_id;b.id} AND f.node = s.node
           LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND s.output IS NULL AND e.attempt =
                (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
-         ORDER BY b.id LIMIT :n";
+         ORDER BY b.id";
     REVIVED_AS = "SELECT id FROM ductwork_runs WHERE revived_from = :run";
     BACKLOG = "
         SELECT count(*) AS n FROM (
@@ -210,12 +212,13 @@ pub async fn facts(
                 arrived: row.get("arrived")?,
             });
         }
-        let mut troubles: HashMap<ProcessId, String> = stuck::movers(conn)
+        let mut movers: HashMap<ProcessId, Mover> = stuck::movers(conn)
             .await?
             .into_iter()
-            .filter_map(|mover| Some((mover.id, mover.trouble?.0)))
+            .map(|mover| (mover.id, mover))
             .collect();
         for process in process::processes(conn).await? {
+            let mover = movers.remove(&process.id);
             facts.processes.push(ProcessFact {
                 id: process.id,
                 role: process.role,
@@ -225,7 +228,8 @@ pub async fn facts(
                 age: process.age,
                 dead: false,
                 quiet: process.quiet,
-                trouble: troubles.remove(&process.id),
+                holds: mover.as_ref().map_or(0, |mover| mover.holds),
+                trouble: mover.and_then(|mover| Some(mover.trouble?.0)),
             });
         }
         let pipeline = [

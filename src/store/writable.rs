@@ -144,6 +144,8 @@ pub struct Locked {
     pub table: String,
     /// True where nobody can read it either.
     pub hidden: bool,
+    /// The statement that ends the session of the holder, if the holder is known.
+    pub end: Option<String>,
 }
 
 /// True where `locked` answers at once. On MySQL no catalogue tells, so `locked` waits.
@@ -177,6 +179,7 @@ pub async fn locked(conn: &mut Conn) -> Result<Option<Locked>, Error> {
         ),
         table,
         hidden,
+        end: Some(format!("SELECT pg_terminate_backend({pid})")),
     }))
 }
 
@@ -229,7 +232,18 @@ async fn waits_for_rows(conn: &mut Conn, hindered: &[Row]) -> Result<bool, Error
 }
 
 impl Locked {
+    /// The remedy.
+    pub fn remedy(&self) -> String {
+        let wait = "wait until that session has ended its transaction, or end it";
+        match &self.end {
+            Some(statement) => format!("{wait}: {statement}"),
+            None => wait.to_owned(),
+        }
+    }
+
     fn of(lock: Lock) -> Self {
+        let session = lock.holder.as_ref().ok();
+        let end = session.map(|session| format!("KILL {}", session.id));
         let whose = match &lock.holder {
             Ok(session) => told(session),
             Err(_) => "somebody".to_owned(),
@@ -272,6 +286,7 @@ impl Locked {
             fact,
             table,
             hidden,
+            end,
         }
     }
 }

@@ -174,7 +174,12 @@ pub async fn create(
         };
         bulk::create(conn, new).await.map(Ok)
     });
-    let id = asked.await.map_err(deeds::unsure)??;
+    let unsure = |error| {
+        let remedy = "look at `/api/v1/bulk` whether it is there: a request that is sent again makes another bulk \
+                      action";
+        deeds::unsure_with(error, remedy)
+    };
+    let id = asked.await.map_err(unsure)??;
     site.bulks.made.notify_one();
     Ok(id)
 }

@@ -4,7 +4,8 @@
 //! and the refusals that follow from a run's state. Never: asks who the visitor is, or writes SQL.
 //!
 //! A deed uses a connection of its own. If that connection is lost midway, nobody knows whether the deed was
-//! done, and the refusal says so. A repeated request does nothing twice, except for a trigger without a key.
+//! done, and the refusal says so. A trigger with a key, a revival, a cancellation and an answer to a named step do
+//! nothing twice if they are asked for again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,12 +44,19 @@ const CANCELS_FOR: Duration = Duration::from_secs(2);
 
 /// The refusal of a deed that may have been done.
 pub fn unsure(error: ReadError) -> Refusal {
+    let remedy = "look whether it was; a trigger with a key, a revival, a cancellation and an answer that names its \
+                  `step` may be asked for again: they do nothing twice";
+    unsure_with(error, remedy)
+}
+
+/// The same, with another remedy.
+pub fn unsure_with(error: ReadError, remedy: &'static str) -> Refusal {
     match error {
         ReadError::Away(_) | ReadError::Late => {
             let detail = format!("{error}; this may have been done or not");
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail)
                 .later(2)
-                .remedy("look whether it was; a trigger with a key, and any other deed, may be asked for again")
+                .remedy(remedy)
         }
         error => error.into(),
     }
@@ -124,7 +132,38 @@ pub fn key_fault(key: Option<&str>) -> Option<String> {
     key.is_some_and(is_wrong).then(fault)
 }
 
-/// Starts a run, with an input that conforms to its definition.
+/// The run that this key has started, if there is one. It is looked up before a definition is read or an input judged:
+/// a client whose answer was lost sends its request again, and the pipeline may ask for other inputs by now.
+pub async fn repeated(
+    site: &Arc<Site>,
+    pipeline: &str,
+    input: &RawValue,
+    key: Option<&str>,
+) -> Result<Option<Triggered>, Refusal> {
+    if let Some(fault) = key_fault(key) {
+        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, fault));
+    }
+    let Some(key) = key.map(str::to_owned) else {
+        return Ok(None);
+    };
+    let (name, input) = (pipeline.to_owned(), input.to_owned());
+    let read = site.source.read(async move |conn| {
+        let run = NewRun {
+            key: Some(&key),
+            input: input.get(),
+        };
+        trigger::repeated(conn, &name, &run).await
+    });
+    let known = read.await?;
+    if known.is_some() {
+        let counts = &site.terms.counts;
+        counts.count(|counts| counting::triggered_again(counts, pipeline));
+    }
+    Ok(known)
+}
+
+/// Starts a run with an input that conforms to its definition, unless its key, which [`repeated`] has judged, starts
+/// one at the same moment.
 pub async fn trigger(
     site: &Arc<Site>,
     definition: Arc<Definition>,
@@ -134,12 +173,9 @@ pub async fn trigger(
     by: Actor,
     within: Option<Caller>,
 ) -> Result<Triggered, Refusal> {
-    if let Some(fault) = key_fault(key.as_deref()) {
-        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, fault));
-    }
     let violations = definition.violations(input.get());
     if !violations.is_empty() {
-        return Err(Refusal::input(&definition.pipeline, &violations));
+        return Err(Refusal::input(&definition, &violations));
     }
     let woken = Arc::clone(site);
     let pipeline = definition.pipeline.clone();
@@ -173,7 +209,7 @@ pub async fn revive(
 ) -> Result<(RunId, bool), Refusal> {
     let shared = Arc::clone(site);
     let asked = site.acts.read(async move |conn| {
-        let Some(state) = query::run_state(conn, run).await? else {
+        let Some(state) = query::brief(conn, run).await? else {
             return Ok(Err(no_run(run)));
         };
         let own = shared.terms.definition_of(&state.pipeline);
@@ -248,7 +284,7 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
 }
 
 async fn wake_for(site: &Arc<Site>, conn: &mut Conn, run: RunId) -> Result<(), Error> {
-    if let Some(state) = query::run_state(conn, run).await? {
+    if let Some(state) = query::brief(conn, run).await? {
         (site.terms.wake)(conn, &state.pipeline).await;
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! and as a page elsewhere. Never: decides that a request is refused.
 
 use super::source::ReadError;
+use crate::definition::Definition;
 use crate::definition::input::Violation;
 use crate::model::RunId;
 use crate::wire::problem::{FaultJson, ProblemJson};
@@ -87,18 +88,22 @@ impl Refusal {
     }
 
     /// The refusal of an input, with every part that violates the pipeline's schema.
-    pub fn input(pipeline: &str, violations: &[Violation]) -> Self {
+    pub fn input(definition: &Definition, violations: &[Violation]) -> Self {
         let fault = |violation: &Violation| FaultJson {
             parameter: "input".to_owned(),
             pointer: Some(violation.pointer.clone()),
             detail: violation.to_string(),
         };
+        let pipeline = &definition.pipeline;
         let detail = format!("the input is not as the pipeline {pipeline} asks");
-        Self {
+        let refusal = Self {
             faults: violations.iter().map(fault).collect(),
             ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+        };
+        match definition.input {
+            Some(_) => refusal.remedy("the pipeline's definition has the schema, as `input`"),
+            None => refusal,
         }
-        .remedy("the pipeline's definition has the schema, as `input`")
     }
 
     /// The cause in this case.

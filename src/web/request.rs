@@ -4,6 +4,8 @@
 //! again, or keeps a connection.
 
 use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
@@ -17,7 +19,7 @@ use hyper::http::request::Builder;
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -54,7 +56,7 @@ enum Unsent {
     #[error("there was no answer within {WITHIN:?}")]
     Late,
     #[error("cannot connect")]
-    Connect(#[source] std::io::Error),
+    Connect(#[source] io::Error),
     #[error("the name of the host is none")]
     Name,
     #[error("the authorities in {0} cannot be used: {1}")]
@@ -125,9 +127,9 @@ async fn exchange(
         (true, None) => Some(connector()),
         (true, Some(ca)) => Some(TlsConnector::from(trusting(authorities(ca)?))),
     };
-    let stream = TcpStream::connect((host, port))
-        .await
-        .map_err(Unsent::Connect)?;
+    let addresses = lookup_host((host, port)).await.map_err(Unsent::Connect)?;
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    let stream = connect(&addresses, until).await.map_err(Unsent::Connect)?;
     let Some(connector) = connector else {
         return ask(stream, request, until).await;
     };
@@ -135,6 +137,23 @@ async fn exchange(
     let wrong = |error| Unsent::Tls(tls::refused(&error, host, ca.is_some()));
     let stream = connector.connect(name, stream).await.map_err(wrong)?;
     ask(stream, request, until).await
+}
+
+/// Connects to the first of these addresses that answers. Each has an equal share of the time that is left, so that an
+/// address that does not answer leaves enough for the others.
+async fn connect(addresses: &[SocketAddr], until: Instant) -> io::Result<TcpStream> {
+    let mut error = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    let mut left = addresses.len() as u32;
+    for address in addresses {
+        let share = until.saturating_duration_since(Instant::now()) / left;
+        left -= 1;
+        error = match tokio::time::timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(refused)) => refused,
+            Err(_) => io::Error::new(io::ErrorKind::TimedOut, "the host does not answer"),
+        };
+    }
+    Err(error)
 }
 
 /// Trusts the authorities with which the program was built, as the connections to PostgreSQL do.
@@ -235,7 +254,48 @@ pub fn clipped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::{TcpListener, TcpSocket};
+
     use super::*;
+
+    /// A listener whose queue is full: it answers no further connection, as an address behind which nobody is.
+    async fn silent() -> (TcpListener, Vec<TcpStream>) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut queue = Vec::new();
+        let answers =
+            || tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(address));
+        while let Ok(connected) = answers().await {
+            queue.push(connected.unwrap());
+            assert!(queue.len() < 100, "its queue does not fill up");
+        }
+        (listener, queue)
+    }
+
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_leaves_time_for_the_next_one() {
+        let (silent, _queue) = silent().await;
+        let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addresses = [&silent, &other].map(|it| it.local_addr().unwrap());
+        let until = Instant::now() + Duration::from_secs(4);
+        let stream = connect(&addresses, until).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), addresses[1]);
+        assert!(Instant::now() < until, "nothing is left for the request");
+    }
+
+    #[tokio::test]
+    async fn the_error_of_the_last_address_is_the_reason() {
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = closed.local_addr().unwrap();
+        drop(closed);
+        let until = Instant::now() + Duration::from_secs(4);
+        let refused = connect(&[address, address], until).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        let nowhere = connect(&[], until).await.unwrap_err();
+        assert_eq!(nowhere.to_string(), "the host has no address");
+    }
 
     #[test]
     fn what_a_response_says_is_kept_as_a_line() {

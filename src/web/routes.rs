@@ -272,11 +272,11 @@ pub static ROUTES: &[Route] = &[
         json::<Vec<RunJson>>(), |site, given| Box::pin(runs::list(site, given))),
     reads("/api/v1/runs/{id}", "One run, with its whole payloads and without its steps",
         &[&runs::ID.about], json::<AloneJson>(), |site, given| Box::pin(runs::one(site, given))),
-    reads("/api/v1/runs/{id}/steps", "The steps of a run with their attempts: first those of its root branch, then \
+    reads("/api/v1/runs/{id}/steps", "The steps of a run with their last attempts: first those of its root branch, then \
          fan-out by fan-out and element by element",
         &[&runs::ID.about, &runs::LIMIT_.about, &steps::AFTER.about],
         json::<Vec<StepJson>>(), |site, given| Box::pin(steps::list(site, given))),
-    reads("/api/v1/runs/{id}/steps/{step}", "One step, with its whole payloads",
+    reads("/api/v1/runs/{id}/steps/{step}", "One step, with its whole payloads and its last attempts",
         &[&runs::ID.about, &steps::STEP.about], json::<StepJson>(), |site, given| Box::pin(steps::one(site, given))),
     reads("/api/v1/runs/{id}/why", "The one fact that keeps a run from moving, and the remedy",
         &[&runs::ID.about], json::<WhyJson>(), |site, given| Box::pin(runs::why_not(site, given))),
@@ -324,7 +324,8 @@ pub static ROUTES: &[Route] = &[
     acts::<actions::NoBody>(Method::POST, "/api/v1/runs/{id}/cancel", "End a run for good. 202: the run is wide, and \
          the rest of it ends by itself",
         &[&runs::ID.about], json::<CancelledJson>(), |deed| Box::pin(actions::cancel(deed))),
-    acts::<actions::ResumeBody>(Method::POST, "/api/v1/runs/{id}/resume", "Resume a run that waits for a person",
+    acts::<actions::ResumeBody>(Method::POST, "/api/v1/runs/{id}/resume", "Resume a run that waits for a person. If the \
+         same `step` is answered again, the answer is 409",
         &[&runs::ID.about], json::<ResumedJson>(), |deed| Box::pin(actions::resume(deed))),
     acts::<actions::PauseBody>(Method::POST, "/api/v1/pipelines/{name}/pause", "Pause a pipeline: nothing more is taken off its queue",
         &[&actions::NAME.about], json::<PauseJson>(), |deed| Box::pin(actions::pause(deed))),

@@ -143,7 +143,11 @@ impl Sender {
                 Some(tracer) => tracer,
                 none => none.insert(Tracer::begin(conn).await?),
             };
-            tracer.look(conn, &definitions).await.map(Some)
+            let look = tracer.look(conn, &definitions).await?;
+            for run in tracer.take_damaged() {
+                tracing::warn!(%run, "the row of a run is damaged: its trace is not sent");
+            }
+            Ok(Some(look))
         });
         asked.await
     }

@@ -676,12 +676,12 @@ async fn within(
                 let detail = "a token for some pipelines asks for a run by its whole id";
                 return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
             };
-            let state = gate
+            let brief = gate
                 .site
                 .source
-                .read(async move |conn| query::run_state(conn, run).await);
-            match state.await? {
-                Some(state) => vec![state.pipeline],
+                .read(async move |conn| query::brief(conn, run).await);
+            match brief.await? {
+                Some(brief) => vec![brief.pipeline],
                 None => return Ok(()),
             }
         }

@@ -207,7 +207,10 @@ pub async fn work(site: Arc<Site>) {
         let took = began.elapsed();
         let mut pause = LOOK_EVERY.max(took * TIMES_AS_LONG);
         match looked {
-            Ok(Looked::Found(next, more)) => {
+            Ok(Looked::Found(mut next, more)) => {
+                for run in next.take_damaged() {
+                    tracing::warn!(%run, "the row of a run is damaged: no endpoint is told of the run");
+                }
                 if !has_duty {
                     let endpoints = post.endpoints.len();
                     tracing::info!(endpoints, "endpoints are told of runs by this console");

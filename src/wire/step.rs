@@ -47,7 +47,10 @@ pub struct StepJson<'a> {
     /// Present only if the input or the output is not JSON: which of them, and why. That payload is then null.
     #[serde(skip_serializing_if = "Option::is_none")]
     damaged: Option<String>,
-    /// Its attempts, in order.
+    /// Present only if `executions` lacks its earlier attempts: the number of all attempts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts: Option<u32>,
+    /// Its attempts, in order. In the API the last ones: 100 of one step, and 20 of each step in a list.
     executions: Vec<ExecutionJson<'a>>,
 }
 
@@ -97,6 +100,7 @@ impl<'a> StepJson<'a> {
             input_bytes: None,
             output_bytes: None,
             damaged: None,
+            attempts: step.all_attempts(),
             executions: step.executions.iter().map(ExecutionJson::of).collect(),
         }
     }

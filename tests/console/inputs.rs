@@ -8,6 +8,7 @@ use crate::fixture::*;
 use crate::http::{Answer, Console};
 use crate::on_every_database;
 use crate::support::Db;
+use crate::visitors::Ask;
 
 const ORDERS: &str = r#"pipeline: Orders
 input:
@@ -147,6 +148,39 @@ on_every_database! {
         daemon.stop().await;
     }
 
+    /// The answer to the first request may be lost, and the pipeline deployed with another schema before the second.
+    async fn a_key_leads_to_its_run_although_its_pipeline_has_another_schema_by_now(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db).await;
+        let api = "/api/v1/pipelines/Plain/runs";
+        let keyed = |console: &Console, key: &str, body: &str| {
+            Ask::json(api, body).with("Idempotency-Key", key).of(console)
+        };
+        let seven = r#"{"input": 7}"#;
+        let first = keyed(&console, "k", seven);
+        assert_eq!(first.status, 201, "{first:?}");
+        fixture.define(&format!("{PLAIN}input: {{ type: object }}\n"));
+        daemon.send(Signal::SIGHUP);
+        daemon.says("replacing the console").await;
+        let console = Console::after(&daemon, 1).await;
+        let again = keyed(&console, "k", seven);
+        assert_eq!((again.status, again.run()), (200, first.run()), "{again:?}");
+        let other = keyed(&console, "k", r#"{"input": 8}"#);
+        assert_eq!(other.status, 422, "{other:?}");
+        assert!(other.body.contains("already belongs to the run"), "{other:?}");
+        // A new run is judged by the rules of today.
+        let new = keyed(&console, "another", seven);
+        assert_eq!(new.status, 422, "{new:?}");
+        assert!(new.body.contains("an object is expected"), "{new:?}");
+        let form = "/pipelines/Plain/trigger";
+        let fields = format!("proof={}&as=json&input=7&key=", console.get(form).proof());
+        let by_form = |key: &str| Ask::form(form, &(fields.clone() + key)).of(&console);
+        assert_eq!(made(&by_form("k")), first.run());
+        assert_eq!(by_form("another").status, 422);
+        fixture.completed(PATIENCE).await;
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
     async fn an_input_with_half_a_character_is_refused_wherever_it_is_given(db: Db) {
         let (mut fixture, mut daemon, console) = started(&db).await;
         let api = "/api/v1/pipelines/Plain/runs";
@@ -154,10 +188,12 @@ on_every_database! {
         assert_eq!(refused.status, 422, "{refused:?}");
         let problem: Value = serde_json::from_str(&refused.body).unwrap();
         assert_eq!(problem["errors"][0]["pointer"], "/name/0", "{problem}");
+        assert!(!refused.body.contains("schema"), "it has none: {refused:?}");
         let command = fixture.run(&[], &["trigger", "Plain", r#"["\ud83d"]"#]);
         assert_eq!(command.status.code(), Some(2), "{command:?}");
         let said = String::from_utf8_lossy(&command.stderr);
         assert!(said.contains("half of a surrogate pair"), "{said}");
+        assert!(!said.contains("says what it takes"), "{said}");
         assert_eq!(console.get("/api/v1/runs").body.trim(), "[]", "nothing was started");
         let whole = sent(&console, api, "application/json", r#"{"input": ["\ud83d\ude00"]}"#);
         assert_eq!(whole.status, 201, "{whole:?}");

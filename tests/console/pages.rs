@@ -374,6 +374,9 @@ on_every_database! {
         console.answers("/readyz", 200).await;
         has(&page(&console, &format!("/runs/{run}")), &["Damaged: it is not JSON", "{&#34;a&#34;: &#60;b&#62;"]);
         has(&page(&console, "/runs"), &["damaged"]);
+        // Both runs were made in the same hours.
+        let several = page(&console, &format!("/runs?id={}", &run[..6]));
+        has(&several, &["damaged", &run, &asks.to_string()]);
         daemon.stop().await;
     }
 

@@ -1,8 +1,8 @@
 //! Visitors: who is let in, what they may do, and the results of their actions.
 
 use axum::http::Method;
-use ductwork::model::{RunId, RunStatus, Scope};
-use ductwork::store::{action, query};
+use ductwork::model::{RunId, RunStatus, Scope, StepId};
+use ductwork::store::{Conn, action, query, resume};
 use ductwork::web::routes::{ROUTES, Route};
 use serde_json::{Value, json};
 
@@ -20,6 +20,10 @@ pub const HALTS: &str = "pipeline: Halts\n\
 pub const ASKS: &str = "pipeline: Asks\n\
      steps: { A: { command: [cat] }, B: { command: [cat] } }\n\
      flow: [{ start: A }, dampen, { chain: B }]\n";
+
+const TWICE: &str = "pipeline: Twice\n\
+     steps: { A: { command: [cat] }, B: { command: [cat] }, C: { command: [cat] } }\n\
+     flow: [{ start: A }, dampen, { chain: B }, dampen, { chain: C }]\n";
 
 pub const KNOWN: &str = "  console: { listen: \"127.0.0.1:0\", visitors: known }\n";
 
@@ -176,6 +180,16 @@ pub fn asked<'a>(route: &'a Route, path: &'a str) -> Ask<'a> {
         _ if route.path.starts_with("/api/") => Ask::json(path, "{}"),
         _ => Ask::form(path, ""),
     }
+}
+
+/// The step at which a run waits for a person, once it waits at another one than `before`.
+async fn question(conn: &mut Conn, run: RunId, before: Option<StepId>) -> StepId {
+    eventually(PATIENCE, "the run waits", async || {
+        let waiting = resume::waiting(conn, run).await.unwrap();
+        let step = waiting.first()?.step_id;
+        (Some(step) != before).then_some(step)
+    })
+    .await
 }
 
 /// Checks that each link of a page leads a visitor with this session to a page that the visitor may
@@ -351,6 +365,12 @@ on_every_database! {
             let digest = seen(&format!("/api/v1/runs/{run}"))["definition"].as_str().unwrap().to_owned();
             assert_eq!(status(Ask::get(&format!("/api/v1/definitions/{digest}"))), expected, "{digest}");
         }
+        // The pipeline is known without the output, which may be large or damaged.
+        let damage = "UPDATE ductwork_runs SET output = 'x' WHERE status = 'completed'";
+        fixture.conn.script("UPDATE", damage).await.unwrap();
+        for (run, expected) in [(own, 200), (other, 403)] {
+            assert_eq!(status(Ask::get(&format!("/api/v1/runs/{run}/steps"))), expected, "{run}");
+        }
         let cancel = format!("/api/v1/runs/{other}/cancel");
         assert_eq!(status(Ask::json(&cancel, "{}")), 403);
         let input = r#"{"input": 1}"#;
@@ -454,14 +474,9 @@ on_every_database! {
         assert_eq!(ended.status, 409, "{ended:?}");
 
         let asks = sent(Ask::json("/api/v1/pipelines/Asks/runs", r#"{"input": 1}"#)).run();
-        let conn = &mut fixture.conn;
-        eventually(PATIENCE, "the run waits", async || {
-            let state = query::run_state(conn, asks).await.unwrap().unwrap();
-            (state.status == RunStatus::Dampened).then_some(())
-        })
-        .await;
+        let step = question(&mut fixture.conn, asks, None).await;
         let resume = format!("/api/v1/runs/{asks}/resume");
-        let resumed = sent(Ask::json(&resume, r#"{"value": {"yes": true}}"#));
+        let resumed = sent(Ask::json(&resume, &format!(r#"{{"step": "{step}", "value": {{"yes": true}}}}"#)));
         assert_eq!((resumed.status, &resumed.value()["resumed"]), (200, &json!(1)));
         fixture.run_ended(asks).await;
         assert_eq!(fixture.output(asks).await, json!({"yes": true}));
@@ -509,6 +524,38 @@ on_every_database! {
             let counted = format!("ductwork_duplicate_triggers_total{{pipeline=\"{pipeline}\"}} {duplicates}\n");
             assert!(metrics.contains(&counted), "{metrics}");
         }
+        fixture.audited().await;
+    }
+
+    /// Its own answer may have been lost, and the run may have gone on to its next question.
+    async fn an_answer_that_is_sent_again_answers_no_later_question(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[TWICE]).await;
+        fixture.configure(KNOWN);
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let console = Console::of(&daemon).await;
+        let secret = token(&fixture, &["--scope", "operate"]);
+        let run = fixture.trigger("Twice", "1", 1).await[0];
+        let path = format!("/api/v1/runs/{run}/resume");
+        let sent = |body: &str| Ask::json(&path, body).bearer(&secret).of(&console);
+        let first = question(&mut fixture.conn, run, None).await;
+        for unnamed in [r#"{"value": 2}"#, r#"{"value": 2, "step": null}"#] {
+            let refused = sent(unnamed);
+            assert_eq!(refused.status, 422, "{refused:?}");
+            assert!(refused.body.contains("a `value` requires a `step`"), "{refused:?}");
+        }
+        let answer = format!(r#"{{"step": "{first}", "value": 2}}"#);
+        assert_eq!(sent(&answer).status, 200);
+        let second = question(&mut fixture.conn, run, Some(first)).await;
+        let again = sent(&answer);
+        assert_eq!(again.status, 409, "{again:?}");
+        let still = resume::waiting(&mut fixture.conn, run).await.unwrap();
+        assert_eq!(still.iter().map(|it| it.step_id).collect::<Vec<_>>(), [second]);
+        // Without a value, an answer is for all that wait.
+        assert_eq!(sent(r#"{"value": null}"#).status, 200);
+        fixture.run_ended(run).await;
+        assert_eq!(fixture.output(run).await, json!(2));
+        daemon.stop().await;
         fixture.audited().await;
     }
 

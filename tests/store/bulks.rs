@@ -1,7 +1,9 @@
 //! Actions in many runs at once: each selected run is changed once and counted once, however many
 //! processes work on them, and none after a stop.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ductwork::definition::{Definition, Pipeline};
@@ -249,6 +251,49 @@ on_every_database! {
         assert_eq!(counts(&work(&mut driver.conn, id).await), (2, 0, 0));
         assert_eq!(changed(&mut driver.conn, id).await, [asking, going]);
         driver.audit().await;
+    }
+
+    async fn a_run_that_changes_its_state_meanwhile_is_not_passed_over(db: Db) {
+        static TURN: Statement = Statement::new(
+            "TEST_TURN",
+            "UPDATE ductwork_runs SET status = CASE status WHEN 'dampened' THEN 'in_progress' ELSE 'dampened' END
+              WHERE id = :id",
+        );
+        let mut driver = Driver::new(&db).await;
+        let mut runs = Vec::new();
+        for _ in 0..3 {
+            runs.push(driver.trigger(&one("P"), "1").await);
+        }
+        let (is_over, mut other) = (Rc::new(Cell::new(false)), db.conn().await);
+        let turning = tokio::task::spawn_local({
+            let is_over = Rc::clone(&is_over);
+            async move {
+                let mut turned = 0;
+                while !is_over.get() {
+                    for run in &runs {
+                        match other.execute(&TURN, &[("id", run.0.into())]).await {
+                            Ok(n) => turned += n,
+                            Err(Error::Retryable { .. }) => {}
+                            Err(error) => panic!("{error:?}"),
+                        }
+                        // SQLite has one writer, and the action has to store what it has passed.
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                }
+                turned
+            }
+        });
+        // None of them has halted, so each is passed and counted, and none is changed.
+        let active = Selection::Matching(Filter {
+            statuses: vec![RunStatus::InProgress, RunStatus::Dampened],
+            ..Filter::default()
+        });
+        for _ in 0..100 {
+            let id = create(&mut driver.conn, Verb::Revive, active.clone()).await;
+            assert_eq!(counts(&work(&mut driver.conn, id).await), (0, 3, 0));
+        }
+        is_over.set(true);
+        assert!(turning.await.unwrap() > 50);
     }
 
     async fn of_two_who_work_on_one_bulk_action_each_run_is_counted_once(db: Db) {

@@ -70,6 +70,30 @@ on_every_database! {
         }
     }
 
+    /// White space and escapes may be longer than any multiple of the value.
+    async fn a_key_knows_its_input_however_much_longer_that_was_written(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let short = format!("[{}]", text(30_000));
+        let escaped = format!("[\"{}\"]", "\\u0078".repeat(30_000));
+        let indented = format!("[{}{}]", " ".repeat(300_000), text(30_000));
+        let other = format!("[{}{}]", " ".repeat(300_000), text(30_001));
+        for (stored, differs) in [(&escaped, false), (&indented, false), (&other, true)] {
+            let key = stored.len().to_string();
+            for (input, expected) in [(stored, false), (&short, differs)] {
+                let runs = [NewRun { key: Some(&key), input }];
+                let made = trigger::trigger(&mut driver.conn, &one(), &runs, Duration::ZERO).await;
+                assert_eq!(made.unwrap()[0].input_differs, expected, "{key}");
+            }
+            let again = NewRun { key: Some(&key), input: &short };
+            let again = trigger::repeated(&mut driver.conn, "P", &again).await.unwrap().unwrap();
+            assert_eq!((again.created, again.input_differs), (false, differs), "{key}");
+        }
+        for key in [None, Some("another")] {
+            let new = NewRun { key, input: &short };
+            assert_eq!(trigger::repeated(&mut driver.conn, "P", &new).await.unwrap(), None);
+        }
+    }
+
     /// Object keys may come in any order; everything else is compared as it was written, so that no
     /// digit is overlooked.
     async fn a_key_knows_its_input_whatever_the_order_of_its_keys(db: Db) {

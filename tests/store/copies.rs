@@ -1,15 +1,18 @@
 //! A copy of everything: each row of each table, to a database of another kind and back.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use ductwork::definition::Pipeline;
 use ductwork::store::copy::{self, Copied};
+use ductwork::store::trigger::{NewRun, trigger};
 use ductwork::store::{Conn, Error, Location, Purpose, migrate};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
 use crate::driver::register;
-use crate::on_every_database;
 use crate::support::Db;
+use crate::{on_every_database, on_servers};
 
 /// More rows than are copied at once.
 const ROWS: usize = 2_100;
@@ -207,6 +210,33 @@ fn fill(conn: &Connection) {
          UPDATE ductwork_steps SET output = input WHERE id = (SELECT max(id) FROM ductwork_steps WHERE status = 'completed');",
     )
     .unwrap();
+}
+
+on_servers! {
+    /// A session that is idle in a transaction for ten seconds is ended, because it may hold locks. The session that
+    /// reads for a copy holds none.
+    async fn a_target_that_takes_its_time_for_one_batch_costs_no_copy(db: Db) {
+        let mut source = db.conn().await;
+        let flow = Pipeline::named("P").start("A").build().unwrap();
+        let run = [NewRun { key: None, input: "1" }];
+        trigger(&mut source, &flow, &run, Duration::ZERO).await.unwrap();
+        source.close().await;
+        use sqlx::Connection as _;
+        let target = Db::postgres().await;
+        target.conn().await.close().await;
+        let mut holds = sqlx::PgConnection::connect(&target.url).await.unwrap();
+        let lock = "BEGIN; LOCK TABLE ductwork_definitions IN SHARE MODE";
+        sqlx::raw_sql(lock).execute(&mut holds).await.unwrap();
+        let (from, to) = (db.clone(), target.clone());
+        let copying = tokio::task::spawn_local(async move { copied(&from, &to).await });
+        // Nothing but the time matters here: it is longer than the limit.
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        assert!(!copying.is_finished(), "the first batch cannot be written");
+        sqlx::raw_sql("COMMIT").execute(&mut holds).await.unwrap();
+        assert!(matches!(copying.await.unwrap(), Copied::Done { runs: 1, .. }));
+        holds.close().await.unwrap();
+        target.remove().await;
+    }
 }
 
 /// All rows of all tables.

@@ -7,9 +7,13 @@ use ductwork::definition::{Definition, Pipeline};
 use ductwork::machine::webhook::{EVENTS, Follows, Interest, Unsent};
 use ductwork::model::*;
 use ductwork::store::action::{self, Actor};
+use ductwork::store::cursor::Cursor;
+use ductwork::store::definition::Definitions;
 use ductwork::store::delivery::{self, Attempt, Delivery, Due, Filter, Found, Listed};
+use ductwork::store::event::{self, Behind, Since};
 use ductwork::store::finder::Finder;
 use ductwork::store::statement::Statement;
+use ductwork::store::tracer::{Look, Tracer};
 use ductwork::store::{Conn, audit::audit, prune, query};
 use uuid::Uuid;
 
@@ -451,6 +455,70 @@ on_every_database! {
         assert!(!record(conn, &due, Follows::Delivered).await);
         assert!(!send_again(conn, &due.id).await);
     }
+}
+
+/// Only SQLite keeps a text that is no text. A walk meets the run again and again, and has to get behind it.
+#[tokio::test]
+async fn a_run_whose_row_is_damaged_keeps_no_message_and_no_trace_of_others_from_being_sent() {
+    static DAMAGE: Statement = Statement::new(
+        "TEST_DAMAGE_KEY",
+        "UPDATE ductwork_runs SET trigger_key = CAST(x'ff' AS text) WHERE id = :id",
+    );
+    let db = Db::sqlite();
+    let mut driver = Driver::new(&db).await;
+    let listens = endpoints(&[("e", &all())]);
+    let mut finder = Finder::begin(&mut driver.conn, &listens).await.unwrap();
+    let mut tracer = Tracer::begin(&mut driver.conn).await.unwrap();
+    let from = query::now(&mut driver.conn).await.unwrap() - 1_000_000;
+    let asks = Pipeline::named("Q").start("A").dampen("sure?").chain("B");
+    let asks = asks.build().unwrap();
+    let mut runs = Vec::new();
+    for definition in [&one("P"), &asks] {
+        for _ in 0..2 {
+            runs.push(driver.trigger(definition, "1").await);
+        }
+        driver
+            .work(&definition.pipeline, |_| Did::Returned(1.into()))
+            .await;
+    }
+    let [damaged, sound, damaged_too, asking] = runs[..] else {
+        unreachable!()
+    };
+    let conn = &mut driver.conn;
+    for run in [damaged, damaged_too] {
+        let changed = conn.execute(&DAMAGE, &[("id", run.0.into())]).await;
+        assert_eq!(changed.unwrap(), 1);
+    }
+    for expected in [vec![damaged, damaged_too], Vec::new()] {
+        look(conn, &mut finder).await;
+        let mut met = finder.take_damaged();
+        met.sort();
+        assert_eq!(met, expected, "each is said once");
+        let told = deliveries(conn).await;
+        let mut told: Vec<_> = told.iter().map(|it| (it.run, it.event.as_str())).collect();
+        told.sort();
+        assert_eq!(told, [(sound, "completed"), (asking, "dampened")]);
+    }
+    let Look::Runs(traces) = tracer.look(conn, &Definitions::default()).await.unwrap() else {
+        panic!("a run has ended");
+    };
+    assert_eq!(traces.iter().map(|it| it.run).collect::<Vec<_>>(), [sound]);
+    assert_eq!(tracer.take_damaged(), [damaged]);
+    // A reader of changes needs no key.
+    let begin = Behind {
+        again: Cursor::at(from),
+        on: Cursor::at(from),
+    };
+    let since = Since {
+        started: begin,
+        ended: begin,
+        at_most: i64::MAX / 2,
+        anew: 0,
+    };
+    let changes = event::changes(conn, since).await.unwrap();
+    let ended: Vec<_> = changes.ended.changes.iter().map(|it| it.1.run).collect();
+    assert_eq!(ended, [sound]);
+    assert_eq!(changes.started.changes.len(), 4);
 }
 
 /// On PostgreSQL the column's type allows only valid ids.

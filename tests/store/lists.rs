@@ -7,6 +7,7 @@ use ductwork::model::{self, RunId, RunStatus};
 use ductwork::store::cancel;
 use ductwork::store::list::{self, RunFilter};
 use ductwork::store::query::{self, Found, find_run, find_run_among};
+use ductwork::store::statement::Statement;
 
 use crate::driver::{Did, Driver};
 use crate::on_every_database;
@@ -123,5 +124,25 @@ on_every_database! {
         assert_eq!(find_run_among(conn, &last(new), 2).await.unwrap(), Found::One(new));
         let whole = old.0.simple().to_string();
         assert_eq!(find_run_among(conn, &whole, 2).await.unwrap(), Found::One(old));
+    }
+
+    /// A few digits stand for many runs, and the payloads of many fit in no page.
+    async fn a_search_reads_no_payload_that_a_list_leaves_out(db: Db) {
+        static DAMAGE: Statement = Statement::new(
+            "TEST_DAMAGE", "UPDATE ductwork_runs SET output = 'x' WHERE id = :id");
+        let mut driver = Driver::new(&db).await;
+        let pipeline = Pipeline::named("P").start("A").build().unwrap();
+        let run = driver.trigger(&pipeline, "\"a long one\"").await;
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        let conn = &mut driver.conn;
+        assert_eq!(conn.execute(&DAMAGE, &[("id", run.0.into())]).await.unwrap(), 1);
+        let digits = run.0.simple().to_string();
+        for given in [&digits[..6], &digits[24..]] {
+            assert_eq!(find_run(conn, given).await.unwrap(), Found::One(run), "{given}");
+        }
+        let listed = query::run_up_to(conn, run, 5).await.unwrap().unwrap();
+        assert_eq!((listed.left_out.input, listed.damaged.is_some()), (Some(12), true));
+        let brief = query::brief(conn, run).await.unwrap().unwrap();
+        assert_eq!((brief.pipeline.as_str(), brief.status), ("P", RunStatus::Completed));
     }
 }

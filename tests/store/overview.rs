@@ -12,6 +12,7 @@ use ductwork::store::event::{self, Behind, Since};
 use ductwork::store::overview::Count;
 use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::Statement;
+use ductwork::store::steps::{self, Place};
 use ductwork::store::trigger::{self, NewRun};
 use ductwork::store::{cancel, fan_out, halted, overview, page, query, timeline};
 use serde_json::json;
@@ -184,6 +185,36 @@ on_every_database! {
             assert_eq!(step.started_at, first.claimed_at);
             assert!(first.claimed_at <= first.completed_at && last.completed_at.is_some(), "{step:?}");
         }
+    }
+}
+
+on_every_database! {
+    async fn of_a_step_that_was_tried_often_the_last_attempts_are_read_and_all_are_counted(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        // Its many transactions are alike.
+        driver.audited = false;
+        driver.limits = limits(200, 1);
+        let flow = Pipeline::named("P").start("A").chain("B").build().unwrap();
+        let run = driver.trigger(&flow, "1").await;
+        let mut n = 0;
+        driver.work("P", |_| {
+            n += 1;
+            if n <= 120 { Did::Erred } else { Did::Returned(1.into()) }
+        }).await;
+        let conn = &mut driver.conn;
+        let whole = query::show(conn, run, None).await.unwrap().unwrap();
+        let [often, once] = &whole.steps[..] else { panic!("{whole:?}") };
+        assert_eq!((often.executions.len(), often.all_attempts()), (121, None));
+        let listed = steps::after(conn, run, Place::FIRST, 9, query::WHOLE).await.unwrap();
+        let alone = steps::one(conn, run, often.id).await.unwrap().unwrap();
+        for (step, n) in [(&listed[0].step, 20), (&alone.step, 100)] {
+            let read: Vec<u32> = step.executions.iter().map(|it| it.attempt).collect();
+            assert_eq!(read, (122 - n..=121).collect::<Vec<_>>());
+            assert_eq!((step.all_attempts(), step.started_at()), (Some(121), often.started_at()));
+        }
+        let other = &listed[1].step;
+        assert_eq!((other.executions.len(), other.all_attempts()), (1, None));
+        assert_eq!((other.id, other.started_at()), (once.id, once.started_at()));
     }
 }
 

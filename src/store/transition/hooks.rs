@@ -5,7 +5,7 @@
 //! called it, and moves no branch. The hook of a run's end is placed after the last step of the root
 //! branch; the hook of a wait has its question's place, below zero. Never: decides when a hook is due.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -24,18 +24,18 @@ use super::plan::{Crossed, Input, NewExecution, NewStep, Standing, Wait};
 const HOOKS_AT_ONCE: usize = if cfg!(feature = "failpoints") { 2 } else { 16 };
 
 statements! {
-    /// The first hundred halts of each run: a wide fan-out may have a million.
-    HALTS_OF_RUNS = "
-        SELECT halted.run_id, halted.halt_reason, s.node, s.step, e.error_class, e.error_message
-          FROM (SELECT x.id, x.run_id, x.step_id, x.halt_reason,
-                       row_number() OVER (PARTITION BY x.run_id ORDER BY x.id) AS place
-                  FROM ductwork_branches x
-                 WHERE {any:x.run_id;b(id id)} AND x.halt_reason IS NOT NULL) halted
-          JOIN ductwork_steps s ON {key:s.id;halted.step_id}
+    /// The first hundred halts of a run: a wide fan-out may have a million, and the run halts in this
+    /// transaction. A statement for several runs would have to number all halts of each.
+    HALTS_OF_RUN = "
+        SELECT br.halt_reason, s.node, s.step, e.error_class, e.error_message
+          FROM (SELECT x.id FROM ductwork_branches x {found:ductwork_branches_reasons}
+                 WHERE x.run_id = :run AND x.halt_reason IS NOT NULL
+                 ORDER BY x.id LIMIT 100) halted
+          JOIN ductwork_branches br ON {key:br.id;halted.id}
+          JOIN ductwork_steps s ON {key:s.id;br.step_id}
           LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.attempt =
                (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
-         WHERE halted.place <= 100
-         ORDER BY halted.id";
+         ORDER BY br.id";
     /// A program that knows no deadlines may have left a deadline behind.
     INSERT_DEADLINES = "
         INSERT INTO ductwork_deadlines (branch_id, answer_by, unanswered)
@@ -56,30 +56,36 @@ pub(super) async fn halted(
         .filter(|root| root.definition.on_halt.is_some())
         .collect();
     for roots in hooked.chunks(HOOKS_AT_ONCE) {
-        let rows = Rows::new().ids("id", roots.iter().map(|root| root.run_id));
-        let mut halts: HashMap<RunId, Vec<Value>> = HashMap::new();
-        for halt in conn.fetch(&HALTS_OF_RUNS, &[("b", (&rows).into())]).await? {
-            let run = RunId(halt.get("run_id")?);
-            halts.entry(run).or_default().push(json!({
+        let mut hooks = Vec::with_capacity(roots.len());
+        for root in roots {
+            let halts = halts(conn, root.run_id).await?;
+            let input = json!({
+                "run_id": root.run_id.to_string(),
+                "pipeline": root.pipeline,
+                "halts": halts,
+            });
+            let input = Input::Text(input.to_string().into());
+            hooks.extend(of_end(Hook::Halt, root, input));
+        }
+        enqueue(conn, hooks, &mut crossed.available).await?;
+    }
+    Ok(())
+}
+
+/// The first halts of a run, as its hook gets them.
+async fn halts(conn: &mut Conn, run: RunId) -> Result<Vec<Value>, Error> {
+    let rows = conn.fetch(&HALTS_OF_RUN, &[("run", run.0.into())]).await?;
+    rows.iter()
+        .map(|halt| {
+            Ok(json!({
                 "reason": halt.get::<String>("halt_reason")?,
                 "node": halt.get::<String>("node")?,
                 "step": halt.get::<String>("step")?,
                 "error_class": halt.get::<Option<String>>("error_class")?,
                 "error_message": halt.get::<Option<String>>("error_message")?,
-            }));
-        }
-        let hooks = roots.iter().filter_map(|root| {
-            let input = json!({
-                "run_id": root.run_id.to_string(),
-                "pipeline": root.pipeline,
-                "halts": halts.remove(&root.run_id).unwrap_or_default(),
-            });
-            of_end(Hook::Halt, root, Input::Text(input.to_string().into()))
-        });
-        let hooks: Vec<_> = hooks.collect();
-        enqueue(conn, hooks, &mut crossed.available).await?;
-    }
-    Ok(())
+            }))
+        })
+        .collect()
 }
 
 /// Makes the hooks of runs that have completed.

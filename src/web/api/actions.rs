@@ -12,7 +12,9 @@ use crate::duration;
 use crate::model::*;
 use crate::store::action::{self, Action};
 use crate::store::pause::REASON_MAX;
+use crate::store::trigger::Triggered;
 use crate::web::Site;
+use crate::web::bulks::unfit;
 use crate::web::deeds;
 use crate::web::refusal::Refusal;
 use crate::wire::action::{ActionJson, CancelledJson, MadeJson, ResumedJson, UnpausedJson};
@@ -89,9 +91,13 @@ pub struct NoBody {}
 /// An answer to a run that waits for a person.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(rename = "Resume")]
+#[schemars(rename = "Resume", extend("anyOf" = [
+    { "properties": { "value": { "type": "null" } } },
+    { "required": ["step"], "properties": { "step": { "type": "string" } } },
+]))]
 pub struct ResumeBody {
-    /// The waiting step that the value is for, if several steps wait.
+    /// The waiting step that is answered; if omitted, all that wait. A request that names its step can be sent again:
+    /// it never answers a later question. A value requires a step.
     step: Option<StepId>,
     /// The value with which the run continues; if omitted or null, the value that was asked about.
     value: Option<Box<RawValue>>,
@@ -108,21 +114,13 @@ pub async fn trigger(deed: Deed) -> Answered {
             Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
         })?,
     };
-    let definition = deeds::definition_of(&deed.site, &name).await?;
-    let max = (deed.site.terms.max_payload)(&name);
-    let input = deeds::value("input", body.input.get(), max)?;
-    let by = deed.visitor.actor(Channel::Api);
-    let key = deed.key.clone();
-    let made = deeds::trigger(
-        &deed.site,
-        definition,
-        input,
-        key,
-        delay,
-        by,
-        Some(deed.caller),
-    )
-    .await?;
+    // Only its form is judged here: the pipeline's bound and its schema are for a new run alone.
+    let input = deeds::value("input", body.input.get(), u64::MAX)?;
+    let known = deeds::repeated(&deed.site, &name, &input, deed.key.as_deref()).await?;
+    let made = match known {
+        Some(known) => known,
+        None => start(&deed, &name, &input, delay).await?,
+    };
     if made.input_differs {
         let detail = format!(
             "this key already belongs to the run {}, which had a different input",
@@ -131,6 +129,21 @@ pub async fn trigger(deed: Deed) -> Answered {
         return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
     }
     answer(made.run_id, made.created)
+}
+
+/// Starts a new run, whose input has to be as its pipeline asks.
+async fn start(
+    deed: &Deed,
+    pipeline: &str,
+    input: &RawValue,
+    delay: Duration,
+) -> Result<Triggered, Refusal> {
+    let definition = deeds::definition_of(&deed.site, pipeline).await?;
+    let max = (deed.site.terms.max_payload)(pipeline);
+    let input = deeds::value("input", input.get(), max)?;
+    let by = deed.visitor.actor(Channel::Api);
+    let (key, caller) = (deed.key.clone(), Some(deed.caller.clone()));
+    deeds::trigger(&deed.site, definition, input, key, delay, by, caller).await
 }
 
 fn answer(run_id: RunId, created: bool) -> Answered {
@@ -170,6 +183,13 @@ pub async fn cancel(deed: Deed) -> Answered {
 pub async fn resume(deed: Deed) -> Answered {
     let run_id = deed.given.need(&ID)?;
     let body: ResumeBody = deed.body()?;
+    // After a lost answer the run may have gone on to its next question, which the same request must not answer.
+    if body.value.is_some() && body.step.is_none() {
+        let detail = "a `value` requires a `step`: the waiting step that it answers";
+        return Err(unfit(detail).remedy(
+            "`/api/v1/runs/{id}/steps` lists the run's steps; a question is one whose status is `waiting`",
+        ));
+    }
     let value = body.value.as_deref().map(|value| {
         // The worker checks the pipeline's own bound; a request is shorter than any bound.
         deeds::value("value", value.get(), u64::MAX)

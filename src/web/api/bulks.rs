@@ -62,7 +62,8 @@ pub struct BulkBody {
     /// If true, revived runs continue with the newest definition of the pipeline that the filter names.
     #[serde(default)]
     latest: bool,
-    /// Runs with a greater id are not included; if omitted, the newest run's id is the limit.
+    /// Runs with a greater id are not included; if omitted, the newest run's id is the limit. A request that is sent
+    /// again makes another bulk action; with the same limit, that one reaches no later run.
     #[serde(default)]
     newest: Option<RunId>,
 }
@@ -83,6 +84,8 @@ pub struct FilterBody {
     /// Only runs that halted in this way: a kind from `/api/v1/halted`.
     #[serde(deserialize_with = "body::optional")]
     kind: Option<KindBody>,
+    /// True for all runs of all pipelines: a filter without another property needs it.
+    all: bool,
 }
 
 /// A way in which runs halt: an entry of `/api/v1/halted`. Its counts and its runs may be left out.
@@ -137,7 +140,18 @@ impl BulkBody {
 }
 
 impl FilterBody {
+    /// True if it has no property. A program that has lost the value of its only property must not reach all runs.
+    fn is_empty(&self) -> bool {
+        let one = self.pipeline.is_some() || self.since.is_some() || self.kind.is_some();
+        !one && self.status.is_empty()
+    }
+
     fn read(self) -> Result<Filter, Refusal> {
+        if self.is_empty() && !self.all {
+            let detail = "the filter is empty: name a `pipeline`, a `status`, `since` or a `kind`, or write \
+                          `\"all\": true` for all runs of all pipelines";
+            return Err(unfit(detail));
+        }
         let mut statuses = Vec::new();
         for text in &self.status {
             let status = view::status(text).ok_or_else(|| {

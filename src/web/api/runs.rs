@@ -203,8 +203,8 @@ async fn asked(
     if !facts.status.is_terminal()
         && let Some(locked) = writable::locked(conn).await?
     {
-        let remedy = "wait until that session has ended its transaction, or end it";
-        (why.cause, why.fact, why.remedy) = ("not_writable", locked.fact, Some(remedy.to_owned()));
+        let remedy = locked.remedy();
+        (why.cause, why.fact, why.remedy) = ("not_writable", locked.fact, Some(remedy));
     }
     Ok(Some((facts.status, why)))
 }

@@ -148,7 +148,7 @@ pub async fn log(site: Arc<Site>, given: Given) -> Answered {
         let spreads = query::spreads(conn, attempt.branch_id).await?;
         // The pipeline matters only for a visitor that may not see all of them.
         let state = match is_limited {
-            true => query::run_state(conn, attempt.run_id).await?,
+            true => query::brief(conn, attempt.run_id).await?,
             false => None,
         };
         Ok(Some((attempt, spreads, state)))

@@ -152,16 +152,16 @@ pub async fn ask_cancel(
     let run = id(&given)?;
     let read = site
         .source
-        .read(async move |conn| Ok((query::run_state(conn, run).await?, query::now(conn).await?)));
-    let (state, now) = read.await?;
-    let state = state.ok_or_else(|| no_run(run))?;
+        .read(async move |conn| Ok((query::brief(conn, run).await?, query::now(conn).await?)));
+    let (brief, now) = read.await?;
+    let brief = brief.ok_or_else(|| no_run(run))?;
     page(&Cancel {
         frame: Frame::of("runs", now),
         run: parts::run(run),
         id: run,
-        pipeline: state.pipeline,
-        state: parts::of_run(state.status),
-        has_ended: state.status.is_terminal(),
+        pipeline: brief.pipeline,
+        state: parts::of_run(brief.status),
+        has_ended: brief.status.is_terminal(),
     })
 }
 

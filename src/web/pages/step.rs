@@ -12,6 +12,7 @@ use crate::number::grouped;
 use crate::store::fan_out;
 use crate::store::page::{self as store, Attempt};
 use crate::store::query::{self, Spread};
+use crate::store::steps::ATTEMPTS;
 use crate::time;
 use crate::view;
 use crate::web::Site;
@@ -22,9 +23,6 @@ use super::asked::{self, Asked, missing, wrong};
 use super::parts::{self, Bar, Moment, Place, RunLink, State};
 use super::text::{self, Value, clip};
 use super::{Frame, page};
-
-/// The number of attempts that are listed.
-const ATTEMPTS: usize = 100;
 
 /// The longest error in a row, in characters.
 const LETTERS: usize = 300;
@@ -52,6 +50,8 @@ struct Page {
     answered_by: Option<String>,
     attempts: Vec<Row>,
     is_cut: bool,
+    /// The number of all attempts.
+    total: String,
     told: Option<Told>,
     input: Value,
     output: Option<Value>,
@@ -200,6 +200,7 @@ pub async fn step(
         answered_by: head_of_step.answered_by.clone(),
         attempts: listed.iter().enumerate().map(row).collect(),
         is_cut: attempts.len() > ATTEMPTS,
+        total: grouped(attempts.first().map_or(0, |last| last.number.into())),
         input: Value::of(&step.input, format!("{address}/input")),
         output: step
             .output

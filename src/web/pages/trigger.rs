@@ -478,7 +478,14 @@ pub async fn trigger(
     faults
         .errors
         .extend(deeds::key_fault(key.as_deref()).map(|fault| sentence(&fault)));
-    if let Ok(input) = &input {
+    // A form that is sent again leads to the run that it has started, whatever the pipeline asks for by now.
+    let known = match &input {
+        Ok(input) if violations.is_empty() && faults.is_none() => {
+            deeds::repeated(&site, &pipeline, input, key.as_deref()).await?
+        }
+        _ => None,
+    };
+    if let (Ok(input), None) = (&input, &known) {
         let mut of_rules = definition.violations(input.get());
         of_rules.retain(|it| !Part::is_due_to(it, &violations));
         violations.extend(of_rules);
@@ -489,7 +496,13 @@ pub async fn trigger(
     };
     let delay = delay.unwrap_or_default();
     let by = who.actor(Channel::Console);
-    let made = deeds::trigger(&site, Arc::clone(&definition), input, key, delay, by, None).await?;
+    let made = match known {
+        Some(known) => known,
+        None => {
+            let definition = Arc::clone(&definition);
+            deeds::trigger(&site, definition, input, key, delay, by, None).await?
+        }
+    };
     match made.input_differs {
         true => again(
             &[],

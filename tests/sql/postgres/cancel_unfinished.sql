@@ -1,3 +1,4 @@
-SELECT id FROM ductwork_runs
+SELECT id, cancelling_at FROM ductwork_runs
  WHERE cancelling_at IS NOT NULL AND (cancelling_at <= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1 OR cancelling_at > (extract(epoch from statement_timestamp()) * 1000000)::bigint)
- ORDER BY cancelling_at LIMIT 10
+   AND cancelling_at >= $2 AND (cancelling_at, id) > ($2, $3)
+ ORDER BY cancelling_at, id LIMIT $4

@@ -1,2 +1,4 @@
-SELECT r.id FROM ductwork_runs r
- WHERE r.pruning_at IS NOT NULL ORDER BY r.pruning_at LIMIT $1 FOR UPDATE SKIP LOCKED
+SELECT r.id, r.pruning_at FROM ductwork_runs r
+ WHERE r.pruning_at IS NOT NULL AND r.pruning_at >= $1
+   AND (r.pruning_at, r.id) > ($1, $2)
+ ORDER BY r.pruning_at, r.id LIMIT $3 FOR UPDATE SKIP LOCKED

@@ -2,7 +2,7 @@ SELECT s.id, s.branch_id, s.node, s.step, s.via, s.source_step_id, s.status, s.c
        s.completed_at, s.answered_by, br.fan_out_id, br.ordinal AS place,
        e.attempt, e.process_id, e.claimed_at, e.result, e.error_class,
        substr(e.error_message, 1, 400) AS error_message, a.due_at, br.halt_reason
-  FROM (SELECT x.id FROM ductwork_branches x
+  FROM (SELECT x.id FROM ductwork_branches x 
          WHERE x.run_id = $1 AND x.halt_reason IS NOT NULL
          ORDER BY x.id LIMIT $2) halted
   JOIN ductwork_branches br ON br.id = ANY (ARRAY[halted.id])

@@ -1,5 +1,6 @@
-SELECT d.branch_id, d.unanswered, br.step_id, br.run_id
+SELECT d.branch_id, d.answer_by, d.unanswered, br.step_id, br.run_id
   FROM ductwork_deadlines d
   LEFT JOIN ductwork_branches br ON br.id = d.branch_id AND br.status = 'dampened'
  WHERE d.answer_by <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND d.unanswered IN ('halt', 'approve')
- ORDER BY d.answer_by, d.branch_id LIMIT ?1
+   AND d.answer_by >= ?1 AND (d.answer_by, d.branch_id) > (?1, ?2)
+ ORDER BY d.answer_by, d.branch_id LIMIT ?3

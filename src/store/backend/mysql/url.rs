@@ -214,7 +214,10 @@ fn name(path: &str) -> Result<String, String> {
     let path = path.strip_suffix('/').unwrap_or(path);
     let name = decoded("database", path)?;
     if name.is_empty() {
-        return Err("it names no database: mysql://user:password@host/database".to_owned());
+        return Err(
+            "it names no database after the host, as mysql://user:password@host/database does"
+                .to_owned(),
+        );
     }
     if path.contains('/') {
         return Err(format!(
@@ -463,11 +466,11 @@ mod tests {
             ),
             (
                 "mysql://u:p@h",
-                "it names no database: mysql://user:password@host/database",
+                "it names no database after the host, as mysql://user:password@host/database does",
             ),
             (
                 "mysql://u:p@h/",
-                "it names no database: mysql://user:password@host/database",
+                "it names no database after the host, as mysql://user:password@host/database does",
             ),
             (
                 "mysql://u:p@h/a/b",

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use rusqlite::types::Value;
+use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -42,6 +42,9 @@ const PREPARED: usize = 256;
 /// The time of a page's statement is checked after this many operations of SQLite's machine: some
 /// tens of µs.
 const OPERATIONS: i32 = 1_000;
+
+/// The longest value that an error shows, in bytes.
+const SHOWN: usize = 40;
 
 thread_local! {
     /// When this thread received the request that it answers now.
@@ -111,7 +114,29 @@ impl Row {
         let index = self.names.iter().position(|name| name == column);
         let value = index.and_then(|index| self.values.get(index));
         let read = value.and_then(T::from_value);
-        read.ok_or_else(|| Error::Corrupt(format!("{column} is {value:?}")))
+        read.ok_or_else(|| {
+            Error::Corrupt(match value {
+                Some(Value::Blob(bytes)) if bytes.len() > SHOWN => {
+                    format!("{column} is {} bytes of another kind", bytes.len())
+                }
+                value => format!("{column} is {value:?}"),
+            })
+        })
+    }
+}
+
+/// The value of a column. A text that is no text, because the file is damaged or somebody has written to it, becomes
+/// bytes: then its own row cannot be read, and all others of the answer can.
+fn value(column: ValueRef<'_>) -> Value {
+    match column {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => Value::Integer(number),
+        ValueRef::Real(number) => Value::Real(number),
+        ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => Value::Text(text.to_owned()),
+            Err(_) => Value::Blob(bytes.to_owned()),
+        },
+        ValueRef::Blob(bytes) => Value::Blob(bytes.to_owned()),
     }
 }
 
@@ -179,7 +204,7 @@ impl Session {
             let names = self.names(sql, &statement);
             let mut found = statement.raw_query();
             while let Some(row) = found.next()? {
-                let values = (0..columns).map(|index| row.get(index));
+                let values = (0..columns).map(|index| row.get_ref(index).map(value));
                 answer.rows.push(Row {
                     names: Arc::clone(&names),
                     values: values.collect::<Result<_, _>>()?,
@@ -520,6 +545,21 @@ mod tests {
             ("n", 1_i64.into()),
         ];
         assert_eq!(conn.execute(&IN_A_ROW, &args).await.unwrap(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_text_that_is_no_text_damages_its_own_row_alone() {
+        static BREAK: Statement = Statement::new(
+            "BREAK",
+            "UPDATE t SET word = CAST(x'ff' AS text) WHERE n = 1",
+        );
+        let (_directory, _, mut conn) = opened().await;
+        add(&mut conn, 5).await.unwrap();
+        assert_eq!(conn.execute(&BREAK, &[]).await.unwrap(), 1);
+        let rows = conn.fetch(&ALL, &[("than", 0_i64.into())]).await.unwrap();
+        let words = rows.iter().map(|row| row.get::<Option<String>>("word"));
+        let words: Vec<_> = words.map(Result::ok).collect();
+        assert_eq!(words, [None, Some(Some("a".to_owned()))]);
     }
 
     #[tokio::test]

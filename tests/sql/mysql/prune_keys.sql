@@ -1,0 +1,1 @@
+DELETE FROM ductwork_tuples WHERE run_id = ? AND "key" <= ?

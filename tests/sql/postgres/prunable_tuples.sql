@@ -1,0 +1,1 @@
+SELECT t.run_id FROM ductwork_tuples t WHERE t.run_id = ANY ($1::uuid[]) LIMIT $2
