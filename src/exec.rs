@@ -54,12 +54,37 @@ pub unsafe fn close_on_exec_from(first: c_int) {
         if libc::syscall(libc::SYS_close_range, first as c_uint, c_uint::MAX, flags) == 0 {
             return;
         }
-        // For kernels before 5.11. This `sysconf` is a system call, getrlimit.
-        let last = libc::sysconf(libc::_SC_OPEN_MAX).clamp(1_024, 65_536);
-        for descriptor in first..last as c_int {
+        // For kernels before 5.11.
+        for descriptor in first..descriptors() {
             libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);
         }
     }
+}
+
+/// Closes every descriptor from `first` on.
+///
+/// # Safety
+/// Only in a child before exec: it closes descriptors that belong to others. Async-signal-safe.
+pub unsafe fn close_from(first: c_int) {
+    // SAFETY: system calls without pointers.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, first as c_uint, c_uint::MAX, 0) == 0 {
+            return;
+        }
+        // For kernels before 5.9.
+        for descriptor in first..descriptors() {
+            libc::close(descriptor);
+        }
+    }
+}
+
+/// One more than the largest descriptor that there can be, within reason.
+///
+/// # Safety
+/// Async-signal-safe: this `sysconf` is a system call, getrlimit.
+unsafe fn descriptors() -> c_int {
+    // SAFETY: a system call without pointers.
+    unsafe { libc::sysconf(libc::_SC_OPEN_MAX).clamp(1_024, 65_536) as c_int }
 }
 
 /// A descriptor that becomes readable when the process ends. A child that has not been waited for

@@ -28,20 +28,25 @@ const COLLECT_MS_MAX: u32 = 50;
 pub struct Child {
     process: Option<Process>,
     pid: Pid,
-    /// `None` on an old kernel, or if there is no descriptor to be had; then the child is polled.
+    /// `None` before it is watched, on an old kernel, or if there is no descriptor to be had; then the child is
+    /// polled.
     ended: Option<AsyncFd<OwnedFd>>,
 }
 
 impl Child {
-    /// Takes charge of a child that leads a process group.
+    /// Takes charge of a child that leads a process group. Can be called on any thread.
     pub fn new(process: Process) -> Self {
-        let pid = process.id();
-        let ended = spawn::pidfd(pid).ok();
         Self {
+            pid: process.id(),
             process: Some(process),
-            pid,
-            ended,
+            ended: None,
         }
+    }
+
+    /// The same child, whose end the kernel tells to this runtime.
+    pub fn watched(mut self) -> Self {
+        self.ended = spawn::pidfd(self.pid).ok();
+        self
     }
 
     /// The child's pid.
@@ -122,8 +127,7 @@ mod tests {
             .arg("0.1")
             .spawn()
             .unwrap();
-        let mut child = Child::new(process.into());
-        child.ended = None;
+        let child = Child::new(process.into());
         child.ended().await;
         assert!(child.collect().unwrap().success());
     }
@@ -131,7 +135,7 @@ mod tests {
     #[tokio::test]
     async fn a_child_that_somebody_else_collected_is_ended() {
         let process = std::process::Command::new("true").spawn().unwrap();
-        let child = Child::new(process.into());
+        let child = Child::new(process.into()).watched();
         nix::sys::wait::waitpid(child.pid, None).unwrap();
         child.ended().await;
         assert!(child.collect().is_err());

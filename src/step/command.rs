@@ -36,7 +36,8 @@ use super::output::room;
 use super::resolve::{explain, resolve};
 use super::scratch::{OutputFile, Scratch};
 use super::socket::serve::{Pass, Service};
-use super::spawn::{Ends, Image, spawn};
+use super::spawn::{Ends, Flight, Image, spawn};
+use super::spawner::{Refused, Spawner};
 use super::stderr::Log;
 use super::strays::{Commands, Known};
 use super::verdict::{Said, judge, too_large};
@@ -52,6 +53,9 @@ const EXIT_GRACE: Duration = Duration::from_millis(250);
 
 /// How long we wait for a killed program; then it is stuck in the kernel, and left to it.
 const DEATH_MAX: Duration = Duration::from_secs(5);
+
+/// How long we wait for a start that was given up: a child that can be killed at all is dead by then.
+const GIVEN_UP_MAX: Duration = Duration::from_secs(1);
 
 /// The waits while a program is still open for writing. That passes in no time when the program is
 /// being installed, or when another thread forked while it was.
@@ -88,13 +92,14 @@ const SECTION: &str = "DUCTWORK_ENV";
 pub struct CommandRunner {
     base_dir: PathBuf,
     config_path: Option<PathBuf>,
-    environment: Environment,
+    environment: Arc<Environment>,
     scratch: Scratch,
     limits: Limits,
     /// The environment of the configuration, where nothing else names it.
     config_section: Option<String>,
     contexts: Option<Service>,
     commands: Commands,
+    spawner: Spawner,
 }
 
 /// The values that one execution alone is given.
@@ -126,6 +131,41 @@ struct Rest {
     taken: usize,
 }
 
+/// A program that has started, and everything that has to last until it ends.
+struct Prepared<'a> {
+    running: Running<'a>,
+    output: OutputFile,
+    mask: Option<Mask>,
+    /// Valid until the program has ended.
+    _pass: Option<Pass>,
+}
+
+/// The start of a program, for the thread that may wait for its file system.
+struct Launch {
+    environment: Arc<Environment>,
+    argv: Vec<String>,
+    added: Added,
+    path: Option<OsString>,
+    cwd: PathBuf,
+    flight: Arc<Flight>,
+}
+
+/// A program that did not start.
+struct NotLaunched {
+    outcome: Outcome,
+    /// It is open for writing.
+    is_busy: bool,
+}
+
+/// Gives up a start that nobody waits for any more, and does nothing once it is over.
+struct Hold(Arc<Flight>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
 struct Running<'a> {
     child: Child,
     known: Known<'a>,
@@ -146,18 +186,24 @@ impl CommandRunner {
         Self {
             base_dir: std::path::absolute(&base_dir).unwrap_or(base_dir),
             config_path,
-            environment: Environment::inherit(std::env::vars_os(), hidden_variables, &Inherit::All),
+            environment: Arc::new(Environment::inherit(
+                std::env::vars_os(),
+                hidden_variables,
+                &Inherit::All,
+            )),
             scratch: Scratch::default(),
             limits,
             config_section: None,
             contexts: None,
             commands: Commands::default(),
+            spawner: Spawner::default(),
         }
     }
 
     /// The same runner, whose programs inherit only these variables.
     pub fn inheriting(mut self, listed: &Inherit, hidden_variables: &[String]) -> Self {
-        self.environment = Environment::inherit(std::env::vars_os(), hidden_variables, listed);
+        let environment = Environment::inherit(std::env::vars_os(), hidden_variables, listed);
+        self.environment = Arc::new(environment);
         self
     }
 
@@ -175,9 +221,8 @@ impl CommandRunner {
         self
     }
 
-    /// Performs `assignment` with the program `argv`. Must be called on a thread that lives as long
-    /// as the daemon: the kernel kills the program when the thread that started it ends. `on_started`
-    /// is told the program's pid. Dropping the future ends the program.
+    /// Performs `assignment` with the program `argv`. `on_started` is told the program's pid. Dropping the future
+    /// ends the program.
     pub async fn run(
         &self,
         assignment: &Assignment,
@@ -190,31 +235,39 @@ impl CommandRunner {
         if let Some(cause) = *stop.borrow() {
             return Outcome::from(cause).into();
         }
-        let (env, mask) = match self.environment.give(env) {
-            Ok(given) => (given.values, given.mask),
-            Err(outcome) => return outcome.into(),
-        };
-        let env = &env;
-        let output = match self.scratch.file(assignment.execution_id) {
-            Ok(output) => output,
-            Err(error) => {
-                let message =
-                    format!("the file for the step's output could not be created: {error}");
-                return Outcome::NotStarted { message }.into();
+        let prepared = {
+            let hold = Hold(Arc::default());
+            let mut preparing = pin!(self.prepare(assignment, argv, env.into(), cwd, &hold.0));
+            let cut = tokio::select! {
+                biased;
+                prepared = &mut preparing => Ok(prepared),
+                limit = elapsed(assignment.timeout) => Err(Err(limit)),
+                cause = stopped(&mut stop) => Err(Ok(cause)),
+            };
+            match cut {
+                Ok(prepared) => prepared,
+                Err(cut) => {
+                    let patience = match cut {
+                        Ok(StopCause::Abandon) => Duration::ZERO,
+                        _ => GIVEN_UP_MAX,
+                    };
+                    hold.0.give_up();
+                    if let Ok(Ok(prepared)) = timeout(patience, preparing).await {
+                        // It was executed, or killed, at that very moment.
+                        put_down(assignment, prepared.running).await;
+                    }
+                    return given_up(argv, cut).into();
+                }
             }
         };
-        // Valid until the program has ended.
-        let pass = self
-            .contexts
-            .as_ref()
-            .and_then(|contexts| contexts.admit(output.directory(), assignment.into()));
-        let given = Given {
-            output: &output,
-            pass: pass.as_ref(),
-        };
-        let running = match self.start(assignment, argv, env, cwd, given).await {
-            Ok(running) => running,
-            Err(outcome) => return covered(outcome, mask.as_ref()).into(),
+        let Prepared {
+            running,
+            output,
+            mask,
+            _pass,
+        } = match prepared {
+            Ok(prepared) => prepared,
+            Err(outcome) => return outcome.into(),
         };
         on_started(running.child.id());
         let mut log = Log::new(assignment, self.limits.stderr_tail).covered_by(mask.clone());
@@ -224,6 +277,59 @@ impl CommandRunner {
         Performed { outcome, log }
     }
 
+    /// Everything from the step's secrets to its program's start.
+    ///
+    /// RACE: the program, its working directory or a secret file is on a file system that does not answer. The
+    /// current thread beats for the process, applies the timeouts of all steps and hears of a stop, so it must not
+    /// wait for any of these: `spawner` has threads that do. Proven by
+    /// `a_step_on_a_disk_that_does_not_answer_is_given_up_and_costs_nobody_anything`.
+    async fn prepare(
+        &self,
+        assignment: &Assignment,
+        argv: &[String],
+        asked: Asked<'_>,
+        cwd: Option<&str>,
+        flight: &Arc<Flight>,
+    ) -> Result<Prepared<'_>, Outcome> {
+        let given = match asked.reading() {
+            None => self.environment.give(asked),
+            Some(asked) => {
+                let environment = Arc::clone(&self.environment);
+                let give = move || environment.give(&asked);
+                let given = self.spawner.perform(&assignment.step, give).await;
+                given.map_err(|refused| not_started(argv, &refused))?
+            }
+        };
+        let given = given?;
+        let (env, mask) = (given.values, given.mask);
+        let output = match self.scratch.file(assignment.execution_id) {
+            Ok(output) => output,
+            Err(error) => {
+                let message =
+                    format!("the file for the step's output could not be created: {error}");
+                return Err(Outcome::NotStarted { message });
+            }
+        };
+        let pass = self
+            .contexts
+            .as_ref()
+            .and_then(|contexts| contexts.admit(output.directory(), assignment.into()));
+        let given = Given {
+            output: &output,
+            pass: pass.as_ref(),
+        };
+        let running = self.start(assignment, argv, &env, cwd, given, flight).await;
+        match running {
+            Ok(running) => Ok(Prepared {
+                running,
+                output,
+                mask,
+                _pass: pass,
+            }),
+            Err(outcome) => Err(covered(outcome, mask.as_ref())),
+        }
+    }
+
     async fn start(
         &self,
         assignment: &Assignment,
@@ -231,19 +337,23 @@ impl CommandRunner {
         env: &BTreeMap<String, String>,
         cwd: Option<&str>,
         given: Given<'_>,
+        flight: &Arc<Flight>,
     ) -> Result<Running<'_>, Outcome> {
         let cwd = match cwd {
             Some(cwd) => self.base_dir.join(cwd),
             None => self.base_dir.clone(),
         };
         let program = argv.first().map_or("", String::as_str);
-        let added = self.added(assignment, env, &cwd, given);
         let path = env.get("PATH").map(AsRef::as_ref);
         let path = path.or(self.environment.get("PATH"));
-        let file = resolve(program, &cwd, path).map_err(Outcome::Error)?;
-        let image = image(&file, argv, self.environment.with(&added), &cwd)
-            .map_err(|message| StepError::new("command_invalid", message).no_retry())
-            .map_err(Outcome::Error)?;
+        let launch = Arc::new(Launch {
+            environment: Arc::clone(&self.environment),
+            argv: argv.to_vec(),
+            added: self.added(assignment, env, &cwd, given),
+            path: path.map(OsString::from),
+            cwd,
+            flight: Arc::clone(flight),
+        });
         let mut waits = BUSY_RETRIES.iter();
         loop {
             let input = assignment.input.get().as_bytes();
@@ -251,23 +361,25 @@ impl CommandRunner {
                 message: format!("the pipes for `{program}` could not be created: {error}"),
             });
             let (ends, stdin, stdout, stderr) = pipes?;
-            let error = match spawn(&image, ends) {
-                Ok(process) => {
-                    return Ok(Running {
-                        known: self.commands.know(process.id().as_raw()),
-                        child: Child::new(process),
-                        stdin,
-                        stdout,
-                        stderr,
-                    });
-                }
-                Err(error) => error,
-            };
+            let launch = Arc::clone(&launch);
+            let begin = move || launch.begin(ends);
+            let begun = self.spawner.perform(&assignment.step, begin).await;
+            let NotLaunched { outcome, is_busy } =
+                match begun.map_err(|refused| not_started(argv, &refused))? {
+                    Ok(child) => {
+                        return Ok(Running {
+                            known: self.commands.know(child.id().cast_signed()),
+                            child: child.watched(),
+                            stdin,
+                            stdout,
+                            stderr,
+                        });
+                    }
+                    Err(not_launched) => not_launched,
+                };
             match waits.next() {
-                Some(wait) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
-                    sleep(*wait).await;
-                }
-                _ => return Err(explain(&error, &file, &cwd)),
+                Some(wait) if is_busy => sleep(*wait).await,
+                _ => return Err(outcome),
             }
         }
     }
@@ -392,8 +504,7 @@ impl CommandRunner {
             return self.cut_off(cut, Left::Stuck, log);
         }
         let status = child.collect();
-        let mark = format!("{EXECUTION}={}", assignment.execution_id);
-        let strays = known.end_strays(&mark).await;
+        let strays = known.end_strays(&mark(assignment)).await;
         if strays > 0 {
             tracing::debug!(execution_id = %assignment.execution_id, step = %assignment.step, processes = strays,
                 "ended what a step left behind");
@@ -481,6 +592,72 @@ impl CommandRunner {
             }
         }
     }
+}
+
+impl Launch {
+    /// Starts the program. Waits for its file system, however long that takes.
+    fn begin(&self, ends: Ends) -> Result<Child, NotLaunched> {
+        let stopped = |outcome| NotLaunched {
+            outcome,
+            is_busy: false,
+        };
+        let program = self.argv.first().map_or("", String::as_str);
+        let file = resolve(program, &self.cwd, self.path.as_deref());
+        let file = file.map_err(|error| stopped(Outcome::Error(error)))?;
+        let environment = self.environment.with(&self.added);
+        let image = image(&file, &self.argv, environment, &self.cwd)
+            .map_err(|message| StepError::new("command_invalid", message).no_retry())
+            .map_err(|error| stopped(Outcome::Error(error)))?;
+        match spawn(&image, ends, &self.flight) {
+            Ok(process) => Ok(Child::new(process)),
+            // Nobody waits for an explanation, and looking for one may take just as long.
+            Err(error) if self.flight.is_given_up() => Err(stopped(Outcome::NotStarted {
+                message: error.to_string(),
+            })),
+            Err(error) => Err(NotLaunched {
+                outcome: explain(&error, &file, &self.cwd),
+                is_busy: error.kind() == io::ErrorKind::ExecutableFileBusy,
+            }),
+        }
+    }
+}
+
+/// The outcome of a step for which no thread starts the program.
+fn not_started(argv: &[String], refused: &Refused) -> Outcome {
+    let program = argv.first().map_or("", String::as_str);
+    Outcome::NotStarted {
+        message: format!("`{program}` could not be started: {refused}"),
+    }
+}
+
+/// The outcome of a step whose start was given up, at its timeout or because it was told to stop. A program that
+/// was not executed cannot have taken too long: the step's budgets do not pay for a disk that is gone.
+fn given_up(argv: &[String], cut: Result<StopCause, Duration>) -> Outcome {
+    let program = argv.first().map_or("", String::as_str);
+    match cut {
+        Ok(cause) => cause.into(),
+        Err(limit) => Outcome::NotStarted {
+            message: format!(
+                "`{program}` could not be started within {limit:?}: the file system of the program, its \
+                 directory or a secret does not answer"
+            ),
+        },
+    }
+}
+
+/// Ends a program that has started after its start was given up.
+async fn put_down(assignment: &Assignment, running: Running<'_>) {
+    let Running { child, known, .. } = running;
+    child.signal(Signal::SIGKILL);
+    if timeout(DEATH_MAX, child.ended()).await.is_ok() {
+        let _status = child.collect();
+        known.end_strays(&mark(assignment)).await;
+    }
+}
+
+/// The variable by which the processes are found that an execution's program has started.
+fn mark(assignment: &Assignment) -> String {
+    format!("{EXECUTION}={}", assignment.execution_id)
 }
 
 /// The same outcome, without secrets.

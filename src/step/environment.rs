@@ -99,6 +99,33 @@ impl<'a> From<&'a StepSpec> for Asked<'a> {
     }
 }
 
+/// The same, for another thread.
+#[derive(Debug)]
+pub struct OwnedAsked {
+    env: BTreeMap<String, String>,
+    secrets: BTreeMap<String, String>,
+}
+
+impl Asked<'_> {
+    /// A copy, if files may have to be read for it.
+    pub fn reading(self) -> Option<OwnedAsked> {
+        let secrets = self.secrets.filter(|secrets| !secrets.is_empty())?;
+        Some(OwnedAsked {
+            env: self.env.clone(),
+            secrets: secrets.clone(),
+        })
+    }
+}
+
+impl<'a> From<&'a OwnedAsked> for Asked<'a> {
+    fn from(asked: &'a OwnedAsked) -> Self {
+        Self {
+            env: &asked.env,
+            secrets: Some(&asked.secrets),
+        }
+    }
+}
+
 #[cfg(test)]
 impl<'a> From<&'a BTreeMap<String, String>> for Asked<'a> {
     fn from(env: &'a BTreeMap<String, String>) -> Self {

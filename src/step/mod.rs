@@ -4,8 +4,8 @@
 //! outcome costs (a retry, a crash, nothing) is decided by `machine::outcome`.
 //!
 //! A command step is read top down: `command` drives one execution, with `environment`,
-//! `scratch`, `socket` and `resolve` before it, `spawn`, `child` and `strays` for its processes, `stderr`,
-//! `mask` and `quoted` for its log, and `verdict`, `report` and `output` for what it said. Native steps are
+//! `scratch`, `socket` and `resolve` before it, `spawner`, `spawn`, `child` and `strays` for its processes,
+//! `stderr`, `mask` and `quoted` for its log, and `verdict`, `report` and `output` for what it said. Native steps are
 //! `registry`, `native` and `context`.
 
 mod child;
@@ -23,6 +23,7 @@ pub(crate) mod resolve;
 mod scratch;
 pub mod socket;
 mod spawn;
+mod spawner;
 mod stderr;
 mod strays;
 pub mod verdict;

@@ -6,6 +6,9 @@
 //! The child is made as `posix_spawn` makes its own: it shares the memory, and the thread that makes
 //! it waits until it has executed its program. A fork would copy the page tables of all the worker's
 //! memory, and make the worker pay for each page that it writes to afterwards.
+//!
+//! That may take as long as a file system does not answer, so the thread is one of `spawner`'s. Another thread can
+//! give the start up, with its [`Flight`].
 #![expect(
     unsafe_code,
     reason = "what happens between clone and exec has no safe form"
@@ -16,7 +19,10 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -77,6 +83,50 @@ impl Process {
     }
 }
 
+/// A start between its beginning and its answer, for the thread that waits for the answer.
+#[derive(Debug, Default)]
+pub struct Flight {
+    is_given_up: AtomicBool,
+    /// The child that has not executed its program yet; 0 if there is none.
+    child: AtomicI32,
+    /// Held while `child` is signalled, and while it is set to 0, before it is waited for: so the number means no
+    /// other process.
+    signalling: Mutex<()>,
+}
+
+impl Flight {
+    /// Kills the child that has not executed its program yet, and lets no other one execute it.
+    ///
+    /// RACE: the child is made just now. The kernel writes its number here before it begins, and it looks at
+    /// `is_given_up` before it executes anything: either we find the number, or it finds that it is given up.
+    /// Proven by `a_start_that_is_given_up_executes_nothing` (each of the two halves).
+    pub fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::SeqCst);
+        let _held = self.lock();
+        match self.child.load(Ordering::SeqCst) {
+            0 => {}
+            // The kernel may not be able to kill it, either; then it dies before it executes anything.
+            child => drop(kill(Pid::from_raw(child), Signal::SIGKILL)),
+        }
+    }
+
+    /// True once it was given up.
+    pub fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::SeqCst)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.signalling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn landed(&self) {
+        let _held = self.lock();
+        self.child.store(0, Ordering::SeqCst);
+    }
+}
+
 #[cfg(test)]
 impl From<std::process::Child> for Process {
     fn from(child: std::process::Child) -> Self {
@@ -85,13 +135,14 @@ impl From<std::process::Child> for Process {
 }
 
 /// Starts `image` in a session and process group of its own, tied to the calling *thread*: when that thread
-/// ends, the kernel kills the program. An error of the child before exec is returned as its error number.
-pub fn spawn(image: &Image, ends: Ends) -> io::Result<Process> {
+/// ends, the kernel kills the program. An error of the child before exec is returned as its error number,
+/// ECANCELED if it was given up. A child that was killed before exec is returned as one that has ended.
+pub fn spawn(image: &Image, ends: Ends, flight: &Flight) -> io::Result<Process> {
     failpoint!(io "exec.fork");
     // Elements of sixteen bytes, the alignment of a stack. The child needs a few hundred bytes.
     let mut stack = Vec::<MaybeUninit<u128>>::with_capacity(STACK / 16);
-    let mut exec = Exec::new(image, &ends);
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let mut exec = Exec::new(image, &ends, flight);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT_SETTID | libc::SIGCHLD;
     let all = u64::MAX;
     let mut mask = 0_u64;
     // SAFETY: the child runs on a stack of its own, and only until it executes or ends; this thread
@@ -101,9 +152,11 @@ pub fn spawn(image: &Image, ends: Ends) -> io::Result<Process> {
     let pid = unsafe {
         let top = stack.as_mut_ptr().add(STACK / 16).cast::<c_void>();
         set_mask(&all, &mut mask);
-        let pid = libc::clone(child, top, flags, (&raw mut exec).cast());
+        let number = flight.child.as_ptr();
+        let pid = libc::clone(child, top, flags, (&raw mut exec).cast(), number);
         let error = io::Error::last_os_error();
         set_mask(&mask, &mut 0);
+        flight.landed();
         if pid == -1 {
             return Err(error);
         }
@@ -163,12 +216,13 @@ struct Exec {
     cwd: *const c_char,
     parent: libc::pid_t,
     stdio: [c_int; 3],
+    is_given_up: *const AtomicBool,
     /// Why the program was not executed: an error number.
     failed: c_int,
 }
 
 impl Exec {
-    fn new(image: &Image, ends: &Ends) -> Self {
+    fn new(image: &Image, ends: &Ends, flight: &Flight) -> Self {
         Self {
             file: image.file.as_ptr(),
             argv: exec::pointers(&image.argv),
@@ -176,6 +230,7 @@ impl Exec {
             cwd: image.cwd.as_ptr(),
             parent: Pid::this().as_raw(),
             stdio: [&ends.stdin, &ends.stdout, &ends.stderr].map(AsRawFd::as_raw_fd),
+            is_given_up: &raw const flight.is_given_up,
             failed: 0,
         }
     }
@@ -201,13 +256,22 @@ impl Exec {
                 }
             }
             // A session, not only a group: a terminal's signals and job control are not for it.
-            if libc::setsid() == -1 || libc::chdir(self.cwd) == -1 {
+            if libc::setsid() == -1 {
                 return errno();
+            }
+            // RACE: the directory, or the program, is on a file system that does not answer. Until it does, this
+            // process has copies of all our descriptors, and another step waits for the end of an input whose pipe
+            // only we keep open. The program gets nothing of ours but its three pipes, so the others are closed,
+            // and before anything that can wait. Proven by `a_start_that_is_held_up_keeps_no_other_step_waiting`.
+            exec::close_from(3);
+            if libc::chdir(self.cwd) == -1 {
+                return errno();
+            }
+            if (*self.is_given_up).load(Ordering::SeqCst) {
+                return libc::ECANCELED;
             }
             exec::default_signals();
             set_mask(&0, &mut 0);
-            // The program gets nothing of ours but its three pipes.
-            exec::close_on_exec_from(3);
             libc::execve(self.file, self.argv.as_ptr(), self.environment.as_ptr());
         }
         errno()
@@ -223,4 +287,55 @@ pub fn pidfd(pid: Pid) -> io::Result<AsyncFd<OwnedFd>> {
     let fd = exec::pidfd(pid)?;
     // SAFETY: the descriptor is ours, and stays open as long as it is registered.
     unsafe { Ok(AsyncFd::register_with_interest(fd, Interest::READABLE)?) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+    use crate::step::command::tests::{Lease, wait_until};
+
+    #[test]
+    fn a_start_that_is_given_up_executes_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join("program");
+        std::fs::write(&program, "#!/bin/sh\ntouch ran\n").unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        let text = |text: &str| CString::new(text).unwrap();
+        let image = Image {
+            file: text("./program"),
+            argv: vec![text("program")],
+            environment: Vec::new(),
+            cwd: text(place.path().to_str().unwrap()),
+        };
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let ends = || Ends {
+            stdin: null(),
+            stdout: null(),
+            stderr: null(),
+        };
+        // After the kernel has written the child's number.
+        let flight = Flight::default();
+        let lease = Lease::on(&program);
+        std::thread::scope(|scope| {
+            let start = scope.spawn(|| spawn(&image, ends(), &flight)?.wait());
+            wait_until("there is a child", || {
+                flight.child.load(Ordering::SeqCst) != 0
+            });
+            flight.give_up();
+            let status = start.join().unwrap().unwrap();
+            assert_eq!(status.signal(), Some(libc::SIGKILL));
+            assert_eq!(flight.child.load(Ordering::SeqCst), 0);
+        });
+        drop(lease);
+        // Before that.
+        let error = spawn(&image, ends(), &flight).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+        assert!(!place.path().join("ran").exists());
+        // The image is one that can be executed.
+        let status = spawn(&image, ends(), &Flight::default()).unwrap().wait();
+        assert!(status.is_ok());
+    }
 }

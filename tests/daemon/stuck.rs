@@ -1,6 +1,8 @@
 //! Steps that the kernel does not let go of: nothing ends them, not even SIGKILL.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -85,6 +87,65 @@ impl Drop for Stuck {
     }
 }
 
+/// Keeps a file from being executed until it is dropped, but lets a process that waits for that be killed, as a
+/// file system on a network does whose server is gone.
+struct Lease(Child);
+
+impl Lease {
+    fn on(file: &Path) -> Self {
+        const HOLDER: &str = "
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+file = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+sys.stdin.read()
+";
+        let mut holder = Command::new("python3")
+            .args(["-c", HOLDER])
+            .arg(file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3");
+        let mut said = String::new();
+        let stdout = holder.stdout.take().expect("it is piped");
+        let read = BufReader::new(stdout).read_line(&mut said);
+        let lease = Self(holder);
+        assert_eq!(read.ok().map(|_| said.as_str()), Some("held\n"));
+        lease
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _gone = self.0.wait();
+    }
+}
+
+/// A run in which one step can be started, and two cannot: the program of one can be given up by the kernel, the
+/// secret of the other cannot.
+const BESIDE: &str = "pipeline: Beside
+steps:
+  Begin: { command: [cat] }
+  Long: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo 1'] }
+  Program: { command: [./program.sh], timeout: 1s }
+  Secret: { command: [echo, '3'], timeout: 1s, env: { TOKEN: { secret: KEY } } }
+  End: { command: [cat] }
+flow: [{ start: Begin }, { divide: [Long, Program, Secret] }, { combine: End }]
+";
+
+/// Takes the program and the secret of `BESIDE` away, until both are dropped.
+fn hold_up(fixture: &DaemonFixture, stuck: &Stuck) -> Lease {
+    let program = fixture.path("program.sh");
+    std::fs::write(&program, "#!/bin/sh\necho $$ >> ran; echo 2\n").unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink(stuck.file(), fixture.path("link")).unwrap();
+    std::fs::rename(fixture.path("link"), fixture.path("key")).unwrap();
+    Lease::on(&program)
+}
+
 const QUICK: &str = "
 pipeline: Quick
 steps: { A: { command: [cat] }, B: { command: [cat] } }
@@ -162,5 +223,84 @@ on_every_database! {
         drop(stuck);
         daemon.gone(PATIENCE).await;
         fixture.audited().await;
+    }
+
+    /// A worker that waited for either would not beat, would be killed after two seconds as one that stands still,
+    /// and again after that, and each time the step beside them would spend a crash.
+    async fn a_step_on_a_disk_that_does_not_answer_is_given_up_and_costs_nobody_anything(db: Db) {
+        let stuck = Stuck::new();
+        let settings = Settings { reaper_timeout: "2s", max_retry: 0, max_crash: 1, ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[BESIDE, QUICK]).await;
+        let key = fixture.path("key");
+        std::fs::write(&key, "secret").unwrap();
+        fixture.variables.insert("KEY_FILE", key.display().to_string());
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let lease = hold_up(&fixture, &stuck);
+        let worker = daemon.child("worker Beside", None).await;
+        let run = fixture.trigger("Beside", "0", 1).await[0];
+        fixture.pids("pids", 1).await;
+        let released = |executions: &[Execution], step: &str| {
+            let of = executions.iter().filter(|it| it.step == step && it.result() == "released");
+            of.count()
+        };
+        eventually(PATIENCE, "both steps were given up thrice", async || {
+            let executions = fixture.executions().await;
+            let thrice = |step| released(&executions, step) >= 3;
+            (thrice("Program") && thrice("Secret")).then_some(())
+        })
+        .await;
+        // By then, a worker that waited would have been killed.
+        assert_eq!(daemon.children("worker Beside"), [worker]);
+        assert!(fixture.lines("ran").is_empty());
+
+        drop(lease);
+        std::fs::write(fixture.path("new"), "secret").unwrap();
+        std::fs::rename(fixture.path("new"), &key).unwrap();
+        drop(stuck);
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.run_ended(run).await;
+        fixture.completed(PATIENCE).await;
+        assert_eq!(daemon.children("worker Beside"), [worker]);
+        assert_eq!(fixture.output(run).await, serde_json::json!([1, 2, 3]));
+        let executions = fixture.succeeded_once_each().await;
+        assert!(executions.iter().all(|it| it.crash_count == 0), "{executions:#?}");
+        let of = |step: &str| executions.iter().filter(|it| it.step == step).collect::<Vec<_>>();
+        assert_eq!(of("Long").len(), 1, "{executions:#?}");
+        for step in ["Program", "Secret"] {
+            let message = of(step)[0].error_message.as_deref().unwrap();
+            assert!(message.contains("could not be started within 1s"), "{message}");
+        }
+        assert_eq!(fixture.lines("ran").len(), 1, "one that was given up ran");
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
+    /// Neither a start that can be killed nor one that cannot outlives its worker as a program.
+    async fn a_step_that_could_not_be_started_dies_with_its_daemon(db: Db) {
+        let settings = Settings { max_retry: 0, ..Settings::default() };
+        let text = BESIDE.replace(", timeout: 1s", "");
+        let mut fixture = DaemonFixture::new(&db, settings, &[&text]).await;
+        let stuck = Stuck::new();
+        let key = fixture.path("key");
+        std::fs::write(&key, "secret").unwrap();
+        fixture.variables.insert("KEY_FILE", key.display().to_string());
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let lease = hold_up(&fixture, &stuck);
+        fixture.trigger("Beside", "0", 1).await;
+        fixture.pids("pids", 1).await;
+        daemon.says_times("a step waits to be started", 2).await;
+        let unborn = daemon.children("unborn, of worker Beside");
+        assert_eq!(unborn.len(), 1, "{:#?}", daemon.processes());
+        let worker = daemon.child("worker Beside", None).await;
+        daemon.send(Signal::SIGKILL);
+        daemon.ended(PATIENCE).await;
+        send(worker, Signal::SIGKILL);
+        eventually(PATIENCE, "what can be killed is dead", async || (!lives(unborn[0])).then_some(())).await;
+        drop(lease);
+        drop(stuck);
+        daemon.gone(PATIENCE).await;
+        assert!(fixture.lines("ran").is_empty());
     }
 }

@@ -2,6 +2,7 @@
 //! left: no process, no zombie, no file.
 
 mod ends;
+mod held_up;
 mod starts;
 mod values;
 
@@ -189,7 +190,44 @@ impl Stage {
     }
 }
 
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+/// Keeps a file from being opened, and so from being executed, as a file system does that does not answer; until
+/// it is dropped.
+pub struct Lease(std::process::Child);
+
+impl Lease {
+    pub fn on(file: &Path) -> Self {
+        const HOLDER: &str = "
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+file = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+sys.stdin.read()
+";
+        let mut holder = std::process::Command::new("python3")
+            .args(["-c", HOLDER])
+            .arg(file)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 5];
+        let mut stdout = holder.stdout.take().unwrap();
+        let read = io::Read::read_exact(&mut stdout, &mut said);
+        let lease = Self(holder);
+        assert!(read.is_ok() && said == *b"held\n");
+        lease
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _gone = self.0.wait();
+    }
+}
+
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");

@@ -1,0 +1,102 @@
+//! Programs and directories on file systems that do not answer.
+
+use super::*;
+
+const LIMIT: Duration = Duration::from_millis(300);
+
+/// A program that says that it ran, and which cannot be executed at the moment.
+fn held_up(stage: &Stage) -> Lease {
+    Lease::on(&stage.file("held_up", "#!/bin/sh\necho >> ran\n", 0o755))
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_be_executed_in_time_is_given_up_and_blamed_for_nothing() {
+    let stage = Stage::new("1").timeout(LIMIT);
+    let lease = held_up(&stage);
+    let began = Instant::now();
+    match stage.run(&["./held_up"]).await {
+        Outcome::NotStarted { message } => {
+            assert!(
+                message.contains("`./held_up` could not be started within 300ms"),
+                "{message}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(began.elapsed() >= LIMIT);
+    drop(lease);
+    assert!(!stage.path("ran").exists(), "it ran after it was given up");
+    assert_eq!(value(stage.run(&["./held_up"]).await), "null");
+    assert!(stage.path("ran").exists());
+}
+
+#[tokio::test]
+async fn a_step_that_is_held_up_hears_that_it_is_to_end() {
+    for (cause, is_released) in [
+        (StopCause::Shutdown, true),
+        (StopCause::Abandon, true),
+        (StopCause::Cancel, false),
+    ] {
+        let stage = Stage::new("1").stopped_at_mark(cause);
+        let _lease = held_up(&stage);
+        std::fs::write(stage.path("mark"), "").unwrap();
+        match stage.run(&["./held_up"]).await {
+            Outcome::Released => assert!(is_released),
+            Outcome::Cancelled => assert!(!is_released),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// One that still reads its input, of which the worker has the other end, and one that starts afterwards.
+#[tokio::test]
+async fn a_start_that_is_held_up_keeps_no_other_step_waiting() {
+    let long = format!("\"{}\"", "x".repeat(500_000));
+    let (stage, next, held) = (Stage::new(&long), Stage::new("2"), Stage::new("1"));
+    let _lease = held_up(&held);
+    let runner = CommandRunner::new(stage.directory.path().into(), None, &[], Limits::default());
+    let argv =
+        |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).into()).collect() };
+    let env = BTreeMap::new();
+    let run = |stage: &Stage, argv: Vec<String>, on_started: fn(u32)| {
+        let (assignment, stop) = (stage.assignment.clone(), stage.stop.subscribe());
+        let (runner, env) = (&runner, &env);
+        async move {
+            let running = runner.run(&assignment, &argv, env, None, stop, on_started);
+            running.await.outcome
+        }
+    };
+    let begins = "touch mark; until [ -e go ]; do sleep 0.01; done; exec cat";
+    let reads = run(&stage, argv(&["/bin/sh", "-c", begins]), |_| ());
+    let program = held.path("held_up");
+    let begun = async {
+        while !stage.path("mark").exists() {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let never = run(&held, argv(&[program.to_str().unwrap()]), |_| {
+            panic!("it was executed")
+        });
+        let others = async {
+            let echoed = value(run(&next, argv(&["cat"]), |_| ()).await);
+            std::fs::write(stage.path("go"), "").unwrap();
+            echoed
+        };
+        let mut never = pin!(never);
+        let echoed = tokio::select! {
+            biased;
+            other = &mut never => panic!("{other:?}"),
+            echoed = others => echoed,
+        };
+        assert_eq!(echoed, "2");
+        never.await
+    };
+    tokio::select! {
+        biased;
+        other = begun => panic!("{other:?}"),
+        read = timeout(PATIENCE, reads) => {
+            let read = value(read.expect("its input never ends"));
+            assert_eq!(read.len(), long.len());
+        }
+    }
+    stage.assert_nothing_is_left();
+}
