@@ -7,10 +7,10 @@ use std::path::Path;
 /// The last row of each letter.
 const ROWS: [(char, u32); 8] = [
     ('C', 14),
-    ('E', 20),
+    ('E', 21),
     ('A', 20),
     ('H', 26),
-    ('S', 25),
+    ('S', 26),
     ('D', 27),
     ('T', 15),
     ('V', 7),

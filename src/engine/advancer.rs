@@ -14,7 +14,7 @@ use crate::model::Role;
 use crate::store::advance::{self, Advanced, BranchClaim};
 use crate::store::definition::Definitions;
 use crate::store::process::Counters;
-use crate::store::{Error, Location};
+use crate::store::{Conn, Error, Location};
 use crate::telemetry::events;
 
 use super::advancer_state::{AdvancerState, Answer, Operation, Terms, Why};
@@ -157,7 +157,7 @@ impl Advancer {
         }
         let terms = Terms {
             pipelines: self.pipelines.as_deref(),
-            most: (self.count as usize).max(1) * BRANCHES_PER_COUNT,
+            most: branches.room((self.count as usize).max(1) * BRANCHES_PER_COUNT),
             lease: self.policy.lease(),
             limits: &|pipeline| self.policy.advance(pipeline),
             definitions: &self.definitions,
@@ -166,7 +166,17 @@ impl Advancer {
         let asked = Instant::now();
         let answer = operation.perform(conn, me, &terms).await;
         let took = asked.elapsed();
-        let answer = branches.settle(&operation, answer)?;
+        let answer = match branches.settle(&operation, answer) {
+            Err(error) if matches!(operation, Operation::Claim) && error.blames_a_row() => {
+                branches.claims_fewer(terms.most);
+                if terms.most == 1 && self.leaves_out_first(conn, &error).await? {
+                    // Without it, others can be claimed at once.
+                    return Ok(Duration::ZERO);
+                }
+                return Err(error);
+            }
+            answer => answer?,
+        };
         // Reading back the claims that an error left behind does not mean that the error is overcome.
         let advanced = matches!(answer, Some(Answer::Advanced(_)));
         if advanced || (matches!(operation, Operation::Claim) && !branches.may_hold()) {
@@ -200,6 +210,23 @@ impl Advancer {
             }
             _ => Duration::ZERO,
         })
+    }
+
+    /// The first branch that is ready cannot be claimed: the next claims leave it out for a while. False if
+    /// there is none, or too many are left out.
+    async fn leaves_out_first(&self, conn: &mut Conn, error: &Error) -> Result<bool, Error> {
+        let left_out = self.definitions.left_out();
+        let first = advance::first_ready(conn, self.pipelines.as_deref(), &left_out);
+        let Some(branch) = first.await? else {
+            return Ok(false);
+        };
+        let why = crate::telemetry::chain(error);
+        let text = format!(
+            "the branch {branch} cannot be claimed: {why}; `ductworkd audit` tells what is wrong with it"
+        );
+        self.shared
+            .trouble(Trouble::Damaged, &branch.to_string(), &text);
+        Ok(self.definitions.leave_out(branch.0).is_zero())
     }
 
     fn advanced(&self, advanced: &Advanced) {

@@ -64,6 +64,12 @@ impl Runner {
         self.native.begin();
     }
 
+    /// True where running it starts a program.
+    pub fn starts_program(&self, definition: &Definition, assignment: &Assignment) -> bool {
+        let spec = definition.steps.get(&assignment.step);
+        spec.is_some_and(|spec| matches!(spec.run, StepRunner::Command(_)))
+    }
+
     /// Runs `assignment` as its run's definition says. `started` receives the pid of a command.
     pub async fn run(
         &self,

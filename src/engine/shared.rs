@@ -244,6 +244,22 @@ impl Shared {
         }
     }
 
+    /// True once it has one.
+    pub fn has_pid(&self, execution: ExecutionId) -> bool {
+        let state = self.state();
+        state
+            .held
+            .get(&execution)
+            .is_some_and(|held| held.pid.is_some())
+    }
+
+    /// Ends an execution at once: it is another's.
+    pub fn abandon(&self, execution: ExecutionId) {
+        if let Some(held) = self.state().held.get(&execution) {
+            held.end(StopCause::Abandon);
+        }
+    }
+
     /// Takes note of an execution whose result was taken, or that was put back.
     pub fn let_go(&self, execution: ExecutionId) {
         self.state().held.remove(&execution);

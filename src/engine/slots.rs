@@ -193,9 +193,17 @@ impl Slots {
             let performed = caught(async {
                 events::started(&job.assignment);
                 let started = |pid| self.shared.set_pid(id, pid);
-                self.runner
-                    .run(&job.definition, &job.assignment, job.stop.clone(), started)
-                    .await
+                let (definition, stop) = (&job.definition, job.stop.clone());
+                let run = self.runner.run(definition, &job.assignment, stop, started);
+                let mut run = pin!(run);
+                tokio::select! {
+                    biased;
+                    performed = &mut run => performed,
+                    () = self.is_too_late_to_start(&job) => {
+                        self.shared.abandon(id);
+                        run.await
+                    }
+                }
             });
             let performed = performed.await;
             let took = began.elapsed();
@@ -217,6 +225,23 @@ impl Slots {
                 None => return,
             }
         }
+    }
+
+    /// Resolves when the lease is over and the job's program has not started yet.
+    ///
+    /// RACE: the start waits for a file system that does not answer, and meanwhile the process cannot beat: the
+    /// execution is another's by now, and must not begin here when the file system answers. Proven by
+    /// `a_program_that_waits_to_be_started_is_not_started_once_the_lease_is_over`.
+    async fn is_too_late_to_start(&self, job: &Job) {
+        let starts = self.runner.starts_program(&job.definition, &job.assignment);
+        while starts && !self.shared.has_pid(job.claimed.execution_id) {
+            let left = self.lease.saturating_sub(self.shared.since_beat());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left).await;
+        }
+        std::future::pending().await
     }
 
     /// The next job to run.
@@ -364,16 +389,17 @@ impl State {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use tokio::sync::{Semaphore, mpsc};
 
     use super::*;
     use crate::config::{Config, LoadOptions};
-    use crate::definition::Pipeline;
+    use crate::definition::{Pipeline, StepSpec};
     use crate::engine::shared::Mode;
     use crate::model::*;
-    use crate::step::command::tests::assignment;
+    use crate::step::command::tests::{Lease, assignment};
     use crate::step::context::StepContext;
     use crate::step::registry::Registry;
     use crate::step::{StepError, StopCause};
@@ -487,6 +513,36 @@ pub(super) mod tests {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_waits_to_be_started_is_not_started_once_the_lease_is_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("program");
+        std::fs::write(&program, "#!/bin/sh\necho >> ran\n").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut stage = Stage::with(SHORT_LEASE);
+        let step =
+            StepSpec::command([program.to_str().unwrap()]).cwd(directory.path().to_str().unwrap());
+        let definition = Pipeline::named("Tests").step("Step", step).start("Step");
+        stage.definition = Arc::new(definition.build().unwrap());
+        let held_up = Lease::on(&program);
+        let steps = async {
+            stage.shared.beaten();
+            stage.put();
+            stage.slots.ended.notified().await;
+            assert!(stage.shared.since_beat() >= SHORT_LEASE);
+            let outcomes = stage.slots.take_done();
+            let outcomes: Vec<&Outcome> = outcomes.iter().map(|it| &it.performed.outcome).collect();
+            assert!(matches!(outcomes[..], [Outcome::Released]), "{outcomes:?}");
+            drop(held_up);
+            // One that has its lease is started.
+            stage.shared.beaten();
+            stage.put();
+            stage.slots.ended.notified().await;
+            assert_eq!(stage.slots.take_done().len(), 1);
+        };
+        tokio::task::LocalSet::new().run_until(steps).await;
     }
 
     #[tokio::test]

@@ -16,6 +16,8 @@ pub enum Trouble {
     Definition,
     /// A row in which this version does not understand a word.
     Row,
+    /// A row that is due or ready, and cannot be claimed.
+    Damaged,
     /// Claims or commits fail.
     Working,
     /// A step cannot be started, because the system has too little of something.
@@ -78,6 +80,7 @@ impl Troubles {
         if let Some(lasted) = self.lasting.meet(&key, now) {
             match trouble {
                 Trouble::Definition | Trouble::Row => events::unreadable(text, lasted),
+                Trouble::Damaged => events::unclaimable(text, lasted),
                 Trouble::Working => events::working_failed(text, lasted),
                 Trouble::Registering => events::not_registered(text, lasted),
                 Trouble::Starting => events::not_started(text, lasted),

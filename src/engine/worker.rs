@@ -58,6 +58,9 @@ const LOOK_BEFORE: Duration = Duration::from_secs(1);
 /// that takes longer than this, the database has three times as long for others before the next claim.
 const LONG_CLAIM: (Duration, u32) = (Duration::from_millis(50), 3);
 
+/// The pause after a claim that failed because of a row.
+const CLAIMS_AGAIN: Duration = Duration::from_secs(1);
+
 /// Steps can be started again when no start has failed for this long, and one has succeeded.
 const STARTS_AGAIN: Duration = Duration::from_secs(3);
 
@@ -182,10 +185,7 @@ impl Worker {
                     if error.is_unavailable() {
                         wait
                     } else {
-                        // A bug or a broken database: say so, and do not spin (E14).
-                        events::statement_failed(&error);
-                        let text = crate::telemetry::chain(&error);
-                        self.shared.trouble(Trouble::Working, "", &text);
+                        self.failed(&error);
                         wait.max(Duration::from_secs(1))
                     }
                 }
@@ -261,7 +261,16 @@ impl Worker {
         let first = state.slots.is_suspect() && !state.work.finished().is_empty();
         if claiming && !first && Instant::now() >= state.rest {
             let began = Instant::now();
-            let lives = self.claim(state).await?;
+            let lives = match self.claim(state).await {
+                // Results do not wait until the row that is to blame has been found.
+                Err(error) if error.blames_a_row() => {
+                    self.failed(&error);
+                    state.eager = true;
+                    state.rest = Instant::now() + CLAIMS_AGAIN;
+                    return Ok(Duration::from_millis(1));
+                }
+                claimed => claimed?,
+            };
             if !self.definitions.left_out().is_empty() {
                 let (long, share) = LONG_CLAIM;
                 state.rest = Instant::now() + began.elapsed().saturating_sub(long) * share;
@@ -285,6 +294,13 @@ impl Worker {
         };
         // Never zero: that would be a loop that does not wait.
         Ok(look.min(stuck).clamp(Duration::from_millis(1), self.poll()))
+    }
+
+    /// A bug or a broken database: says so. The caller does not spin (E14).
+    fn failed(&self, error: &Error) {
+        events::statement_failed(error);
+        let text = crate::telemetry::chain(error);
+        self.shared.trouble(Trouble::Working, "", &text);
     }
 
     /// One transaction, whose answer the loop's state takes in.
@@ -319,7 +335,7 @@ impl Worker {
     /// when this process was declared dead.
     async fn claim(&self, state: &mut Loop) -> Result<bool, Error> {
         let room = state.slots.appetite(state.work.finished().len());
-        let room = room.min(state.most);
+        let room = state.work.room(room.min(state.most));
         if room == 0 {
             return Ok(true);
         }
@@ -339,7 +355,17 @@ impl Worker {
             _ => (Cursor::FIRST, now),
         };
         let claim = Operation::Claim { behind, room };
-        let Some(Answer::Claimed(claim, rest)) = self.perform(state, &claim).await? else {
+        let answer = self.perform(state, &claim).await;
+        if let Err(error) = &answer
+            && error.blames_a_row()
+            && (room, behind) == (1, Cursor::FIRST)
+            && self.leaves_out_first(state, error).await?
+        {
+            // Without it, others can be claimed at once.
+            state.eager = true;
+            return Ok(true);
+        }
+        let Some(Answer::Claimed(claim, rest)) = answer? else {
             unreachable!("a claim is answered by what was claimed");
         };
         let Rest {
@@ -405,6 +431,23 @@ impl Worker {
         let begun = claimed.into_iter().take(free).collect();
         self.begin_all(state, begun, unread).await?;
         Ok(true)
+    }
+
+    /// The first execution that is due cannot be claimed: the next claims leave it out for a while. False if
+    /// there is none, or too many are left out.
+    async fn leaves_out_first(&self, state: &mut Loop, error: &Error) -> Result<bool, Error> {
+        let conn = state.link.get().await?;
+        let left_out = self.definitions.left_out();
+        let Some(first) = claim::first_due(conn, &self.pipeline, &left_out).await? else {
+            return Ok(false);
+        };
+        let why = crate::telemetry::chain(error);
+        let text = format!(
+            "the execution {first} cannot be claimed: {why}; `ductworkd audit` tells what is wrong with it"
+        );
+        self.shared
+            .trouble(Trouble::Damaged, &first.to_string(), &text);
+        Ok(self.definitions.leave_out(first.0).is_zero())
     }
 
     /// Asks when the next execution is due, and sets the next look to that time. Returns how long until then.

@@ -15,6 +15,7 @@ use crate::store::claim::{self, Claim, Held, Rest};
 use crate::store::commit::{self, Committed, Committer, Finished};
 use crate::store::cursor::Cursor;
 use crate::store::definition::Definitions;
+use crate::store::pass::FRACTION;
 use crate::store::process::{self, Claimant};
 use crate::store::{Conn, Error, portion};
 
@@ -39,6 +40,9 @@ pub struct WorkerState {
     finished: Vec<Finished>,
     /// How many of them to commit at once.
     batch: usize,
+    /// After a claim that failed, the next one takes a part of as many executions, and after one that
+    /// did not, twice as many. `None`: as many as there is room for.
+    at_once: Option<usize>,
     /// How often in a row the connection was lost with the first of them, since their number was
     /// last known to be right.
     lost: u32,
@@ -118,6 +122,7 @@ impl Default for WorkerState {
         Self {
             finished: Vec::new(),
             batch: BATCH_MAX,
+            at_once: None,
             lost: 0,
             unsent: None,
             doubt: Doubt::No,
@@ -140,6 +145,12 @@ impl WorkerState {
     /// The result that is committed next, to be changed if the database refuses it.
     pub fn first_mut(&mut self) -> Option<&mut Finished> {
         self.finished.first_mut()
+    }
+
+    /// How many executions the next claim takes, where there is room for this many: if a row is damaged,
+    /// no claim with it succeeds, and the others are claimed without it.
+    pub fn room(&self, most: usize) -> usize {
+        self.at_once.unwrap_or(most).min(most)
     }
 
     /// How many results the next commit takes.
@@ -285,14 +296,23 @@ impl WorkerState {
                 self.batch = (self.batch * 2).min(BATCH_MAX);
                 self.lost = 0;
             }
-            (_, Ok(Answer::Claimed(claim, _))) => match claim {
-                Claim::Taken(_) => self.paused = false,
-                Claim::Paused => self.paused = true,
-                Claim::Dead => {}
-            },
+            (_, Ok(Answer::Claimed(claim, _))) => {
+                self.at_once = self.at_once.and_then(|n| n.checked_mul(2));
+                match claim {
+                    Claim::Taken(_) => self.paused = false,
+                    Claim::Paused => self.paused = true,
+                    Claim::Dead => {}
+                }
+            }
             (_, Ok(_)) => {}
+            (Operation::Claim { room, .. }, Err(error)) => {
+                if error.blames_a_row() {
+                    self.at_once = Some((room / FRACTION).max(1));
+                }
+                self.doubt();
+            }
             // Nobody here runs these executions, whether they were put back or not.
-            (Operation::Claim { .. } | Operation::PutBack(..), Err(_)) => self.doubt(),
+            (Operation::PutBack(..), Err(_)) => self.doubt(),
             (_, Err(error)) if error.is_unavailable() => {
                 if matches!(
                     error,

@@ -239,7 +239,8 @@ fn of_attempt(facts: &Facts, trace: TraceId, attempt: &Attempt, before: Option<&
     // An attempt waits from the end of the attempt before, and the first attempt from when its step was
     // reached.
     let since = before.and_then(|it| it.completed_at);
-    let waited = attempt.claimed_at - since.unwrap_or(attempt.created_at);
+    let since = since.unwrap_or(attempt.created_at);
+    let waited = attempt.claimed_at.saturating_sub(since);
     let mut attributes = vec![
         ("ductwork.pipeline", text(&facts.pipeline)),
         ("ductwork.run.id", Value::Text(facts.run.to_string())),

@@ -203,8 +203,12 @@ pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
             if let Ok(handle) = Spawned::stranger(*pid)
                 && is_left(*pid)?
             {
-                handle.send(Signal::SIGKILL)?;
-                killed.insert(*pid);
+                match handle.send(Signal::SIGKILL) {
+                    Ok(()) => drop(killed.insert(*pid)),
+                    // A program that has become another user's is not ours to kill; the others are.
+                    Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         total.killed = killed.len();

@@ -54,6 +54,13 @@ const EXIT_GRACE: Duration = Duration::from_millis(250);
 /// How long we wait for a killed program; then it is stuck in the kernel, and left to it.
 const DEATH_MAX: Duration = Duration::from_secs(5);
 
+/// How long a program's start may take, at least, however short the step's own timeout: many starts at once wait for
+/// one another.
+const START_LIMIT: Duration = match cfg!(test) {
+    true => Duration::from_millis(300),
+    false => Duration::from_secs(5),
+};
+
 /// How long we wait for a start that was given up: a child that can be killed at all is dead by then.
 const GIVEN_UP_MAX: Duration = Duration::from_secs(1);
 
@@ -237,11 +244,12 @@ impl CommandRunner {
         }
         let prepared = {
             let hold = Hold(Arc::default());
+            let limit = assignment.timeout.map(|limit| limit.max(START_LIMIT));
             let mut preparing = pin!(self.prepare(assignment, argv, env.into(), cwd, &hold.0));
             let cut = tokio::select! {
                 biased;
                 prepared = &mut preparing => Ok(prepared),
-                limit = elapsed(assignment.timeout) => Err(Err(limit)),
+                limit = elapsed(limit) => Err(Err(limit)),
                 cause = stopped(&mut stop) => Err(Ok(cause)),
             };
             match cut {

@@ -160,29 +160,14 @@ pub async fn claim(
         if !touch(conn, claimant).await? {
             return Ok(BranchClaim::Dead);
         }
-        let names = pipelines.unwrap_or_default();
-        let names_rows = Rows::new().texts("name", names.iter().map(String::as_str));
-        let [rows, digests] = left_out.rows();
-        let args = [
-            ("b", (&names_rows).into()),
-            ("all", i64::from(pipelines.is_none()).into()),
-            ("n", n.into()),
-            ("x", (&rows).into()),
-            ("a", (&digests).into()),
-        ];
-        let ready = match left_out.is_empty() {
-            true => conn.fetch(&READY, &args[..3]).await?,
-            false => conn.fetch(&READY_READABLE, &args).await?,
-        };
+        let ready = ready(conn, pipelines, n, left_out).await?;
         if ready.is_empty() {
             return Ok(BranchClaim::Taken(Vec::new()));
         }
         let mut claimed = Vec::with_capacity(ready.len());
-        for row in &ready {
-            claimed.push(ClaimedBranch {
-                id: BranchId(row.get("id")?),
-                token: ClaimToken::new(),
-            });
+        for id in ready {
+            let token = ClaimToken::new();
+            claimed.push(ClaimedBranch { id, token });
         }
         let rows = Rows::new()
             .ids("id", claimed.iter().map(|branch| branch.id))
@@ -198,6 +183,43 @@ pub async fn claim(
     let claimed = claimed.await?;
     failpoint!(conn, "branches.end");
     Ok(claimed)
+}
+
+/// The next branches that are ready, except those that are left out: in a transaction, under lock.
+async fn ready(
+    conn: &mut Conn,
+    pipelines: Option<&[String]>,
+    n: usize,
+    left_out: &LeftOut,
+) -> Result<Vec<BranchId>, Error> {
+    let names = pipelines.unwrap_or_default();
+    let names_rows = Rows::new().texts("name", names.iter().map(String::as_str));
+    let [rows, digests] = left_out.rows();
+    let args = [
+        ("b", (&names_rows).into()),
+        ("all", i64::from(pipelines.is_none()).into()),
+        ("n", n.into()),
+        ("x", (&rows).into()),
+        ("a", (&digests).into()),
+    ];
+    let ready = match left_out.is_empty() {
+        true => conn.fetch(&READY, &args[..3]).await?,
+        false => conn.fetch(&READY_READABLE, &args).await?,
+    };
+    ready
+        .iter()
+        .map(|row| Ok(BranchId(row.get("id")?)))
+        .collect()
+}
+
+/// The first branch that is ready and not left out: the one that a claim of one branch takes.
+pub async fn first_ready(
+    conn: &mut Conn,
+    pipelines: Option<&[String]>,
+    left_out: &LeftOut,
+) -> Result<Option<BranchId>, Error> {
+    let ready = ready(conn, pipelines, 1, left_out).await?;
+    Ok(ready.first().copied())
 }
 
 async fn open_records(

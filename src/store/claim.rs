@@ -127,6 +127,16 @@ statements! {
                   JOIN ductwork_runs r ON r.id = s.run_id
                  WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM {rows:a(digest text)})
          ORDER BY q.due_at, q.execution_id LIMIT 1";
+    /// The one that a claim of one execution takes.
+    FIRST_DUE = "
+        SELECT q.execution_id AS id FROM ductwork_availabilities q
+         WHERE q.pipeline = :pipeline AND q.due_at <= {now}
+           AND q.execution_id NOT IN (SELECT x.id FROM {rows:x(id id)})
+           AND (SELECT r.definition FROM ductwork_executions e
+                  JOIN ductwork_steps s ON s.id = e.step_id
+                  JOIN ductwork_runs r ON r.id = s.run_id
+                 WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM {rows:a(digest text)})
+         ORDER BY q.due_at, q.execution_id LIMIT 1 {skip_locked}";
     pub(crate) HELD = "
         SELECT id FROM ductwork_executions WHERE process_id = :process AND completed_at IS NULL{narrow: AND holder = :process}";
 }
@@ -184,6 +194,19 @@ pub struct Unread {
     pub execution_id: ExecutionId,
     /// The reason.
     pub reason: String,
+}
+
+impl Unread {
+    fn of(execution_id: ExecutionId, error: Error) -> Self {
+        let reason = match error {
+            Error::Corrupt(reason) => reason,
+            error => error.to_string(),
+        };
+        Self {
+            execution_id,
+            reason,
+        }
+    }
 }
 
 /// The result of a claim.
@@ -373,7 +396,7 @@ fn waited(rows: &[Row]) -> Result<Vec<Duration>, Error> {
 /// that do not fit, and the put-back finds that it is not held any more.
 async fn with_inputs(
     conn: &mut Conn,
-    (mut taken, unread): (Vec<Taken>, Vec<Unread>),
+    (mut taken, mut unread): (Vec<Taken>, Vec<Unread>),
     last: Cursor,
     waited: Vec<Duration>,
 ) -> Result<(Claim, Rest), Error> {
@@ -389,7 +412,7 @@ async fn with_inputs(
     if !large.is_empty() {
         let rows = Rows::new().ids("id", large);
         for row in conn.fetch(&LARGE_INPUTS, &[("b", (&rows).into())]).await? {
-            inputs.insert(StepId(row.get("id")?), raw(row.get("input")?)?);
+            inputs.insert(StepId(row.get("id")?), row.get("input").and_then(raw));
         }
     }
     let mut claimed = Vec::with_capacity(taken.len());
@@ -401,10 +424,12 @@ async fn with_inputs(
     {
         match (is_large, inputs.remove(&it.step_id)) {
             (false, _) => claimed.push(it),
-            (true, Some(input)) => {
+            (true, Some(Ok(input))) => {
                 it.input = input;
                 claimed.push(it);
             }
+            // A damaged row holds up no other.
+            (true, Some(Err(error))) => unread.push(Unread::of(it.execution_id, error)),
             (true, None) => excess.push(it.execution_id),
         }
     }
@@ -424,13 +449,7 @@ fn understood(rows: &[Row]) -> Result<(Vec<Taken>, Vec<Unread>), Error> {
     for row in rows {
         match taken(row) {
             Ok(taken) => understood.push(taken),
-            Err(error) => unread.push(Unread {
-                execution_id: ExecutionId(row.get("id")?),
-                reason: match error {
-                    Error::Corrupt(reason) => reason,
-                    error => error.to_string(),
-                },
-            }),
+            Err(error) => unread.push(Unread::of(ExecutionId(row.get("id")?), error)),
         }
     }
     Ok((understood, unread))
@@ -542,6 +561,22 @@ pub async fn next_due(
     };
     let wait: Option<i64> = row.map(|row| row.get("wait")).transpose()?.flatten();
     Ok(wait.map(|wait| Duration::from_micros(wait.max(0) as u64)))
+}
+
+/// The first execution that is due and not left out: the one that a claim of one execution takes.
+pub async fn first_due(
+    conn: &mut Conn,
+    pipeline: &str,
+    left_out: &LeftOut,
+) -> Result<Option<ExecutionId>, Error> {
+    let [rows, digests] = left_out.rows();
+    let args = [
+        ("pipeline", pipeline.into()),
+        ("x", (&rows).into()),
+        ("a", (&digests).into()),
+    ];
+    let row = conn.fetch_optional(&FIRST_DUE, &args).await?;
+    row.map(|row| Ok(ExecutionId(row.get("id")?))).transpose()
 }
 
 /// Everything that `process` holds: the executions that it knows of, and those that it got in a

@@ -195,6 +195,12 @@ impl Error {
         }
     }
 
+    /// True when a row that was to be claimed is to blame, because it lacks what belongs to it: the next attempt
+    /// fails as well.
+    pub fn blames_a_row(&self) -> bool {
+        matches!(self, Self::Corrupt(_))
+    }
+
     /// True when the size of the value to be written may be to blame, as far as this error tells:
     /// the connection was lost with it, or the server had no memory for it. PostgreSQL ends the
     /// connection of a client whose message is a gigabyte, and so may anything between them.

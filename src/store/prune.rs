@@ -149,15 +149,31 @@ pub async fn prune_reporting(
     limit: u64,
     report: &mut dyn FnMut(u64),
 ) -> Result<u64, Error> {
+    let (mut gone, mut failed) = (0, None);
     let mut pruning = Pruning::of(Some(older_than), limit);
-    while pruning.step(conn).await? {
-        report(pruning.runs);
+    let mut began = pruning.places;
+    loop {
+        match pruning.step(conn).await {
+            Ok(true) => report(gone + pruning.runs),
+            Ok(false) => break,
+            Err(error) if error.is_unavailable() => return Err(error),
+            Err(error) => {
+                failed.get_or_insert(error);
+                if [began, Places::default()].contains(&pruning.places) {
+                    break;
+                }
+                // Too many in a row could not be deleted; there may be others behind them.
+                gone += pruning.runs;
+                began = pruning.places;
+                pruning = Pruning::of(Some(older_than), limit - gone).behind(began);
+            }
+        }
     }
-    Ok(pruning.runs)
+    failed.map_or(Ok(gone + pruning.runs), Err)
 }
 
 /// The places behind which a deletion goes on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places {
     /// In the order of the runs whose deletion has begun.
     begun: Cursor,

@@ -286,6 +286,15 @@ pub fn unreadable(error: &str, lasted: Duration) {
     );
 }
 
+/// A row is damaged: nothing can be claimed together with it. Logged at once, and ever more rarely while it lasts.
+pub fn unclaimable(error: &str, lasted: Duration) {
+    error!(
+        error,
+        seconds = lasted.as_secs(),
+        "left out a row that cannot be claimed"
+    );
+}
+
 /// The claims of a process could not be recovered. Logged at once, and ever more rarely while it lasts.
 pub fn recovery_failed(process: ProcessId, error: &crate::store::Error) {
     error!(

@@ -56,6 +56,7 @@ mod clocks;
 mod contexts;
 mod copies;
 mod crowded;
+mod damaged;
 mod dumps;
 mod failover;
 mod files;

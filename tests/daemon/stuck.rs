@@ -269,7 +269,7 @@ on_every_database! {
         assert_eq!(of("Long").len(), 1, "{executions:#?}");
         for step in ["Program", "Secret"] {
             let message = of(step)[0].error_message.as_deref().unwrap();
-            assert!(message.contains("could not be started within 1s"), "{message}");
+            assert!(message.contains("could not be started within 5s"), "{message}");
         }
         assert_eq!(fixture.lines("ran").len(), 1, "one that was given up ran");
         daemon.stop().await;

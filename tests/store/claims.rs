@@ -155,20 +155,24 @@ on_every_database! {
     async fn a_claim_that_cannot_be_understood_holds_nothing(db: Db) {
         static GARBLED: Statement = Statement::new(
             "GARBLED",
-            "UPDATE ductwork_steps SET input = 'no JSON' WHERE run_id = :run",
+            "UPDATE ductwork_steps SET input = :input WHERE run_id = :run",
         );
         static MENDED: Statement = Statement::new("MENDED", "UPDATE ductwork_steps SET input = '1'");
-        let mut driver = Driver::new(&db).await;
-        driver.audited = false;
-        driver.trigger(&one(), "1").await;
-        let run = driver.trigger(&one(), "1").await;
-        driver.conn.execute(&GARBLED, &[("run", run.0.into())]).await.unwrap();
-        let refused = driver.actor.claim("P", 9).await;
-        assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
-        driver.conn.execute(&MENDED, &[]).await.unwrap();
-        let held = claim::held(&mut driver.actor.conn, driver.actor.process).await.unwrap().whole;
-        assert!(held.is_empty(), "{held:?}");
-        assert_eq!(driver.claim("P", 9).await.len(), 2);
+        // A large input is read separately.
+        for input in ["no JSON".to_owned(), "no JSON".repeat(5_000)] {
+            let mut driver = Driver::new(&db).await;
+            driver.audited = false;
+            driver.trigger(&one(), "1").await;
+            let run = driver.trigger(&one(), "1").await;
+            let garbled = [("run", run.0.into()), ("input", input.as_str().into())];
+            driver.conn.execute(&GARBLED, &garbled).await.unwrap();
+            let refused = driver.actor.claim("P", 9).await;
+            assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
+            driver.conn.execute(&MENDED, &[]).await.unwrap();
+            let held = claim::held(&mut driver.actor.conn, driver.actor.process).await.unwrap().whole;
+            assert!(held.is_empty(), "{held:?}");
+            assert_eq!(driver.claim("P", 9).await.len(), 2);
+        }
     }
 
     /// A planner that believes the queue to be empty may run a subquery once per row: (C7).

@@ -54,6 +54,13 @@ pub const GUARDED: &[Guarded] = &[
         "s.via <> 'dampen'",
         "a_run_that_halted_without_an_answer_is_revived_to_ask_again",
     ),
+    // A run's context: no world has any.
+    (
+        "PRUNE_KEYS.1",
+        1,
+        "\"key\" <= :last",
+        "a_context_with_many_keys_is_deleted_in_parts",
+    ),
     // The record of processes that are gone makes no difference to a run.
     (
         "OLD_DEPARTED.1",

@@ -44,7 +44,7 @@ static ALLOW: [&str; 2] = ["DROP TRIGGER refuse_run", "DROP TRIGGER refuse_branc
 
 static BEGIN_BAD: Statement = Statement::new(
     "TEST_BEGIN_BAD",
-    "UPDATE ductwork_runs SET pruning_at = 5 WHERE pipeline = 'Bad'",
+    "UPDATE ductwork_runs SET pruning_at = {now} WHERE pipeline = 'Bad'",
 );
 static LEAVE_OFF: Statement = Statement::new(
     "TEST_LEAVE_OFF",
@@ -131,10 +131,10 @@ on_every_database! {
             let error = deleted(&mut driver.conn, &mut pruning).await.unwrap_err();
             assert!(error.starts_with("6 ") && error.contains("not this one"), "{error}");
             assert_eq!(count(&mut driver.conn, "runs").await, 2);
-            driver.audit().await;
         }
         allow(&mut driver.conn).await;
         assert_eq!(prune(&mut driver.conn, Duration::ZERO, 99).await.unwrap(), 2);
+        driver.audit().await;
     }
 
     /// Each of them may take as long to fail as somebody holds a lock, so a look does not try them all.
@@ -155,6 +155,10 @@ on_every_database! {
             looks += 1;
             assert!(looks < 5);
         }
+        assert_eq!(count(&mut driver.conn, "runs").await, 12);
+        // A person's deletion goes on at once.
+        ended(&mut driver, &["P"]).await;
+        assert!(prune(&mut driver.conn, Duration::ZERO, 99).await.is_err());
         assert_eq!(count(&mut driver.conn, "runs").await, 12);
     }
 

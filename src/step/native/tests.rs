@@ -363,12 +363,14 @@ async fn a_step_that_does_not_finish_is_released_at_a_shutdown() {
 #[tokio::test]
 async fn a_step_that_is_abandoned_has_no_grace() {
     for is_in_grace in [false, true] {
-        let [told, dropped] = [false; 2].map(|no| Arc::new(AtomicBool::new(no)));
+        let [begun, told, dropped] = [false; 3].map(|no| Arc::new(AtomicBool::new(no)));
         let step = {
-            let (told, dropped) = (Arc::clone(&told), Arc::clone(&dropped));
+            let (begun, told) = (Arc::clone(&begun), Arc::clone(&told));
+            let dropped = Arc::clone(&dropped);
             move |context: StepContext, (): ()| {
                 let told = Arc::clone(&told);
                 let held = SetWhenDropped(Arc::clone(&dropped));
+                begun.store(true, Ordering::SeqCst);
                 async move {
                     let _held = held;
                     context.cancelled().await;
@@ -381,6 +383,7 @@ async fn a_step_that_is_abandoned_has_no_grace() {
         let stage =
             Stage::new(Registry::new().step("Step", step)).grace(Duration::from_secs(3_600));
         let stopping = async {
+            is_set(&begun).await;
             if is_in_grace {
                 stage.stop.send_replace(Some(StopCause::Shutdown));
                 is_set(&told).await;

@@ -478,7 +478,7 @@ pub async fn trigger(
     faults
         .errors
         .extend(deeds::key_fault(key.as_deref()).map(|fault| sentence(&fault)));
-    // A form that is sent again leads to the run that it has started, whatever the pipeline asks for by now.
+    // A form that is sent again leads to the run that it has started, whatever schema the pipeline's input has by now.
     let known = match &input {
         Ok(input) if violations.is_empty() && faults.is_none() => {
             deeds::repeated(&site, &pipeline, input, key.as_deref()).await?
