@@ -809,6 +809,18 @@ impl Conn {
         self.attempts(begin, &mut work).await
     }
 
+    /// The same for a caller that goes on with other rows: contention is waited for no longer than this.
+    pub(super) async fn transaction_within<T>(
+        &mut self,
+        contended: Duration,
+        work: impl AsyncFnMut(&mut Conn) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let before = std::mem::replace(&mut self.patience.contended, contended);
+        let done = self.transaction(work).await;
+        self.patience.contended = before;
+        done
+    }
+
     /// Runs `work` in one read-only snapshot.
     pub async fn snapshot<T>(
         &mut self,

@@ -4,6 +4,8 @@
 //! rows at first; a row that fails alone is passed over, and its error is returned at the end. Pure. Never: knows the
 //! rows, or where the pass is (`prune`, `resume`).
 
+use std::time::Duration;
+
 use super::error::Error;
 
 /// A transaction that fails is followed by one with this fraction of its rows.
@@ -12,6 +14,10 @@ pub(crate) const FRACTION: usize = 8;
 /// When this many rows in a row have failed, each alone, the pass ends: the cause is something else, or each of them
 /// takes long to fail. A later pass goes on behind them.
 const TOO_MANY: u32 = 10;
+
+/// How long a transaction of a pass waits for rows that others have locked, all its tries together: the pass goes on
+/// with fewer rows, and then with others.
+pub(super) const CONTENDED: Duration = Duration::from_millis(500);
 
 /// A pass under way.
 #[derive(Debug)]

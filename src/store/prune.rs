@@ -26,7 +26,7 @@ use super::cursor::Cursor;
 use super::departed;
 use super::error::Error;
 use super::micros;
-use super::pass::{Pass, Then};
+use super::pass::{CONTENDED, Pass, Then};
 use super::statement::{Rows, statements};
 
 /// Bounds of a transaction. Where tests inject faults between two transactions, a few rows already
@@ -254,7 +254,7 @@ impl Pruning {
         let mut reached = places;
         let asked = Instant::now();
         let batch = conn
-            .transaction(async |conn| {
+            .transaction_within(CONTENDED, async |conn| {
                 conn.set(Setting::ShortLockWait).await?;
                 // A run whose deletion has begun comes first; one that another prune holds at this
                 // moment is left to it.

@@ -15,7 +15,7 @@ use super::batch;
 use super::conn::{Conn, Row};
 use super::cursor::Cursor;
 use super::error::Error;
-use super::pass::{Pass, Then};
+use super::pass::{CONTENDED, Pass, Then};
 use super::statement::{Rows, statements};
 use super::transition::hooks;
 
@@ -345,7 +345,7 @@ pub async fn pass_deadlines(conn: &mut Conn) -> Result<Passed, Error> {
 async fn decide(conn: &mut Conn, place: &mut Cursor, n: usize) -> Result<Passed, Error> {
     failpoint!(conn, "deadlines.begin");
     let behind = *place;
-    let passed = conn.transaction(async |conn| {
+    let passed = conn.transaction_within(CONTENDED, async |conn| {
         conn.set(Setting::ShortLockWait).await?;
         let [time, id] = behind.args();
         let found = conn
