@@ -146,7 +146,9 @@ impl Advancer {
                 None => self.poll(),
             };
             if !wait.is_zero() {
-                self.works(link);
+                if !branches.has_suspects() {
+                    self.works(link);
+                }
                 return Ok(match branches.pass() {
                     true => Duration::ZERO,
                     false => wait.min(spread(self.poll())),
@@ -179,7 +181,8 @@ impl Advancer {
         };
         // Reading back the claims that an error left behind does not mean that the error is overcome.
         let advanced = matches!(answer, Some(Answer::Advanced(_)));
-        if advanced || (matches!(operation, Operation::Claim) && !branches.may_hold()) {
+        let idle = matches!(operation, Operation::Claim) && !branches.may_hold();
+        if advanced || (idle && !branches.has_suspects()) {
             self.works(link);
         }
         Ok(match answer {

@@ -202,6 +202,12 @@ impl AdvancerState {
         }
     }
 
+    /// True while branches with which the connection was lost have not been advanced: as far as they tell, the outage
+    /// is not over.
+    pub fn has_suspects(&self) -> bool {
+        !self.suspects.is_empty()
+    }
+
     /// True while held branches need an operation before more are claimed.
     pub fn is_busy(&self) -> bool {
         !self.claimed.is_empty() || !self.spreading.is_empty() || !self.giving.is_empty()
