@@ -1408,6 +1408,29 @@ fn typed(place: &Place, args: &str, typed: &[u8]) -> Ended {
 }
 
 #[test]
+fn prune_says_how_many_are_gone_although_one_cannot_be_deleted() {
+    let place = Place::ready();
+    let runs: Vec<String> = (0..3)
+        .map(|_| {
+            let id = place.trigger("1");
+            place.run(["cancel", &id]).fine();
+            id
+        })
+        .collect();
+    let conn = rusqlite::Connection::open(place.path().join("ductwork.db")).unwrap();
+    conn.execute_batch(&format!(
+        "CREATE TRIGGER refuse BEFORE DELETE ON ductwork_runs WHEN lower(hex(OLD.id)) = '{}'
+         BEGIN SELECT RAISE(ABORT, 'not this one'); END",
+        runs[1].replace('-', "")
+    ))
+    .unwrap();
+    let pruned = place.run(["prune", "--older-than", "0s"]);
+    pruned.failed(1, "not this one");
+    assert_eq!(pruned.stdout, "2 runs deleted\n");
+    place.run(["show", &runs[1]]).fine();
+}
+
+#[test]
 fn prune_asks_a_person_unless_it_was_told_an_age() {
     let place = Place::ready();
     for _ in 0..3 {

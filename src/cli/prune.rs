@@ -101,13 +101,19 @@ impl Prune {
                 },
                 prune::prune_reporting(&mut conn, older_than, limit, &mut report),
             );
-            let pruned = pruned.await?;
-            match cli.out.json {
+            let (pruned, failed) = match pruned.await {
+                Ok(pruned) => (pruned, None),
+                // Those that are gone are gone.
+                Err(error) if count.get() == 0 => return Err(error.into()),
+                Err(error) => (count.get(), Some(error)),
+            };
+            let told = match cli.out.json {
                 true => cli.out.value(&serde_json::json!({ "pruned": pruned })),
                 false => cli
                     .out
                     .text(&format!("{} deleted\n", counted(pruned, "run"))),
-            }
+            };
+            failed.map_or(told, |error| Err(error.into()))
         })
     }
 }

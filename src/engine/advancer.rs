@@ -159,7 +159,7 @@ impl Advancer {
         }
         let terms = Terms {
             pipelines: self.pipelines.as_deref(),
-            most: branches.room((self.count as usize).max(1) * BRANCHES_PER_COUNT),
+            most: branches.claims((self.count as usize).max(1) * BRANCHES_PER_COUNT),
             lease: self.policy.lease(),
             limits: &|pipeline| self.policy.advance(pipeline),
             definitions: &self.definitions,
@@ -170,7 +170,6 @@ impl Advancer {
         let took = asked.elapsed();
         let answer = match branches.settle(&operation, answer) {
             Err(error) if matches!(operation, Operation::Claim) && error.blames_a_row() => {
-                branches.claims_fewer(terms.most);
                 if terms.most == 1 && self.leaves_out_first(conn, &error).await? {
                     // Without it, others can be claimed at once.
                     return Ok(Duration::ZERO);
@@ -223,13 +222,10 @@ impl Advancer {
         let Some(branch) = first.await? else {
             return Ok(false);
         };
-        let why = crate::telemetry::chain(error);
-        let text = format!(
-            "the branch {branch} cannot be claimed: {why}; `ductworkd audit` tells what is wrong with it"
-        );
-        self.shared
-            .trouble(Trouble::Damaged, &branch.to_string(), &text);
-        Ok(self.definitions.leave_out(branch.0).is_zero())
+        let row = format!("the branch {branch}");
+        Ok(self
+            .shared
+            .leaves_out(&self.definitions, &row, branch.0, error))
     }
 
     fn advanced(&self, advanced: &Advanced) {

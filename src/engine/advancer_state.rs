@@ -13,9 +13,10 @@ use crate::machine::advance::AdvanceLimits;
 use crate::model::BranchId;
 use crate::store::advance::{self, Advanced, BranchClaim, ClaimedBranch, GiveBack};
 use crate::store::definition::{Definitions, Unreadable};
-use crate::store::pass::FRACTION;
 use crate::store::process::{self, Claimant};
 use crate::store::{Conn, Error};
+
+use super::claim_size::ClaimSize;
 
 /// A branch with which the connection was lost this often in a row, when the branch was alone, waits
 /// before it is tried again. A single loss is an outage.
@@ -37,9 +38,7 @@ pub struct AdvancerState {
     /// A batch was refused: from now on each branch is advanced alone, so that one bad branch
     /// spends its own retries and nobody else's.
     alone: bool,
-    /// After a claim that failed, the next one takes a part of as many branches, and after one that did
-    /// not, twice as many. `None`: as many as there is room for.
-    at_once: Option<usize>,
+    claim_size: ClaimSize,
     /// The branches with which the connection was lost, until they are advanced.
     suspects: BTreeMap<BranchId, Suspect>,
     /// The one with which it was lost again, alone, and why it is given back as soon as it is known
@@ -177,15 +176,9 @@ impl AdvancerState {
         alike.take(most).copied().collect()
     }
 
-    /// How many branches the next claim takes, where there is room for this many: if a row is damaged,
-    /// no claim with it succeeds, and the others are claimed without it.
-    pub fn room(&self, most: usize) -> usize {
-        self.at_once.unwrap_or(most).min(most)
-    }
-
-    /// A claim of this many branches has failed, for another reason than the connection.
-    pub fn claims_fewer(&mut self, most: usize) {
-        self.at_once = Some((most / FRACTION).max(1));
+    /// How many branches the next claim takes, where there is room for this many.
+    pub fn claims(&mut self, room: usize) -> usize {
+        self.claim_size.next(room)
     }
 
     /// Nothing can be claimed now. True when there is other work.
@@ -233,7 +226,7 @@ impl AdvancerState {
             (_, Ok(Answer::GivenBack)) => drop(self.giving.pop_front()),
             (_, Ok(Answer::Claimed(claim))) => {
                 self.counted = false;
-                self.at_once = self.at_once.and_then(|n| n.checked_mul(2));
+                self.claim_size.worked();
                 if let BranchClaim::Taken(claimed) = claim {
                     self.claimed.clone_from(claimed);
                 }
@@ -269,7 +262,12 @@ impl AdvancerState {
                 self.lost(batch, error);
                 self.doubt();
             }
-            (_, Err(_)) => self.doubt(),
+            (_, Err(error)) => {
+                if matches!(done, Operation::Claim) && error.blames_a_row() {
+                    self.claim_size.failed();
+                }
+                self.doubt();
+            }
         }
         self.alone &= !self.claimed.is_empty();
         answer.map(Some)
@@ -352,7 +350,7 @@ impl AdvancerState {
         *self = Self {
             unsure: true,
             hindered: self.hindered,
-            at_once: self.at_once,
+            claim_size: self.claim_size,
             suspects: std::mem::take(&mut self.suspects),
             culprit: self.culprit.take(),
             ..Self::default()

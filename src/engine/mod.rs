@@ -7,6 +7,7 @@
 pub mod actor;
 pub mod advancer;
 pub mod advancer_state;
+mod claim_size;
 pub mod counting;
 pub mod keeping;
 pub mod lifeline;

@@ -13,6 +13,8 @@ use tokio::sync::{Notify, watch};
 use crate::metrics::Own;
 use crate::model::{ExecutionId, ProcessId};
 use crate::step::{Assignment, StopCause};
+use crate::store::Error;
+use crate::store::definition::Definitions;
 use crate::store::process::Counters;
 use crate::telemetry::Note;
 
@@ -357,6 +359,23 @@ impl Shared {
 
     fn troubles(&self) -> MutexGuard<'_, Troubles> {
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves a row that cannot be claimed out of the next claims, for a while, and says so. False if too many are left
+    /// out.
+    pub fn leaves_out(
+        &self,
+        definitions: &Definitions,
+        row: &str,
+        id: uuid::Uuid,
+        error: &Error,
+    ) -> bool {
+        let why = crate::telemetry::chain(error);
+        let text = format!(
+            "{row} cannot be claimed: {why}; `ductworkd audit` tells what is wrong with it"
+        );
+        self.trouble(Trouble::Damaged, row, &text);
+        definitions.leave_out(id).is_zero()
     }
 
     /// Takes note of something that keeps the process from making progress, and logs it if it is time to.

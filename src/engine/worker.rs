@@ -335,7 +335,7 @@ impl Worker {
     /// when this process was declared dead.
     async fn claim(&self, state: &mut Loop) -> Result<bool, Error> {
         let room = state.slots.appetite(state.work.finished().len());
-        let room = state.work.room(room.min(state.most));
+        let room = state.work.claims(room.min(state.most));
         if room == 0 {
             return Ok(true);
         }
@@ -441,13 +441,10 @@ impl Worker {
         let Some(first) = claim::first_due(conn, &self.pipeline, &left_out).await? else {
             return Ok(false);
         };
-        let why = crate::telemetry::chain(error);
-        let text = format!(
-            "the execution {first} cannot be claimed: {why}; `ductworkd audit` tells what is wrong with it"
-        );
-        self.shared
-            .trouble(Trouble::Damaged, &first.to_string(), &text);
-        Ok(self.definitions.leave_out(first.0).is_zero())
+        let row = format!("the execution {first}");
+        Ok(self
+            .shared
+            .leaves_out(&self.definitions, &row, first.0, error))
     }
 
     /// Asks when the next execution is due, and sets the next look to that time. Returns how long until then.

@@ -15,9 +15,10 @@ use crate::store::claim::{self, Claim, Held, Rest};
 use crate::store::commit::{self, Committed, Committer, Finished};
 use crate::store::cursor::Cursor;
 use crate::store::definition::Definitions;
-use crate::store::pass::FRACTION;
 use crate::store::process::{self, Claimant};
 use crate::store::{Conn, Error, portion};
+
+use super::claim_size::ClaimSize;
 
 /// Results per transaction: a bound on how much one refused commit has to take apart. Their bytes
 /// have a bound of their own.
@@ -40,9 +41,7 @@ pub struct WorkerState {
     finished: Vec<Finished>,
     /// How many of them to commit at once.
     batch: usize,
-    /// After a claim that failed, the next one takes a part of as many executions, and after one that
-    /// did not, twice as many. `None`: as many as there is room for.
-    at_once: Option<usize>,
+    claim_size: ClaimSize,
     /// How often in a row the connection was lost with the first of them, since their number was
     /// last known to be right.
     lost: u32,
@@ -122,7 +121,7 @@ impl Default for WorkerState {
         Self {
             finished: Vec::new(),
             batch: BATCH_MAX,
-            at_once: None,
+            claim_size: ClaimSize::default(),
             lost: 0,
             unsent: None,
             doubt: Doubt::No,
@@ -147,10 +146,9 @@ impl WorkerState {
         self.finished.first_mut()
     }
 
-    /// How many executions the next claim takes, where there is room for this many: if a row is damaged,
-    /// no claim with it succeeds, and the others are claimed without it.
-    pub fn room(&self, most: usize) -> usize {
-        self.at_once.unwrap_or(most).min(most)
+    /// How many executions the next claim takes, where there is room for this many.
+    pub fn claims(&mut self, room: usize) -> usize {
+        self.claim_size.next(room)
     }
 
     /// How many results the next commit takes.
@@ -297,7 +295,7 @@ impl WorkerState {
                 self.lost = 0;
             }
             (_, Ok(Answer::Claimed(claim, _))) => {
-                self.at_once = self.at_once.and_then(|n| n.checked_mul(2));
+                self.claim_size.worked();
                 match claim {
                     Claim::Taken(_) => self.paused = false,
                     Claim::Paused => self.paused = true,
@@ -305,9 +303,9 @@ impl WorkerState {
                 }
             }
             (_, Ok(_)) => {}
-            (Operation::Claim { room, .. }, Err(error)) => {
+            (Operation::Claim { .. }, Err(error)) => {
                 if error.blames_a_row() {
-                    self.at_once = Some((room / FRACTION).max(1));
+                    self.claim_size.failed();
                 }
                 self.doubt();
             }

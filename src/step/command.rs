@@ -39,7 +39,7 @@ use super::socket::serve::{Pass, Service};
 use super::spawn::{Ends, Flight, Image, spawn};
 use super::spawner::{Refused, Spawner};
 use super::stderr::Log;
-use super::strays::{Commands, Known};
+use super::strays::Strays;
 use super::verdict::{Said, judge, too_large};
 use super::{
     Assignment, Limits, Outcome, PROCESS, Performed, StepError, StopCause, StopSignal, abandoned,
@@ -105,7 +105,7 @@ pub struct CommandRunner {
     /// The environment of the configuration, where nothing else names it.
     config_section: Option<String>,
     contexts: Option<Service>,
-    commands: Commands,
+    strays: Strays,
     spawner: Spawner,
 }
 
@@ -139,8 +139,8 @@ struct Rest {
 }
 
 /// A program that has started, and everything that has to last until it ends.
-struct Prepared<'a> {
-    running: Running<'a>,
+struct Prepared {
+    running: Running,
     output: OutputFile,
     mask: Option<Mask>,
     /// Valid until the program has ended.
@@ -173,9 +173,8 @@ impl Drop for Hold {
     }
 }
 
-struct Running<'a> {
+struct Running {
     child: Child,
-    known: Known<'a>,
     stdin: Option<Rest>,
     stdout: pipe::Receiver,
     stderr: pipe::Receiver,
@@ -202,7 +201,7 @@ impl CommandRunner {
             limits,
             config_section: None,
             contexts: None,
-            commands: Commands::default(),
+            strays: Strays::default(),
             spawner: Spawner::default(),
         }
     }
@@ -262,7 +261,7 @@ impl CommandRunner {
                     hold.0.give_up();
                     if let Ok(Ok(prepared)) = timeout(patience, preparing).await {
                         // It was executed, or killed, at that very moment.
-                        put_down(assignment, prepared.running).await;
+                        self.put_down(assignment, prepared.running.child).await;
                     }
                     return given_up(argv, cut).into();
                 }
@@ -285,6 +284,16 @@ impl CommandRunner {
         Performed { outcome, log }
     }
 
+    /// Ends a program that has started after its start was given up.
+    async fn put_down(&self, assignment: &Assignment, child: Child) {
+        child.signal(Signal::SIGKILL);
+        if timeout(DEATH_MAX, child.ended()).await.is_ok() {
+            let leader = child.id().cast_signed();
+            let _status = child.collect();
+            self.strays.end(leader, &mark(assignment)).await;
+        }
+    }
+
     /// Everything from the step's secrets to its program's start.
     ///
     /// RACE: the program, its working directory or a secret file is on a file system that does not answer. The
@@ -298,7 +307,7 @@ impl CommandRunner {
         asked: Asked<'_>,
         cwd: Option<&str>,
         flight: &Arc<Flight>,
-    ) -> Result<Prepared<'_>, Outcome> {
+    ) -> Result<Prepared, Outcome> {
         let given = match asked.reading() {
             None => self.environment.give(asked),
             Some(asked) => {
@@ -346,7 +355,7 @@ impl CommandRunner {
         cwd: Option<&str>,
         given: Given<'_>,
         flight: &Arc<Flight>,
-    ) -> Result<Running<'_>, Outcome> {
+    ) -> Result<Running, Outcome> {
         let cwd = match cwd {
             Some(cwd) => self.base_dir.join(cwd),
             None => self.base_dir.clone(),
@@ -376,7 +385,6 @@ impl CommandRunner {
                 match begun.map_err(|refused| not_started(argv, &refused))? {
                     Ok(child) => {
                         return Ok(Running {
-                            known: self.commands.know(child.id().cast_signed()),
                             child: child.watched(),
                             stdin,
                             stdout,
@@ -450,14 +458,13 @@ impl CommandRunner {
     async fn perform(
         &self,
         assignment: &Assignment,
-        running: Running<'_>,
+        running: Running,
         output: OutputFile,
         stop: &mut StopSignal,
         log: &mut Log<'_>,
     ) -> Outcome {
         let Running {
             child,
-            known,
             stdin,
             mut stdout,
             mut stderr,
@@ -511,8 +518,9 @@ impl CommandRunner {
                 "a killed step does not die: it is stuck in the kernel");
             return self.cut_off(cut, Left::Stuck, log);
         }
+        let leader = child.id().cast_signed();
         let status = child.collect();
-        let strays = known.end_strays(&mark(assignment)).await;
+        let strays = self.strays.end(leader, &mark(assignment)).await;
         if strays > 0 {
             tracing::debug!(execution_id = %assignment.execution_id, step = %assignment.step, processes = strays,
                 "ended what a step left behind");
@@ -650,16 +658,6 @@ fn given_up(argv: &[String], cut: Result<StopCause, Duration>) -> Outcome {
                  directory or a secret does not answer"
             ),
         },
-    }
-}
-
-/// Ends a program that has started after its start was given up.
-async fn put_down(assignment: &Assignment, running: Running<'_>) {
-    let Running { child, known, .. } = running;
-    child.signal(Signal::SIGKILL);
-    if timeout(DEATH_MAX, child.ended()).await.is_ok() {
-        let _status = child.collect();
-        known.end_strays(&mark(assignment)).await;
     }
 }
 

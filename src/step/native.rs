@@ -55,7 +55,8 @@ enum Running {
 impl Task {
     /// The step's answer; `None` when nobody can give it any more. Not to be asked again afterwards.
     async fn answer(&mut self) -> Option<Answer> {
-        // A panic is caught where it happens; the others came from dropping the value that had panicked.
+        // A panic of the step is caught where it happens (`guarded`). A value that a panic leaves behind may panic again
+        // when it is dropped, which ends the task or the thread.
         match &mut self.body {
             Running::Async(task) => match task.await {
                 Ok(answer) => Some(answer),

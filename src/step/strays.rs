@@ -5,8 +5,9 @@
 //!
 //! When its parents end, a process that has left the command's group comes to the nearest subreaper, which is
 //! the worker itself. So to learn that a command has left nobody behind, which is the rule, the worker reads one
-//! list, that of its own children. A child that it does not know is the execution's when it is in the command's
-//! session, or was born with the execution's id in its environment. Nobody can tell to whom a process belongs
+//! list, that of its first thread's children: running commands are not in it, because other threads have started them.
+//! A child there is the execution's when it is in the command's session, or was born with the execution's id in its
+//! environment. Nobody can tell to whom a process belongs
 //! that has thrown away both; it ends with the worker.
 
 use std::collections::HashSet;
@@ -25,27 +26,15 @@ const ROUND: Duration = Duration::from_millis(1);
 /// How long strays are hunted. A process that is not dead by then sits in the kernel.
 const BOUND: Duration = Duration::from_secs(1);
 
-/// The running commands, which have left nothing behind yet.
+/// Hunts what commands have left behind.
 #[derive(Debug, Default)]
-pub struct Commands {
-    running: Mutex<HashSet<Pid>>,
+pub struct Strays {
     /// The processes that were waited for in vain, each with the time at which it started: the steps that end after
     /// that do not wait for them again.
     stuck: Mutex<HashSet<(Pid, u64)>>,
 }
 
-/// One of these commands, for as long as it is there.
-#[derive(Debug)]
-pub struct Known<'a> {
-    all: &'a Commands,
-    leader: Pid,
-}
-
-impl Commands {
-    fn pids(&self) -> MutexGuard<'_, HashSet<Pid>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl Strays {
     fn stuck(&self) -> MutexGuard<'_, HashSet<(Pid, u64)>> {
         self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,36 +45,23 @@ impl Commands {
         is_dying(pid, stat) && !self.stuck().contains(&(pid, stat.started_ticks))
     }
 
-    /// Takes note of a command that has started. It leads a session.
-    pub fn know(&self, leader: Pid) -> Known<'_> {
-        self.pids().insert(leader);
-        Known { all: self, leader }
+    fn give_up(&self, left: Vec<(Pid, u64)>) {
+        let mut stuck = self.stuck();
+        stuck.retain(|(pid, started)| {
+            proc::stat(*pid).is_some_and(|it| it.started_ticks == *started)
+        });
+        stuck.extend(left);
     }
-}
 
-impl Drop for Known<'_> {
-    fn drop(&mut self) {
-        self.all.pids().remove(&self.leader);
-    }
-}
-
-impl Known<'_> {
-    /// Ends all processes that the command has left behind, once it was collected itself; `mark` is in the
+    /// Ends all processes that a command has left behind, which has led a session and was collected; `mark` is in the
     /// environment of all that it started. Returns how many there were.
-    pub async fn end_strays(self, mark: &str) -> usize {
-        let (commands, leader) = (self.all, self.leader);
-        drop(self);
+    pub async fn end(&self, leader: Pid, mark: &str) -> usize {
         let began = Instant::now();
         let mut killed = HashSet::new();
         let mut ended = 0;
         // The kernel may not be able to list children; then only the command's group was ended.
         while let Ok(children) = proc::children_of_first_thread() {
-            let unknown: Vec<Pid> = {
-                let known = commands.pids();
-                let unknown = children.iter().filter(|pid| !known.contains(*pid));
-                unknown.copied().collect()
-            };
-            let look = look(&unknown, leader, mark.as_bytes(), &mut killed, commands);
+            let look = self.look(&children, leader, mark.as_bytes(), &mut killed);
             ended += look.killed;
             // RACE: a process dies between the list and the look at it, and its own children, which the list
             // lacks, come to us. A corpse has no children any more, so we read the list once more. Raced by
@@ -96,7 +72,7 @@ impl Known<'_> {
             }
             if began.elapsed() >= BOUND {
                 tracing::warn!(leader, "what a step has left behind does not die");
-                commands.stuck().extend(look.left);
+                self.give_up(look.left);
                 break;
             }
             if !look.left.is_empty() {
@@ -104,6 +80,37 @@ impl Known<'_> {
             }
         }
         ended
+    }
+
+    /// Kills those of our children that the command has left behind, and reaps those of them that are dead.
+    fn look(&self, children: &[Pid], leader: Pid, mark: &[u8], killed: &mut HashSet<Pid>) -> Look {
+        let mut look = Look::default();
+        for pid in children {
+            let Some(stat) = proc::stat(*pid) else {
+                continue;
+            };
+            let is_ours = stat.session == leader || killed.contains(pid);
+            let number = NixPid::from_raw(*pid);
+            if stat.is_corpse() {
+                look.died = true;
+                if is_ours {
+                    let _status = exec::wait(number, libc::WNOHANG);
+                    // Its pid may come to mean another process.
+                    killed.remove(pid);
+                }
+            } else if is_ours || proc::has(*pid, mark) {
+                // Its pid means no other process: it is our child, and only we reap it.
+                if stat.group == *pid {
+                    let _gone = killpg(number, Signal::SIGKILL);
+                }
+                let _gone = kill(number, Signal::SIGKILL);
+                look.killed += usize::from(killed.insert(*pid));
+                look.left.push((*pid, stat.started_ticks));
+            } else if self.waits_for(*pid, &stat) {
+                look.left.push((*pid, stat.started_ticks));
+            }
+        }
+        look
     }
 }
 
@@ -116,43 +123,6 @@ struct Look {
     left: Vec<(Pid, u64)>,
     /// A process is dead.
     died: bool,
-}
-
-/// Kills those of our children that the command has left behind, and reaps those of them that are dead.
-fn look(
-    children: &[Pid],
-    leader: Pid,
-    mark: &[u8],
-    killed: &mut HashSet<Pid>,
-    commands: &Commands,
-) -> Look {
-    let mut look = Look::default();
-    for pid in children {
-        let Some(stat) = proc::stat(*pid) else {
-            continue;
-        };
-        let is_ours = stat.session == leader || killed.contains(pid);
-        let number = NixPid::from_raw(*pid);
-        if stat.is_corpse() {
-            look.died = true;
-            if is_ours {
-                let _status = exec::wait(number, libc::WNOHANG);
-                // Its pid may come to mean another process.
-                killed.remove(pid);
-            }
-        } else if is_ours || proc::has(*pid, mark) {
-            // Its pid means no other process: it is our child, and only we reap it.
-            if stat.group == *pid {
-                let _gone = killpg(number, Signal::SIGKILL);
-            }
-            let _gone = kill(number, Signal::SIGKILL);
-            look.killed += usize::from(killed.insert(*pid));
-            look.left.push((*pid, stat.started_ticks));
-        } else if commands.waits_for(*pid, &stat) {
-            look.left.push((*pid, stat.started_ticks));
-        }
-    }
-    look
 }
 
 /// True when all threads of a process are ending. If its first thread alone has ended, it may go on for ever, and the
@@ -184,20 +154,20 @@ mod tests {
             threads: 1,
             started_ticks: 100,
         };
-        let commands = Commands::default();
-        assert!(commands.waits_for(7, &stat));
-        commands.stuck().insert((7, 100));
-        assert!(!commands.waits_for(7, &stat));
+        let strays = Strays::default();
+        assert!(strays.waits_for(7, &stat));
+        strays.give_up(vec![(7, 100)]);
+        assert!(!strays.waits_for(7, &stat));
         // Its pid may come to mean another process.
         let later = Stat {
             started_ticks: 101,
             ..stat
         };
-        assert!(commands.waits_for(7, &later));
+        assert!(strays.waits_for(7, &later));
         let runs = Stat {
             is_exiting: false,
             ..later
         };
-        assert!(!commands.waits_for(7, &runs));
+        assert!(!strays.waits_for(7, &runs));
     }
 }

@@ -42,7 +42,7 @@ pub mod metrics;
 pub mod migrate;
 pub mod overview;
 pub mod page;
-pub(crate) mod pass;
+mod pass;
 pub(crate) mod patience;
 pub mod pause;
 pub mod portion;

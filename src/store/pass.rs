@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::error::Error;
 
 /// A transaction that fails is followed by one with this fraction of its rows.
-pub(crate) const FRACTION: usize = 8;
+const FRACTION: usize = 8;
 
 /// When this many rows in a row have failed, each alone, the pass ends: the cause is something else, or each of them
 /// takes long to fail. A later pass goes on behind them.
