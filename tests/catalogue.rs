@@ -7,12 +7,12 @@ use std::path::Path;
 /// The last row of each letter.
 const ROWS: [(char, u32); 8] = [
     ('C', 14),
-    ('E', 21),
+    ('E', 22),
     ('A', 20),
-    ('H', 26),
+    ('H', 27),
     ('S', 26),
     ('D', 27),
-    ('T', 15),
+    ('T', 16),
     ('V', 7),
 ];
 

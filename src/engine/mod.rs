@@ -11,6 +11,7 @@ mod claim_size;
 pub mod counting;
 pub mod keeping;
 pub mod lifeline;
+mod locked;
 pub mod outages;
 pub mod policy;
 pub mod prefetch;

@@ -18,6 +18,8 @@ pub enum Trouble {
     Row,
     /// A row that is due or ready, and cannot be claimed.
     Damaged,
+    /// Executions that are due, and that another session of the database has locked.
+    Locked,
     /// Claims or commits fail.
     Working,
     /// A step cannot be started, because the system has too little of something.
@@ -81,6 +83,7 @@ impl Troubles {
             match trouble {
                 Trouble::Definition | Trouble::Row => events::unreadable(text, lasted),
                 Trouble::Damaged => events::unclaimable(text, lasted),
+                Trouble::Locked => events::locked(text, lasted),
                 Trouble::Working => events::working_failed(text, lasted),
                 Trouble::Registering => events::not_registered(text, lasted),
                 Trouble::Starting => events::not_started(text, lasted),

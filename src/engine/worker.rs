@@ -22,12 +22,13 @@ use crate::step::{Assignment, Outcome, Performed};
 use crate::store::claim::{self, Claim, Claimed, Held, Rest, Unread};
 use crate::store::commit::{Committed, Ended, Finished};
 use crate::store::cursor::Cursor;
-use crate::store::definition::{Definitions, Unreadable, VERSION};
+use crate::store::definition::{Definitions, LeftOut, Unreadable, VERSION};
 use crate::store::process::Counters;
 use crate::store::{Error, Location};
 use crate::telemetry::events;
 
 use super::counting::{self, Sent};
+use super::locked::{self, Locked};
 use super::prefetch::in_vain;
 use super::runner::Runner;
 use super::shared::{Mode, Shared};
@@ -97,6 +98,8 @@ struct Loop {
     behind: Option<(Cursor, Instant)>,
     /// How many claims in a row took nothing although something was due.
     vain: u32,
+    /// The executions that somebody has locked.
+    locked: Locked,
     /// The most to claim at once: where inputs are large, as many as could be held.
     most: usize,
     /// The pause of the pipeline was logged.
@@ -127,6 +130,7 @@ impl Worker {
             rest: Instant::now(),
             behind: None,
             vain: 0,
+            locked: Locked::default(),
             most: usize::MAX,
             paused: false,
             not_started: HashMap::new(),
@@ -287,8 +291,11 @@ impl Worker {
         let stuck = stuck.map_or(Duration::MAX, |stuck| STUCK_AFTER.saturating_sub(stuck));
         let look = match claiming && state.slots.appetite(0) > 0 {
             true => {
-                let look = state.look.max(state.rest);
-                look.saturating_duration_since(Instant::now())
+                let now = Instant::now();
+                let look = state.look.saturating_duration_since(now);
+                let locked = state.locked.look_in(now).unwrap_or(Duration::MAX);
+                look.min(locked)
+                    .max(state.rest.saturating_duration_since(now))
             }
             false => Duration::MAX,
         };
@@ -309,10 +316,11 @@ impl Worker {
         state: &mut Loop,
         operation: &Operation,
     ) -> Result<Option<Answer>, Error> {
+        let left_out = self.left_out(state);
         let terms = Terms {
             pipeline: &self.pipeline,
             lease: self.policy.lease(),
-            definitions: &self.definitions,
+            left_out: &left_out,
         };
         let (conn, me) = match state.link.claiming(self.shared.process()).await {
             Ok(connected) => connected,
@@ -339,6 +347,7 @@ impl Worker {
         if room == 0 {
             return Ok(true);
         }
+        self.look_at_locked(state).await?;
         if !state.eager {
             if Instant::now() < state.look {
                 return Ok(true);
@@ -362,6 +371,14 @@ impl Worker {
             && self.leaves_out_first(state, error).await?
         {
             // Without it, others can be claimed at once.
+            state.eager = true;
+            return Ok(true);
+        }
+        if let Err(error) = &answer
+            && error.is_not_now()
+            && self.leaves_out_locked(state).await?
+        {
+            // As above.
             state.eager = true;
             return Ok(true);
         }
@@ -433,12 +450,19 @@ impl Worker {
         Ok(true)
     }
 
+    /// The executions that the next claim leaves out.
+    fn left_out(&self, state: &Loop) -> LeftOut {
+        let locked = state.locked.executions().map(|id| id.0);
+        self.definitions.left_out().and(locked)
+    }
+
     /// The first execution that is due cannot be claimed: the next claims leave it out for a while. False if
     /// there is none, or too many are left out.
     async fn leaves_out_first(&self, state: &mut Loop, error: &Error) -> Result<bool, Error> {
+        let left_out = self.left_out(state);
         let conn = state.link.get().await?;
-        let left_out = self.definitions.left_out();
-        let Some(first) = claim::first_due(conn, &self.pipeline, &left_out).await? else {
+        let due = claim::due(conn, &self.pipeline, &left_out, 1).await?;
+        let Some(first) = due.first() else {
             return Ok(false);
         };
         let row = format!("the execution {first}");
@@ -447,10 +471,50 @@ impl Worker {
             .leaves_out(&self.definitions, &row, first.0, error))
     }
 
+    /// The next claims leave out the executions that are due and that somebody has locked. False if there are
+    /// none, or too many are left out.
+    async fn leaves_out_locked(&self, state: &mut Loop) -> Result<bool, Error> {
+        let left_out = self.left_out(state);
+        let conn = state.link.get().await?;
+        let due = claim::due(conn, &self.pipeline, &left_out, locked::MOST).await?;
+        let locked = claim::locked(conn, &due).await?;
+        let is_new = state.locked.found(&locked, Instant::now());
+        if is_new {
+            self.tell_locked(&locked);
+        }
+        Ok(is_new)
+    }
+
+    /// Looks whether the executions that are left out are still locked, if it is time to.
+    async fn look_at_locked(&self, state: &mut Loop) -> Result<(), Error> {
+        if state.locked.look_in(Instant::now()) != Some(Duration::ZERO) {
+            return Ok(());
+        }
+        let left_out: Vec<_> = state.locked.executions().collect();
+        let conn = state.link.get().await?;
+        let locked = claim::locked(conn, &left_out).await?;
+        self.tell_locked(&locked);
+        state.eager |= state.locked.looked(&locked, Instant::now());
+        Ok(())
+    }
+
+    /// One line of the log for all of them: a transaction may have locked very many.
+    fn tell_locked(&self, locked: &[ExecutionId]) {
+        let Some(first) = locked.first() else {
+            return self.shared.over(Trouble::Locked, "");
+        };
+        let text = format!(
+            "another session of the database has locked the rows of {} due executions, of which the first is {first}: \
+             they begin when its transaction ends",
+            locked.len()
+        );
+        self.shared.trouble(Trouble::Locked, "", &text);
+    }
+
     /// Asks when the next execution is due, and sets the next look to that time. Returns how long until then.
     async fn next_due(&self, state: &mut Loop) -> Result<Duration, Error> {
+        let left_out = self.left_out(state);
         let conn = state.link.get().await?;
-        let left_out = self.definitions.left_out();
         let next = claim::next_due(conn, &self.pipeline, &left_out).await?;
         let wait = next.unwrap_or(Duration::MAX).min(self.poll());
         state.look = Instant::now() + wait;

@@ -14,7 +14,7 @@ use crate::model::ExecutionId;
 use crate::store::claim::{self, Claim, Held, Rest};
 use crate::store::commit::{self, Committed, Committer, Finished};
 use crate::store::cursor::Cursor;
-use crate::store::definition::Definitions;
+use crate::store::definition::LeftOut;
 use crate::store::process::{self, Claimant};
 use crate::store::{Conn, Error, portion};
 
@@ -112,8 +112,8 @@ pub struct Terms<'a> {
     pub pipeline: &'a str,
     /// How long a claim is leased.
     pub lease: Duration,
-    /// The definitions read so far; executions that its process could not read are left out.
-    pub definitions: &'a Definitions,
+    /// The executions that a claim leaves out.
+    pub left_out: &'a LeftOut,
 }
 
 impl Default for WorkerState {
@@ -222,7 +222,7 @@ impl WorkerState {
         let Terms {
             pipeline,
             lease,
-            definitions,
+            left_out,
         } = terms;
         match operation {
             Operation::ReadLanded => {
@@ -232,9 +232,8 @@ impl WorkerState {
             }
             Operation::ReadHeld => claim::held(conn, me.process).await.map(Answer::Held),
             Operation::Claim { behind, room } => {
-                let left_out = definitions.left_out();
                 let claim =
-                    claim::claim_behind(conn, *behind, me, pipeline, *room, lease, &left_out);
+                    claim::claim_behind(conn, *behind, me, pipeline, *room, lease, left_out);
                 claim
                     .await
                     .map(|(claim, rest)| Answer::Claimed(claim, rest))

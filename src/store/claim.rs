@@ -4,7 +4,7 @@
 //! a lease, in one transaction; putting back executions that were never started. Never: runs
 //! anything.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,8 +127,8 @@ statements! {
                   JOIN ductwork_runs r ON r.id = s.run_id
                  WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM {rows:a(digest text)})
          ORDER BY q.due_at, q.execution_id LIMIT 1";
-    /// The one that a claim of one execution takes.
-    FIRST_DUE = "
+    /// Those that the next claim takes.
+    DUE = "
         SELECT q.execution_id AS id FROM ductwork_availabilities q
          WHERE q.pipeline = :pipeline AND q.due_at <= {now}
            AND q.execution_id NOT IN (SELECT x.id FROM {rows:x(id id)})
@@ -136,7 +136,20 @@ statements! {
                   JOIN ductwork_steps s ON s.id = e.step_id
                   JOIN ductwork_runs r ON r.id = s.run_id
                  WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM {rows:a(digest text)})
-         ORDER BY q.due_at, q.execution_id LIMIT 1 {skip_locked}";
+         ORDER BY q.due_at, q.execution_id LIMIT :n {skip_locked}";
+    /// A condition would let PostgreSQL choose the index of everything that is open.
+    ASK_QUEUED = "
+        SELECT e.id, {big:CASE WHEN e.process_id IS NULL AND e.completed_at IS NULL THEN 1 ELSE 0 END} AS is_queued
+          FROM ductwork_executions e WHERE {any:e.id;b(id id)}",
+        on Mysql [&ASK_QUEUED_IN_TURN];
+    ASK_QUEUED_IN_TURN in Mysql = "
+        SELECT e.id, {big:CASE WHEN e.process_id IS NULL AND e.completed_at IS NULL THEN 1 ELSE 0 END} AS is_queued
+          FROM {rows:b(id id)} {join:ductwork_executions e} ON {key:e.id;b.id}";
+    UNLOCKED = "
+        SELECT e.id FROM ductwork_executions e WHERE {any:e.id;b(id id)} {skip_locked}",
+        on Mysql [&UNLOCKED_IN_TURN];
+    UNLOCKED_IN_TURN in Mysql = "
+        SELECT e.id FROM {rows:b(id id)} {join:ductwork_executions e} ON {key:e.id;b.id} {skip_locked}";
     pub(crate) HELD = "
         SELECT id FROM ductwork_executions WHERE process_id = :process AND completed_at IS NULL{narrow: AND holder = :process}";
 }
@@ -563,20 +576,40 @@ pub async fn next_due(
     Ok(wait.map(|wait| Duration::from_micros(wait.max(0) as u64)))
 }
 
-/// The first execution that is due and not left out: the one that a claim of one execution takes.
-pub async fn first_due(
+/// The first executions that are due and not left out: those that a claim of as many takes.
+pub async fn due(
     conn: &mut Conn,
     pipeline: &str,
     left_out: &LeftOut,
-) -> Result<Option<ExecutionId>, Error> {
+    n: usize,
+) -> Result<Vec<ExecutionId>, Error> {
     let [rows, digests] = left_out.rows();
     let args = [
         ("pipeline", pipeline.into()),
         ("x", (&rows).into()),
         ("a", (&digests).into()),
+        ("n", n.into()),
     ];
-    let row = conn.fetch_optional(&FIRST_DUE, &args).await?;
-    row.map(|row| Ok(ExecutionId(row.get("id")?))).transpose()
+    let rows = conn.fetch(&DUE, &args).await?;
+    Ok(ids(&rows)?.into_iter().map(ExecutionId).collect())
+}
+
+/// Of these executions, those that are in the queue and that a session of the database has locked at this
+/// moment. It waits for nobody.
+pub async fn locked(conn: &mut Conn, among: &[ExecutionId]) -> Result<Vec<ExecutionId>, Error> {
+    let rows = Rows::new().ids("id", among.iter().map(|id| id.0));
+    let args = [("b", (&rows).into())];
+    let unlocked: HashSet<_> = ids(&conn.fetch(&UNLOCKED, &args).await?)?
+        .into_iter()
+        .collect();
+    let mut locked = Vec::new();
+    for row in conn.fetch(&ASK_QUEUED, &args).await? {
+        let id = row.get("id")?;
+        if row.get::<i64>("is_queued")? == 1 && !unlocked.contains(&id) {
+            locked.push(ExecutionId(id));
+        }
+    }
+    Ok(locked)
 }
 
 /// Everything that `process` holds: the executions that it knows of, and those that it got in a

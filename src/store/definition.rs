@@ -90,7 +90,7 @@ impl From<Unreadable> for Error {
     }
 }
 
-/// The definitions and rows that a process currently leaves to others, because it could not read them.
+/// The definitions and rows that a process currently leaves out when it claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     digests: Vec<String>,
@@ -101,6 +101,13 @@ impl LeftOut {
     /// True where nothing is left out, which is the rule.
     pub fn is_empty(&self) -> bool {
         self.digests.is_empty() && self.rows.is_empty()
+    }
+
+    /// Leaves out these rows as well.
+    #[must_use]
+    pub fn and(mut self, rows: impl Iterator<Item = Uuid>) -> Self {
+        self.rows.extend(rows);
+        self
     }
 
     /// The rows and the definitions, for the statements that skip them when they claim.

@@ -318,13 +318,14 @@ impl Pruning {
 /// How many branches one transaction should delete, after this many took this long. (Decides only
 /// the size of the next transaction.)
 fn fitting(branches: usize, took: Duration, [least, _, most]: [usize; 3]) -> usize {
-    let next = match took {
-        took if took > TOOK => branches / 2,
-        took if took < TOOK / 2 => branches * 2,
+    match took {
+        // So few because a transaction has failed, not because they take long: where each of them waits for
+        // another writer, a wide run would be deleted branch by branch.
+        _ if branches < least => (branches * 2).min(least),
+        took if took > TOOK => (branches / 2).max(least),
+        took if took < TOOK / 2 => (branches * 2).min(most),
         _ => branches,
-    };
-    // After a transaction that failed there may be fewer than the least.
-    next.clamp(least.min(branches), most)
+    }
 }
 
 /// The next runs whose deletion has begun, under lock, and the place of the last one seen.
@@ -513,5 +514,15 @@ mod tests {
         assert_eq!(fitting(200, ms(150), bounds), 100);
         assert_eq!(fitting(60, ms(150), bounds), 50);
         assert_eq!(fitting(1_500, ms(10), bounds), 2_000);
+    }
+
+    /// A writer that waits for others takes long, however little it deletes.
+    #[test]
+    fn after_a_transaction_that_failed_they_grow_to_the_least_size_again_however_long_each_takes() {
+        let mut branches = 1;
+        for grown in [2, 4, 8, 16, 32, 50, 50] {
+            branches = fitting(branches, Duration::from_secs(1), [50, 200, 2_000]);
+            assert_eq!(branches, grown);
+        }
     }
 }

@@ -295,6 +295,15 @@ pub fn unclaimable(error: &str, lasted: Duration) {
     );
 }
 
+/// Executions that are due are locked by another session. Logged at once, and ever more rarely while it lasts.
+pub fn locked(error: &str, lasted: Duration) {
+    warn!(
+        error,
+        seconds = lasted.as_secs(),
+        "left out executions that another session has locked"
+    );
+}
+
 /// The claims of a process could not be recovered. Logged at once, and ever more rarely while it lasts.
 pub fn recovery_failed(process: ProcessId, error: &crate::store::Error) {
     error!(

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
+use ductwork::model::RunStatus;
 use ductwork::store::process::ProcessRow;
+use ductwork::store::query;
 use sqlx::Connection;
 
 use crate::fixture::*;
@@ -254,7 +256,48 @@ async fn a_locked_table_is_named_by_health_with_the_session_that_has_the_lock() 
     support::with(Db::postgres().await, health_names_the_table_and_the_session).await;
 }
 
+const SHORT: &str = r#"
+pipeline: Short
+steps: { A: { command: [cat] } }
+flow: [{ start: A }]
+"#;
+
+async fn no_other_claim_is_held_up(db: Db) {
+    let settings = Settings {
+        reaper_timeout: "4s",
+        count: 8,
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::new(&db, settings, &[SHORT]).await;
+    let held = fixture.trigger("Short", "1", 1).await[0];
+    let mut foreign = Foreign::on(&db.url).await;
+    foreign.lock_rows("ductwork_executions").await;
+    let mut daemon = fixture.start();
+    // One claim waits for the lock, and no other one does: ten such waits would take too long.
+    for _ in 0..10 {
+        for run in fixture.trigger("Short", "2", 8).await {
+            fixture.run_ended(run).await;
+        }
+    }
+    let said = daemon
+        .says("left out executions that another session has locked")
+        .await;
+    assert_eq!(said.len(), 1, "{said:#?}");
+    let state = query::run_state(&mut fixture.conn, held).await;
+    assert_eq!(state.unwrap().unwrap().status, RunStatus::InProgress);
+    foreign.release().await;
+    fixture.run_ended(held).await;
+    daemon.stop().await;
+    fixture.succeeded_once_each().await;
+    fixture.audited().await;
+}
+
 on_servers! {
+    /// Each claim that takes its row waits for as long as a statement may wait.
+    async fn an_execution_that_somebody_has_locked_holds_up_no_other_claim(db: Db) {
+        no_other_claim_is_held_up(db).await;
+    }
+
     async fn rows_of_processes_that_are_locked_for_longer_than_a_lease_cost_no_process(db: Db) {
         nobody_is_judged_by_a_row_that_is_locked(db).await;
     }

@@ -1,9 +1,11 @@
 //! A relay on the loopback between processes and their server, which goes silent on some of its
-//! connections, and serves all others. Never: changes a byte, or tells anyone that it lost some.
+//! connections, or passes on the server's answers late. Never: changes a byte, or tells anyone that it
+//! lost some.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -36,20 +38,24 @@ type Lines = Arc<Mutex<BTreeMap<u16, Line>>>;
 /// The words that make the next client that sends them go silent.
 type Trap = Arc<Mutex<Option<&'static [u8]>>>;
 
+/// How long the relay keeps an answer of the server's.
+type Delay = Arc<Mutex<Duration>>;
+
 /// A relay to a server, on a thread of its own, until the test ends.
 pub struct Relay {
     /// The port on which it listens.
     pub port: u16,
     lines: Lines,
     trap: Trap,
+    delay: Delay,
 }
 
 impl Relay {
     /// A relay to this server.
     pub fn to(server: SocketAddr) -> Self {
         let lines = Lines::default();
-        let trap = Trap::default();
-        let (known, set) = (Arc::clone(&lines), Arc::clone(&trap));
+        let (trap, delay) = (Trap::default(), Delay::default());
+        let (known, set, late) = (Arc::clone(&lines), Arc::clone(&trap), Arc::clone(&delay));
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         listener.set_nonblocking(true).expect("a socket");
         let port = listener.local_addr().expect("a port").port();
@@ -61,12 +67,22 @@ impl Relay {
                 let listener = TcpListener::from_std(listener).expect("a socket");
                 while let Ok((client, from)) = listener.accept().await {
                     known.lock().unwrap().insert(from.port(), Line::default());
-                    let (known, set) = (Arc::clone(&known), Arc::clone(&set));
-                    tokio::spawn(connection(client, server, from.port(), known, set));
+                    let of = (Arc::clone(&known), Arc::clone(&set), Arc::clone(&late));
+                    tokio::spawn(connection(client, server, from.port(), of));
                 }
             });
         });
-        Self { port, lines, trap }
+        Self {
+            port,
+            lines,
+            trap,
+            delay,
+        }
+    }
+
+    /// From now on each answer of the server's arrives this much later.
+    pub fn answers_late(&self, by: Duration) {
+        *self.delay.lock().unwrap() = by;
     }
 
     /// All connections so far.
@@ -87,7 +103,12 @@ impl Relay {
     }
 }
 
-async fn connection(client: TcpStream, server: SocketAddr, port: u16, lines: Lines, trap: Trap) {
+async fn connection(
+    client: TcpStream,
+    server: SocketAddr,
+    port: u16,
+    (lines, trap, delay): (Lines, Trap, Delay),
+) {
     let Ok(server) = TcpStream::connect(server).await else {
         return;
     };
@@ -95,9 +116,16 @@ async fn connection(client: TcpStream, server: SocketAddr, port: u16, lines: Lin
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     tokio::join!(
-        pump(from_client, to_server, port, &lines, Some(&trap)),
-        pump(from_server, to_client, port, &lines, None),
+        pump(from_client, to_server, port, &lines, Of::Client(&trap)),
+        pump(from_server, to_client, port, &lines, Of::Server(&delay)),
     );
+}
+
+/// The sender of some bytes.
+#[derive(Clone, Copy)]
+enum Of<'a> {
+    Client(&'a Trap),
+    Server(&'a Delay),
 }
 
 async fn pump(
@@ -105,7 +133,7 @@ async fn pump(
     mut to: impl AsyncWrite + Unpin,
     port: u16,
     lines: &Lines,
-    of_client: Option<&Trap>,
+    of: Of<'_>,
 ) {
     let mut buffer = vec![0; 16 * 1024];
     loop {
@@ -114,11 +142,11 @@ async fn pump(
         let silent = {
             let mut lines = lines.lock().unwrap();
             let line = lines.entry(port).or_default();
-            if let Some(trap) = of_client {
+            if let Of::Client(trap) = of {
                 let mut trap = trap.lock().unwrap();
                 line.silent |= trap.take_if(|words| says(bytes, words)).is_some();
             }
-            let of_client = of_client.is_some();
+            let of_client = matches!(of, Of::Client(_));
             line.listens |= of_client && (says(bytes, LISTEN) || says(bytes, BEAT));
             line.closed |= of_client && read == 0;
             line.lost += if line.silent { read } else { 0 };
@@ -130,6 +158,10 @@ async fn pump(
             (0, false) => return drop(to.shutdown().await),
             (_, true) => {}
             (_, false) => {
+                if let Of::Server(delay) = of {
+                    let delay = *delay.lock().unwrap();
+                    tokio::time::sleep(delay).await;
+                }
                 if to.write_all(bytes).await.is_err() {
                     return;
                 }

@@ -1,5 +1,5 @@
 //! A connection goes silent: its packets vanish in both directions, and neither side is told.
-//! Other connections can be opened.
+//! Other connections can be opened. Or the answers arrive late.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -133,6 +133,33 @@ async fn a_start_ends(db: Db) {
     daemon.stop().await;
 }
 
+/// The process learns that it is registered long after everybody else can see its row.
+async fn a_stop_leaves_no_row(db: Db) {
+    let (server, relay) = relay(&db.url);
+    let through = format!("127.0.0.1:{}", relay.port);
+    let through = db.url.replace(&server, &through);
+    let conn = db.conn().await;
+    let settings = Settings {
+        level: "info",
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::at(&through, conn, settings, &[WORK]).await;
+    relay.answers_late(Duration::from_millis(150));
+    for role in ["advancer", "worker"] {
+        let role = format!("DUCTWORK_ROLE={role}");
+        let mut alone = fixture.start_as(&["env", &role], &["start"]);
+        eventually(PATIENCE, "its row is there", async || {
+            (fixture.processes().await.len() == 1).then_some(())
+        })
+        .await;
+        let early = alone.logged("registered").is_empty();
+        alone.stop().await;
+        assert!(early, "it knew of its row: the test is empty");
+        let left = fixture.processes().await;
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
 /// The server of a URL, and a relay to it.
 fn relay(url: &str) -> (String, Relay) {
     let server = url.rsplit_once('@').map_or(url, |(_, rest)| rest);
@@ -216,6 +243,10 @@ on_servers! {
 
     async fn a_start_whose_connection_goes_silent_ends_and_says_so(db: Db) {
         a_start_ends(db).await;
+    }
+
+    async fn a_stop_that_comes_while_a_process_registers_leaves_no_row(db: Db) {
+        a_stop_leaves_no_row(db).await;
     }
 }
 

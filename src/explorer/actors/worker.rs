@@ -105,7 +105,7 @@ impl Worker {
         let terms = Terms {
             pipeline: flows::PIPELINE,
             lease: LEASE,
-            definitions: cx.definitions,
+            left_out: &cx.definitions.left_out(),
         };
         let waits = match operation {
             Operation::Claim { .. } => asked(cx.conn, &WAITS, me.process).await?,

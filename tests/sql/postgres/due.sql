@@ -5,4 +5,4 @@ SELECT q.execution_id AS id FROM ductwork_availabilities q
           JOIN ductwork_steps s ON s.id = e.step_id
           JOIN ductwork_runs r ON r.id = s.run_id
          WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM unnest($3::text[]) AS a(digest))
- ORDER BY q.due_at, q.execution_id LIMIT 1 FOR UPDATE SKIP LOCKED
+ ORDER BY q.due_at, q.execution_id LIMIT $4 FOR UPDATE SKIP LOCKED

@@ -5,4 +5,4 @@ SELECT q.execution_id AS id FROM ductwork_availabilities q
           JOIN ductwork_steps s ON s.id = e.step_id
           JOIN ductwork_runs r ON r.id = s.run_id
          WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM (SELECT c0 AS digest FROM ductwork_rows(?3)) AS a)
- ORDER BY q.due_at, q.execution_id LIMIT 1 
+ ORDER BY q.due_at, q.execution_id LIMIT ?4 

@@ -1,0 +1,93 @@
+//! Executions that a session of another program has locked.
+//!
+//! A claim takes all of its executions or none, and waits for a row that somebody has locked. A person's transaction
+//! that is left open may last for hours. So a worker's claims leave out the executions in which it was kept waiting,
+//! and look at them again and again. Owns: which ones, and when to look. Pure. Never: finds a lock.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use crate::model::ExecutionId;
+
+/// The time between two looks at the locks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// At most so many are left out: each claim sends them all.
+pub const MOST: usize = 1_000;
+
+/// The executions that a worker leaves out.
+#[derive(Debug, Default)]
+pub struct Locked {
+    executions: BTreeSet<ExecutionId>,
+    /// When to look at them again.
+    look: Option<Instant>,
+}
+
+impl Locked {
+    /// These were found locked. False if none of them is left out now that was not before.
+    pub fn found(&mut self, locked: &[ExecutionId], now: Instant) -> bool {
+        let before = self.executions.len();
+        let room = MOST - before;
+        self.executions.extend(locked.iter().take(room));
+        self.look.get_or_insert(now + LOOK_EVERY);
+        self.executions.len() > before
+    }
+
+    /// Those that are left out.
+    pub fn executions(&self) -> impl Iterator<Item = ExecutionId> {
+        self.executions.iter().copied()
+    }
+
+    /// The time until the next look; none while nothing is left out.
+    pub fn look_in(&self, now: Instant) -> Option<Duration> {
+        self.look.map(|look| look.saturating_duration_since(now))
+    }
+
+    /// Of those that were left out, these are still locked, and the others can be claimed. True if there are
+    /// any.
+    pub fn looked(&mut self, locked: &[ExecutionId], now: Instant) -> bool {
+        let before = self.executions.len();
+        self.executions = locked.iter().copied().collect();
+        self.look = (!self.executions.is_empty()).then(|| now + LOOK_EVERY);
+        self.executions.len() < before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_locked_is_left_out_until_a_look_finds_it_free() {
+        let now = Instant::now();
+        let mut locked = Locked::default();
+        assert_eq!(locked.look_in(now), None);
+        let ids = [(); 3].map(|()| ExecutionId::new());
+        assert!(locked.found(&ids[..2], now));
+        assert!(!locked.found(&ids[..2], now));
+        assert_eq!(locked.look_in(now), Some(LOOK_EVERY));
+        // Others that are found later do not put off the look.
+        let later = now + LOOK_EVERY / 2;
+        assert!(locked.found(&ids, later));
+        assert_eq!(locked.look_in(later), Some(LOOK_EVERY / 2));
+        assert_eq!(locked.executions().count(), 3);
+
+        let then = now + LOOK_EVERY;
+        assert!(locked.looked(&ids[1..2], then));
+        assert_eq!(locked.executions().collect::<Vec<_>>(), [ids[1]]);
+        assert_eq!(locked.look_in(then), Some(LOOK_EVERY));
+        assert!(!locked.looked(&ids[1..2], then));
+        assert!(locked.looked(&[], then));
+        assert_eq!(locked.look_in(then), None);
+    }
+
+    #[test]
+    fn no_more_are_left_out_than_a_claim_can_send() {
+        let now = Instant::now();
+        let mut locked = Locked::default();
+        let many: Vec<_> = (0..=MOST).map(|_| ExecutionId::new()).collect();
+        assert!(locked.found(&many, now));
+        assert_eq!(locked.executions().count(), MOST);
+        assert!(!locked.found(&[ExecutionId::new()], now));
+    }
+}
