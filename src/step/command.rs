@@ -43,7 +43,7 @@ use super::strays::Strays;
 use super::verdict::{Said, judge, too_large};
 use super::{
     Assignment, Limits, Outcome, PROCESS, Performed, StepError, StopCause, StopSignal, abandoned,
-    elapsed, socket, stopped,
+    elapsed, is_of_the_machine, socket, stopped,
 };
 use crate::failpoint::failpoint;
 
@@ -722,14 +722,12 @@ fn judged(
     let file = match output.read(room(max_payload)) {
         Ok(file) => file,
         // An output that cannot be read is no output; a failed step has failed anyway. The step is to
-        // blame for what it left in the file's place, and not for the resources that we lack.
+        // blame for what it left in the file's place, and not for the machine.
         Err(error) if status.success() => {
             let message = format!("the file $DUCTWORK_OUTPUT cannot be read: {error}");
-            return match error.raw_os_error() {
-                Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EIO) => {
-                    Outcome::Crashed { message }
-                }
-                _ => Outcome::Error(StepError::new("output_invalid", message)),
+            return match is_of_the_machine(&error) {
+                true => Outcome::Crashed { message },
+                false => Outcome::Error(StepError::new("output_invalid", message)),
             };
         }
         Err(_) => Vec::new(),

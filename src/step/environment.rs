@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::mask::Mask;
 use super::socket::VARIABLE;
-use super::{Outcome, StepError};
+use super::{Outcome, StepError, is_of_the_machine};
 use crate::definition::StepSpec;
 use crate::definition::variables::{self, Unexpanded};
 use crate::file::{self, Refused};
@@ -234,8 +234,7 @@ impl Environment {
         let because = |why: &str| format!("the secret `{name}`: {path} ({variable}): {why}");
         let unread = |why: &str| wrong(because(why));
         let bytes = file::read(path.as_ref(), MAX_SECRET).map_err(|refused| match &refused {
-            // The step is not to blame for the resources that we lack.
-            Refused::Io(error) if crate::proc::is_shortage(error) => Outcome::NotStarted {
+            Refused::Io(error) if is_of_the_machine(error) => Outcome::NotStarted {
                 message: because(&refused.to_string()),
             },
             _ => unread(&refused.to_string()),
@@ -382,6 +381,19 @@ mod tests {
             "{}",
             error.message
         );
+    }
+
+    /// Nobody can read the memory of a process at its beginning: as from a broken disk.
+    #[test]
+    fn a_secret_that_the_machine_cannot_read_is_not_the_steps_fault() {
+        let variables = [("KEY_FILE", "/proc/self/mem")];
+        let environment = listed(variables, &[], &Inherit::Only(Vec::new()));
+        match environment.give(&step(&[], &[("A", "KEY")])) {
+            Err(Outcome::NotStarted { message }) => {
+                assert!(message.contains("Input/output error"), "{message}");
+            }
+            other => panic!("{:?}", other.err()),
+        }
     }
 
     #[test]

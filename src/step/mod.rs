@@ -28,6 +28,7 @@ mod stderr;
 mod strays;
 pub mod verdict;
 
+use std::io;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -86,15 +87,27 @@ pub enum Outcome {
         /// The last lines of its log.
         backtrace: Option<String>,
     },
-    /// It could not be started for want of resources: spends no budget.
+    /// It could not be started, and the machine is to blame: spends no budget.
     NotStarted {
-        /// The missing thing.
+        /// The missing resource, or the failing disk.
         message: String,
     },
     /// It was ended because the daemon stops: spends no budget.
     Released,
     /// It was ended because its run was cancelled.
     Cancelled,
+}
+
+/// True when the machine is to blame for this error, and no step: it lacks a resource, or a disk or a file server fails.
+fn is_of_the_machine(error: &io::Error) -> bool {
+    use nix::errno::Errno::*;
+    let errno = error.raw_os_error().map(nix::errno::Errno::from_raw);
+    let lacks = matches!(errno, Some(EAGAIN | ENOMEM | EMFILE | ENFILE));
+    let fails = matches!(
+        errno,
+        Some(EIO | EREMOTEIO | ESTALE | ETIMEDOUT | EHOSTDOWN | EHOSTUNREACH | ENOTCONN)
+    );
+    lacks || fails
 }
 
 impl Outcome {

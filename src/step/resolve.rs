@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use super::{Outcome, StepError};
+use super::{Outcome, StepError, is_of_the_machine};
 
 /// Where programs are looked for when nobody says where.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -72,7 +72,7 @@ pub fn explain(error: &io::Error, file: &Path, cwd: &Path) -> Outcome {
     let absolute = cwd.join(file);
     let errno = error.raw_os_error().map(Errno::from_raw);
     let (class, message) = match errno {
-        Some(Errno::EAGAIN | Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE) => {
+        _ if is_of_the_machine(error) => {
             return Outcome::NotStarted {
                 message: format!("`{shown}` could not be started: {error}"),
             };
@@ -157,4 +157,32 @@ fn interpreter(file: &Path) -> Option<String> {
     let line = String::from_utf8_lossy(line);
     let line = line.trim_matches([' ', '\t']);
     Some(line.split([' ', '\t']).next()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_the_machine_cannot_start_is_not_the_steps_fault() {
+        for (errno, is_the_steps) in [
+            (Errno::EIO, false),
+            (Errno::ESTALE, false),
+            (Errno::ETIMEDOUT, false),
+            (Errno::ENOTCONN, false),
+            (Errno::ENOMEM, false),
+            (Errno::ENOENT, true),
+            (Errno::EACCES, true),
+            (Errno::ENOEXEC, true),
+        ] {
+            let error = io::Error::from(errno);
+            match explain(&error, Path::new("steps/a"), Path::new("/")) {
+                Outcome::NotStarted { message } => {
+                    assert!(!is_the_steps && message.contains("steps/a"), "{message}");
+                }
+                Outcome::Error(error) => assert!(is_the_steps, "{error:?}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }
