@@ -7,10 +7,10 @@ use std::path::Path;
 /// The last row of each letter.
 const ROWS: [(char, u32); 8] = [
     ('C', 14),
-    ('E', 22),
+    ('E', 23),
     ('A', 20),
     ('H', 27),
-    ('S', 26),
+    ('S', 27),
     ('D', 27),
     ('T', 16),
     ('V', 7),

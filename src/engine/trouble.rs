@@ -18,7 +18,7 @@ pub enum Trouble {
     Row,
     /// A row that is due or ready, and cannot be claimed.
     Damaged,
-    /// Executions that are due, and that another session of the database has locked.
+    /// Another session of the database has locked executions that are due, or rows of results.
     Locked,
     /// Claims or commits fail.
     Working,

@@ -20,7 +20,7 @@ use crate::machine::trace::handed;
 use crate::model::{ExecutionId, ExecutionResult, Role};
 use crate::step::{Assignment, Outcome, Performed};
 use crate::store::claim::{self, Claim, Claimed, Held, Rest, Unread};
-use crate::store::commit::{Committed, Ended, Finished};
+use crate::store::commit::{self, Committed, Ended, Finished};
 use crate::store::cursor::Cursor;
 use crate::store::definition::{Definitions, LeftOut, Unreadable, VERSION};
 use crate::store::process::Counters;
@@ -34,7 +34,7 @@ use super::runner::Runner;
 use super::shared::{Mode, Shared};
 use super::slots::{Done, Job, Slots};
 use super::trouble::Trouble;
-use super::worker_state::{Answer, Operation, Terms, WorkerState};
+use super::worker_state::{self, Answer, Operation, Terms, WorkerState};
 use super::{Link, Policy, Waker, spread};
 use crate::store::chance;
 
@@ -61,6 +61,13 @@ const LONG_CLAIM: (Duration, u32) = (Duration::from_millis(50), 3);
 
 /// The pause after a claim that failed because of a row.
 const CLAIMS_AGAIN: Duration = Duration::from_secs(1);
+
+/// The time between two looks whether the results that were set aside are still locked.
+const LOOK_ASIDE: Duration = Duration::from_secs(1);
+
+/// The rows that somebody has locked: executions in the queue, or rows of results.
+const QUEUED: &str = "queued";
+const ASIDE: &str = "aside";
 
 /// Steps can be started again when no start has failed for this long, and one has succeeded.
 const STARTS_AGAIN: Duration = Duration::from_secs(3);
@@ -100,6 +107,8 @@ struct Loop {
     vain: u32,
     /// The executions that somebody has locked.
     locked: Locked,
+    /// When to look again whether the results that were set aside are still locked.
+    look_aside: Instant,
     /// The most to claim at once: where inputs are large, as many as could be held.
     most: usize,
     /// The pause of the pipeline was logged.
@@ -131,6 +140,7 @@ impl Worker {
             behind: None,
             vain: 0,
             locked: Locked::default(),
+            look_aside: Instant::now(),
             most: usize::MAX,
             paused: false,
             not_started: HashMap::new(),
@@ -154,7 +164,10 @@ impl Worker {
                     events::draining(self.shared.at_work(), left);
                 }
                 // Executions that may be claimed for us without our knowledge would count as lost.
-                if state.is_empty() && (state.work.is_sure() || Instant::now() >= until) {
+                if state.is_empty()
+                    && state.work.aside().is_empty()
+                    && (state.work.is_sure() || Instant::now() >= until)
+                {
                     break;
                 }
                 // Again when it is to end at once, because its steps may still be in their grace.
@@ -165,7 +178,8 @@ impl Worker {
                 if state.slots.is_empty() {
                     let ended = *last_step_ended.get_or_insert_with(Instant::now);
                     if Instant::now() >= until.max(ended) + LAST_COMMIT {
-                        events::results_lost(state.work.finished().len());
+                        let work = &state.work;
+                        events::results_lost(work.finished().len() + work.aside().len());
                         break;
                     }
                 }
@@ -283,6 +297,15 @@ impl Worker {
                 return Ok(Duration::from_millis(100));
             }
         }
+        let aside = match state.work.aside().is_empty() {
+            true => Duration::MAX,
+            false => {
+                if Instant::now() >= state.look_aside {
+                    self.set_aside(state).await?;
+                }
+                state.look_aside.saturating_duration_since(Instant::now())
+            }
+        };
         if !state.work.finished().is_empty() {
             self.commit(state, claiming).await?;
             // Steps that ended meanwhile are committed at once.
@@ -300,7 +323,10 @@ impl Worker {
             false => Duration::MAX,
         };
         // Never zero: that would be a loop that does not wait.
-        Ok(look.min(stuck).clamp(Duration::from_millis(1), self.poll()))
+        Ok(look
+            .min(stuck)
+            .min(aside)
+            .clamp(Duration::from_millis(1), self.poll()))
     }
 
     /// A bug or a broken database: says so. The caller does not spin (E14).
@@ -501,14 +527,14 @@ impl Worker {
     /// One line of the log for all of them: a transaction may have locked very many.
     fn tell_locked(&self, locked: &[ExecutionId]) {
         let Some(first) = locked.first() else {
-            return self.shared.over(Trouble::Locked, "");
+            return self.shared.over(Trouble::Locked, QUEUED);
         };
         let text = format!(
-            "another session of the database has locked the rows of {} due executions, of which the first is {first}: \
-             they begin when its transaction ends",
+            "due executions wait for rows that another session of the database has locked ({} now; the first is \
+             {first}): they begin when its transaction ends",
             locked.len()
         );
-        self.shared.trouble(Trouble::Locked, "", &text);
+        self.shared.trouble(Trouble::Locked, QUEUED, &text);
     }
 
     /// Asks when the next execution is due, and sets the next look to that time. Returns how long until then.
@@ -564,14 +590,44 @@ impl Worker {
                 });
                 self.committed(state, &sent, committed).await
             }
-            Ok(_) => Ok(()),
+            // Before it is taken apart: locks are found at once, and each further try would wait for them.
+            Ok(_) => self.set_aside(state).await.map(drop),
             Err(error) => {
                 if error.blames_the_value() {
                     self.refused(state, &error);
                 }
+                if error.is_not_now() && self.set_aside(state).await? {
+                    return Ok(());
+                }
                 Err(error)
             }
         }
+    }
+
+    /// Sets aside the results of which somebody has locked a row, and takes back those whose rows are free again.
+    /// False if that changes nothing.
+    async fn set_aside(&self, state: &mut Loop) -> Result<bool, Error> {
+        let conn = state.link.get().await?;
+        let first = state.work.finished().iter().take(worker_state::ASIDE_MAX);
+        let results = first.chain(state.work.aside());
+        let ids = results.map(|it| it.claimed.execution_id);
+        let locked = commit::locked(conn, ids).await?;
+        let moved = state.work.set_aside(&locked);
+        state.look_aside = Instant::now() + LOOK_ASIDE;
+        match state.work.aside().first() {
+            None => self.shared.over(Trouble::Locked, ASIDE),
+            Some(first) => {
+                let text = format!(
+                    "results wait for rows that another session of the database has locked ({} now; the first is of \
+                     the execution {}, step {}): they are stored when its transaction ends",
+                    state.work.aside().len(),
+                    first.claimed.execution_id,
+                    first.claimed.step,
+                );
+                self.shared.trouble(Trouble::Locked, ASIDE, &text);
+            }
+        }
+        Ok(moved)
     }
 
     /// The database refuses one result, which is the first: it is turned into an error of its step.

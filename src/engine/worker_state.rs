@@ -24,6 +24,9 @@ use super::claim_size::ClaimSize;
 /// have a bound of their own.
 const BATCH_MAX: usize = 500;
 
+/// At most so many results are set aside.
+pub const ASIDE_MAX: usize = 1_000;
+
 /// A batch with which the connection was lost this often in a row is taken apart. A single loss is an
 /// outage.
 const LOST_TOGETHER: u32 = 2;
@@ -39,6 +42,8 @@ const LARGE: usize = 64 << 20;
 #[derive(Clone, Debug)]
 pub struct WorkerState {
     finished: Vec<Finished>,
+    /// Results that are not sent with the others, because somebody has locked a row that they write.
+    aside: Vec<Finished>,
     /// How many of them to commit at once.
     batch: usize,
     claim_size: ClaimSize,
@@ -120,6 +125,7 @@ impl Default for WorkerState {
     fn default() -> Self {
         Self {
             finished: Vec::new(),
+            aside: Vec::new(),
             batch: BATCH_MAX,
             claim_size: ClaimSize::default(),
             lost: 0,
@@ -141,6 +147,32 @@ impl WorkerState {
         &self.finished
     }
 
+    /// The results that wait until somebody unlocks a row.
+    pub fn aside(&self) -> &[Finished] {
+        &self.aside
+    }
+
+    /// Of these results somebody has locked a row: they are set aside, because the results that are sent with
+    /// them would wait as well. All others are sent from now on. True if a result has changed its place.
+    ///
+    /// The fate of a result that is set aside is certain: the database has refused its last commit.
+    pub fn set_aside(&mut self, locked: &HashSet<ExecutionId>) -> bool {
+        let is_locked = |it: &Finished| locked.contains(&it.claimed.execution_id);
+        let (aside, free): (Vec<_>, Vec<_>) = self.aside.drain(..).partition(is_locked);
+        let before = self.finished.len();
+        let room = ASIDE_MAX - aside.len();
+        self.aside = aside;
+        self.aside
+            .extend(self.finished.extract_if(.., |it| is_locked(it)).take(room));
+        if self.finished.len() < before {
+            // Another result may be the first one now.
+            self.lost = 0;
+        }
+        let moved = self.finished.len() < before || !free.is_empty();
+        self.finished.extend(free);
+        moved
+    }
+
     /// The result that is committed next, to be changed if the database refuses it.
     pub fn first_mut(&mut self) -> Option<&mut Finished> {
         self.finished.first_mut()
@@ -156,9 +188,10 @@ impl WorkerState {
         portion::first(self.batch, self.finished.iter().map(Finished::bytes))
     }
 
-    /// The bytes of the results that are to be committed.
+    /// The bytes of all results.
     pub fn bytes(&self) -> usize {
-        self.finished.iter().map(Finished::bytes).sum()
+        let results = self.finished.iter().chain(&self.aside);
+        results.map(Finished::bytes).sum()
     }
 
     /// The error of the first result, if its size is to blame and the result must be changed before
@@ -195,7 +228,7 @@ impl WorkerState {
 
     /// True while there may be claims whose leases a heartbeat has to extend, besides those that run.
     pub fn may_hold(&self) -> bool {
-        !self.finished.is_empty() || !self.is_sure()
+        !self.finished.is_empty() || !self.aside.is_empty() || !self.is_sure()
     }
 
     /// The database must be asked for the held executions: claimed ones were dropped before they began.
@@ -389,8 +422,8 @@ impl WorkerState {
     }
 
     fn has(&self, id: ExecutionId) -> bool {
-        let mut finished = self.finished.iter();
-        finished.any(|finished| finished.claimed.execution_id == id)
+        let mut results = self.finished.iter().chain(&self.aside);
+        results.any(|finished| finished.claimed.execution_id == id)
     }
 }
 
@@ -528,6 +561,35 @@ mod tests {
             assert_eq!(executions.finished().len(), left);
         }
         assert!(executions.is_sure() && !executions.may_hold());
+    }
+
+    #[test]
+    fn results_that_are_locked_are_set_aside_until_they_are_free_and_the_others_are_sent() {
+        let (mut executions, all) = with(4);
+        // The connection was lost with the first of them, which is not the first any more.
+        is_lost(&mut executions, &[]);
+        let locked = HashSet::from([all[0], all[2]]);
+        assert!(executions.set_aside(&locked));
+        assert_eq!(
+            (ids(&executions), executions.lost),
+            (vec![all[1], all[3]], 0)
+        );
+        assert!(!executions.set_aside(&locked));
+        assert_eq!(executions.bytes(), with(4).0.bytes());
+        succeeds(&mut executions);
+        // They are still held, and known.
+        assert!(executions.finished().is_empty() && executions.may_hold());
+        assert!(all[..1].iter().all(|id| executions.has(*id)));
+        assert!(executions.set_aside(&HashSet::from([all[2]])));
+        assert_eq!(ids(&executions), all[..1]);
+        assert!(executions.set_aside(&HashSet::new()));
+        assert_eq!(ids(&executions), [all[0], all[2]]);
+        assert!(executions.aside().is_empty());
+
+        let (mut executions, all) = with(ASIDE_MAX + 2);
+        assert!(executions.set_aside(&all.iter().copied().collect()));
+        assert_eq!(executions.aside().len(), ASIDE_MAX);
+        assert_eq!(ids(&executions), all[ASIDE_MAX..]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ static HELD: Statement = Statement::new(
 
 /// The order of the moves if there is a choice. Looking for orphans and the acts of people are not
 /// included. Putting back comes last: it is done when there is nothing else to do.
-const ORDER: &[u8] = b"zruvgkdbclp";
+const ORDER: &[u8] = b"zruvgksdbclp";
 
 /// Does everything that an actor can do now.
 fn exhaust(
@@ -62,7 +62,7 @@ fn exhaust(
         };
         at_once(state.actors[index].act(verb, &mut cx))?;
         let verbs = state.actors[index].verbs(state.clock);
-        asked = matches!(verb, b'c' | b'l') && !verbs.iter().any(|verb| b"dkbru".contains(verb));
+        asked = matches!(verb, b'c' | b'l') && !verbs.iter().any(|verb| b"sdkbru".contains(verb));
     }
     Ok(())
 }

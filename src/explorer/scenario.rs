@@ -37,6 +37,8 @@ pub enum Who {
     Holding,
     /// A worker that has claimed already, and may put it back.
     PutsBack,
+    /// A worker of two slots, which may set a result aside.
+    SetsAside,
     /// A worker that has yet to register.
     Booting,
     /// An advancer, with the number of branches that it claims.
@@ -116,7 +118,11 @@ impl Scenario {
             state.actors.push(self.actor(*who, &runs));
             let first: &[u8] = match who {
                 Who::Holding | Who::PutsBack | Who::LeavingWorker => b"rc",
-                Who::Worker(_) | Who::Leasing(_) | Who::Advancer(_) | Who::LeavingAdvancer => b"r",
+                Who::Worker(_)
+                | Who::Leasing(_)
+                | Who::SetsAside
+                | Who::Advancer(_)
+                | Who::LeavingAdvancer => b"r",
                 _ => b"",
             };
             let index = state.actors.len() - 1;
@@ -164,6 +170,13 @@ impl Scenario {
             Who::Leasing(slots) => worker(slots, true, false),
             Who::Holding | Who::Booting => Actor::worker(1),
             Who::PutsBack => worker(1, false, true),
+            Who::SetsAside => match worker(2, true, false) {
+                Actor::Worker(mut worker) => {
+                    worker.sets_aside = true;
+                    Actor::Worker(worker)
+                }
+                actor => actor,
+            },
             Who::Advancer(slots) => Actor::advancer(slots),
             Who::Reaper => Actor::reaper(),
             Who::Trigger => Actor::person(trigger(Some("key"))),
@@ -340,6 +353,18 @@ pub fn triples() -> Vec<Scenario> {
             &[("divide", 3)],
             &[Advancer(1), Advancer(1), Reaper],
             (1, 1, 0),
+        ),
+        two(
+            "a result that is set aside",
+            &[("divide", 2)],
+            &[SetsAside, Reaper],
+            (1, 1, 1),
+        ),
+        two(
+            "a result that is set aside, and a person",
+            &[("chain", 0), ("flaky", 0)],
+            &[SetsAside, Cancel(0)],
+            (0, 0, 1),
         ),
         two(
             "siblings",

@@ -94,6 +94,23 @@ statements! {
         &RECORD_ADVANCEMENTS,
         &END_RUNS,
     ];
+    /// The results of which nobody has locked the rows that most commits write, or refer to.
+    UNLOCKED_RESULTS = "
+        SELECT e.id FROM ductwork_executions e
+          JOIN ductwork_steps s ON {key:s.id;e.step_id}
+          JOIN ductwork_branches br ON {key:br.id;s.branch_id}
+          JOIN ductwork_runs r ON {key:r.id;s.run_id}
+         WHERE {any:e.id;b(id id)} {skip_locked}",
+        on Mysql [&UNLOCKED_RESULTS_IN_TURN];
+    UNLOCKED_RESULTS_IN_TURN in Mysql = "
+        SELECT e.id FROM {rows:b(id id)} {join:ductwork_executions e} ON {key:e.id;b.id}
+          {join:ductwork_steps s} ON {key:s.id;e.step_id}
+          {join:ductwork_branches br} ON {key:br.id;s.branch_id}
+          {join:ductwork_runs r} ON {key:r.id;s.run_id} {skip_locked}";
+    RESULTS_THERE = "SELECT e.id FROM ductwork_executions e WHERE {any:e.id;b(id id)}",
+        on Mysql [&RESULTS_THERE_IN_TURN];
+    RESULTS_THERE_IN_TURN in Mysql = "
+        SELECT e.id FROM {rows:b(id id)} {join:ductwork_executions e} ON {key:e.id;b.id}";
     /// The guard, where statements are sent in turn.
     TOUCH_AND_CLOSE runs [&claim::TOUCH_PROCESS, &CLOSE_EXECUTIONS];
     /// The statements that follow the guard.
@@ -726,6 +743,26 @@ fn committed(planned: &[Planned<'_>], held: Held, pipeline: &str) -> Committed {
         }
     }
     committed
+}
+
+/// Of the results with these executions, those that a commit would have to wait for, because a session of the
+/// database has locked a row that the commit writes, or refers to. It waits for nobody.
+pub async fn locked(
+    conn: &mut Conn,
+    among: impl Iterator<Item = ExecutionId>,
+) -> Result<HashSet<ExecutionId>, Error> {
+    let rows = Rows::new().ids("id", among);
+    let args = [("b", (&rows).into())];
+    let mut ids = async |statement| -> Result<HashSet<ExecutionId>, Error> {
+        let rows = conn.fetch(statement, &args).await?;
+        rows.iter()
+            .map(|row| Ok(ExecutionId(row.get("id")?)))
+            .collect()
+    };
+    let unlocked = ids(&UNLOCKED_RESULTS).await?;
+    let mut locked = ids(&RESULTS_THERE).await?;
+    locked.retain(|id| !unlocked.contains(id));
+    Ok(locked)
 }
 
 /// Returns, after a COMMIT whose answer was lost, which of these results had been committed. Their

@@ -295,12 +295,13 @@ pub fn unclaimable(error: &str, lasted: Duration) {
     );
 }
 
-/// Executions that are due are locked by another session. Logged at once, and ever more rarely while it lasts.
+/// Executions that are due, or rows of results, are locked by another session. Logged at once, and ever more rarely
+/// while it lasts.
 pub fn locked(error: &str, lasted: Duration) {
     warn!(
         error,
         seconds = lasted.as_secs(),
-        "left out executions that another session has locked"
+        "left out rows that another session has locked"
     );
 }
 

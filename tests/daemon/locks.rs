@@ -280,7 +280,7 @@ async fn no_other_claim_is_held_up(db: Db) {
         }
     }
     let said = daemon
-        .says("left out executions that another session has locked")
+        .says("left out rows that another session has locked")
         .await;
     assert_eq!(said.len(), 1, "{said:#?}");
     let state = query::run_state(&mut fixture.conn, held).await;
@@ -292,7 +292,68 @@ async fn no_other_claim_is_held_up(db: Db) {
     fixture.audited().await;
 }
 
+/// Those with a number below three end when they are let go; all others end at once.
+const SOME: &str = r#"
+pipeline: Some
+steps:
+  A: { command: [sh, -c, 'read n; [ $n -gt 2 ] || { echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; }; echo $n'] }
+flow: [{ start: A }]
+"#;
+
+async fn no_other_result_is_held_up(db: Db, rows: &str) {
+    let settings = Settings {
+        reaper_timeout: "4s",
+        count: 8,
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::new(&db, settings, &[SOME]).await;
+    let mut daemon = fixture.start();
+    let held = [
+        fixture.trigger("Some", "1", 1).await[0],
+        fixture.trigger("Some", "2", 1).await[0],
+    ];
+    fixture.pids("pids", 2).await;
+    let mut foreign = Foreign::on(&db.url).await;
+    foreign.lock_rows(rows).await;
+    std::fs::write(fixture.path("go"), "").unwrap();
+    let said = daemon
+        .says("left out rows that another session has locked")
+        .await;
+    let is_of_results = said[0].to_string().contains("they are stored when");
+    assert!(is_of_results, "{said:#?}");
+    for _ in 0..10 {
+        for run in fixture.trigger("Some", "3", 8).await {
+            fixture.run_ended(run).await;
+        }
+    }
+    for held in held {
+        let state = query::run_state(&mut fixture.conn, held).await;
+        assert_eq!(state.unwrap().unwrap().status, RunStatus::InProgress);
+    }
+    foreign.release().await;
+    for held in held {
+        fixture.run_ended(held).await;
+    }
+    daemon.stop().await;
+    let executions = fixture.succeeded_once_each().await;
+    assert!(
+        executions.iter().all(|it| it.attempt == 1),
+        "{executions:#?}"
+    );
+    fixture.audited().await;
+}
+
 on_servers! {
+    /// Each try of a result that waits for a lock takes as long as a statement may wait, and all results that are
+    /// sent with it wait as well.
+    async fn a_result_whose_execution_somebody_has_locked_holds_up_no_other(db: Db) {
+        no_other_result_is_held_up(db, "ductwork_executions WHERE completed_at IS NULL").await;
+    }
+
+    async fn a_result_whose_run_somebody_has_locked_holds_up_no_other(db: Db) {
+        no_other_result_is_held_up(db, "ductwork_runs").await;
+    }
+
     /// Each claim that takes its row waits for as long as a statement may wait.
     async fn an_execution_that_somebody_has_locked_holds_up_no_other_claim(db: Db) {
         no_other_claim_is_held_up(db).await;

@@ -143,6 +143,8 @@ pub struct Worker {
     pub leases: bool,
     /// An execution may be put back before it was started.
     pub puts_back: bool,
+    /// A result may be set aside, as if somebody had locked a row of it.
+    pub sets_aside: bool,
     running: Vec<Held>,
     /// Executions that it received while its pipeline was paused: put back before anything else.
     back: Vec<ExecutionId>,
@@ -231,6 +233,7 @@ impl Actor {
             slots,
             leases: false,
             puts_back: false,
+            sets_aside: false,
             running: Vec::new(),
             back: Vec::new(),
             executions: WorkerState::default(),
@@ -346,7 +349,10 @@ impl Actor {
 
     /// True for a verb that only reads, or whose faults make no difference.
     pub fn is_safe(verb: u8) -> bool {
-        matches!(verb, b'b' | b'l' | b'o' | b'q' | b'r' | b'u' | b'v' | b'z')
+        matches!(
+            verb,
+            b'b' | b'h' | b'l' | b'o' | b'q' | b'r' | b'u' | b'v' | b'z'
+        )
     }
 
     /// Performs the move.

@@ -1,5 +1,6 @@
 //! A worker: the daemon's own operations, and steps that end on request.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,11 +32,18 @@ impl Worker {
         if self.held() < self.slots {
             verbs.push(b'c');
         }
-        if self.held() > 0 {
+        let aside = self.executions.aside().len();
+        if self.held() > aside {
             verbs.push(b'd');
         }
-        if self.held() > 1 {
+        if self.held() > aside + 1 {
             verbs.push(b'e');
+        }
+        if self.sets_aside && aside == 0 && !self.running.is_empty() {
+            verbs.push(b'h');
+        }
+        if aside > 0 {
+            verbs.push(b's');
         }
         if self.puts_back && !self.running.is_empty() {
             verbs.push(b'p');
@@ -43,7 +51,8 @@ impl Worker {
     }
 
     fn held(&self) -> usize {
-        self.running.len() + self.executions.finished().len()
+        let results = self.executions.finished().len() + self.executions.aside().len();
+        self.running.len() + results
     }
 
     pub(super) async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
@@ -63,6 +72,17 @@ impl Worker {
                 let none = self.executions.finished().is_empty();
                 self.end(usize::from(none), cx).await?;
                 self.commit(1)
+            }
+            // Somebody has locked a row of the first result, as an earlier commit found.
+            b'h' => {
+                let id = self.running[0].claimed.execution_id;
+                self.end(1, cx).await?;
+                self.executions.set_aside(&HashSet::from([id]));
+                return Ok(());
+            }
+            b's' => {
+                self.executions.set_aside(&HashSet::new());
+                self.commit(self.executions.batch())
             }
             b'p' if !self.back.is_empty() => {
                 Operation::PutBack(std::mem::take(&mut self.back), Duration::ZERO)
@@ -195,9 +215,12 @@ impl Worker {
             to.id(id.0.as_u128());
         }
         to.number(-1);
-        for finished in self.executions.finished() {
-            to.id(finished.claimed.execution_id.0.as_u128());
-            to.number(i64::from(finished.ending == Ending::Cancelled));
+        for results in [self.executions.finished(), self.executions.aside()] {
+            for finished in results {
+                to.id(finished.claimed.execution_id.0.as_u128());
+                to.number(i64::from(finished.ending == Ending::Cancelled));
+            }
+            to.number(-1);
         }
     }
 }
