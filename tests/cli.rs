@@ -337,6 +337,25 @@ fn check_says_which_sections_it_did_not_look_at() {
 }
 
 #[test]
+fn check_notes_a_pipeline_in_a_directory_that_nobody_reads() {
+    let place = Place::ready();
+    let text = "pipeline: Invoice\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
+    for name in ["invoice", "reminder"] {
+        place.write(&format!("pipelines/billing/{name}.yml"), text);
+    }
+    place.write("pipelines/data/compose.yml", "services: {}\n");
+    let ended = place.run(["check"]);
+    ended.fine();
+    let told = "this pipeline is not read, because it is in a directory inside `";
+    assert!(ended.stdout.contains(told), "{ended:?}");
+    assert!(ended.stdout.contains("(and 1 more like it)"), "{ended:?}");
+    assert!(
+        ended.stdout.contains("pipelines/billing/invoice.yml"),
+        "{ended:?}"
+    );
+}
+
+#[test]
 fn check_notes_scripts_that_would_not_start() {
     let place = Place::ready();
     place.write("steps/plain.sh", "echo 1\n");

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::config::{Config, DaemonRole};
 use crate::definition::check::as_list;
+use crate::definition::yaml::nested;
 use crate::definition::{Definition, Edge, StepRunner, StepSpec};
 use crate::model::Hook;
 use crate::problem::{Problem, Problems, nearest};
@@ -56,6 +57,7 @@ impl Check {
             notes.extend(interrupted(&config, &pipelines));
         }
         notes.extend(unasked(&pipelines));
+        notes.extend(unread(&config));
         notes.extend(doubtful(&config, &pipelines));
         programs(&config, &pipelines, cli, &mut problems);
         let fine = problems.is_empty();
@@ -222,6 +224,25 @@ fn interrupted(config: &Config, pipelines: &[&Found]) -> Vec<Problem> {
         });
     }
     notes
+}
+
+/// Pipelines in directories inside the one that is read.
+fn unread(config: &Config) -> Option<Problem> {
+    let files = nested(&config.pipelines_path);
+    let first = files.first()?;
+    let more = match files.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more like it)"),
+    };
+    let message = format!(
+        "this pipeline is not read, because it is in a directory inside `{}`{more}",
+        config.pipelines_path.display()
+    );
+    let help = "move the file up, or name its directory as `pipelines_path`";
+    Some(Problem {
+        file: Some(first.clone()),
+        ..Problem::new(message).help(help)
+    })
 }
 
 /// Hooks for questions, in pipelines that ask no questions.

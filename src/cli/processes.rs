@@ -159,11 +159,11 @@ pub(super) fn table(
         vec![
             Cell::styled(process.role.as_str(), out::BOLD),
             Cell::new(process.pipeline.as_deref().unwrap_or("")),
+            Cell::styled(word, style),
+            Cell::new(format!("{} ago", time::whole(process.age))),
             Cell::new(&process.host),
             Cell::new(process.pid.to_string()),
             Cell::new(above(process)),
-            Cell::styled(word, style),
-            Cell::new(format!("{} ago", time::whole(process.age))),
             Cell::new(cli.out.time(process.started_at, now)),
             Cell::styled(process.id.to_string(), out::DIM),
         ]
@@ -172,11 +172,12 @@ pub(super) fn table(
     let headings = [
         "ROLE",
         "PIPELINE",
+        // A narrow terminal cuts what comes later.
+        "STATE",
+        "HEARTBEAT",
         "HOST",
         "PID",
         "UNDER",
-        "STATE",
-        "HEARTBEAT",
         "STARTED",
         "ID",
     ];

@@ -169,9 +169,11 @@ fn picture(now: &Now, lately: Option<&Lately>, env: &str, width: usize) -> Frame
     let (rows, narrow) = fitting(&pipelines, width);
     let mut rows: Vec<String> = rows.lines().map(str::to_owned).collect();
     let mut last = vec![String::new()];
+    let mut hints = vec!["Ctrl-C ends"];
     if narrow {
-        last.push(paint(DIM, "a wider terminal shows more"));
+        hints.push("a wider terminal shows more");
     }
+    last.push(paint(DIM, &hints.join(" · ")));
     last.extend(told("processes  ", &processes(now), width));
     last.extend(told("a minute   ", &trouble(lately), width));
     if pipelines.is_empty() {

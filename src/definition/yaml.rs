@@ -25,9 +25,9 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use load::look_into;
 #[cfg(test)]
 use load::{load_dir, load_file};
+pub use load::{look_into, nested};
 
 /// The definition that `text` describes, or everything that is wrong with it. `file` only names the
 /// file in the problems; nothing is read from it.

@@ -14,6 +14,9 @@ use crate::definition::tree::MAX_BYTES;
 use crate::file::{self, Refused};
 use crate::problem::{Position, Problem, Problems, lines};
 
+/// A search for pipelines that nobody reads looks at this many files of a directory, and at this many in all.
+const NESTED_MAX: usize = 100;
+
 /// The definition in `file`, or everything that is wrong with it.
 #[cfg(test)]
 pub fn load_file(file: &FilePath) -> Result<Definition, Problems> {
@@ -53,13 +56,7 @@ pub fn look_into(dir: &FilePath) -> Result<(Vec<(PathBuf, Loaded)>, Vec<Problem>
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        let hidden = path
-            .file_name()
-            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        let is_yaml = path
-            .extension()
-            .is_some_and(|extension| extension == "yml" || extension == "yaml");
-        if is_yaml && !hidden {
+        if may_be_a_pipeline(&path) {
             files.push(path);
         }
     }
@@ -94,6 +91,33 @@ pub fn look_into(dir: &FilePath) -> Result<(Vec<(PathBuf, Loaded)>, Vec<Problem>
     }
     definitions.retain(|(_, loaded)| !twice.contains(&loaded.definition.pipeline));
     Ok((definitions, problems))
+}
+
+fn may_be_a_pipeline(path: &FilePath) -> bool {
+    let is_hidden = path
+        .file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let is_yaml = path
+        .extension()
+        .is_some_and(|extension| extension == "yml" || extension == "yaml");
+    is_yaml && !is_hidden
+}
+
+/// Pipelines that nobody reads, because they are in directories inside `dir`: some of them, where there are very
+/// many files.
+pub fn nested(dir: &FilePath) -> Vec<PathBuf> {
+    let inside = |dir: &FilePath| {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let mut paths: Vec<_> = entries.map(|entry| entry.path()).take(NESTED_MAX).collect();
+        paths.sort();
+        paths
+    };
+    let directories = inside(dir).into_iter().filter(|path| path.is_dir());
+    let files = directories.flat_map(|directory| inside(&directory));
+    let files = files
+        .filter(|file| may_be_a_pipeline(file))
+        .take(NESTED_MAX);
+    files.filter(|file| load(file).is_ok()).collect()
 }
 
 fn load(file: &FilePath) -> Result<Loaded, Problems> {
