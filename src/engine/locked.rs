@@ -29,7 +29,9 @@ impl Locked {
         let before = self.executions.len();
         let room = MOST - before;
         self.executions.extend(locked.iter().take(room));
-        self.look.get_or_insert(now + LOOK_EVERY);
+        if !self.executions.is_empty() {
+            self.look.get_or_insert(now + LOOK_EVERY);
+        }
         self.executions.len() > before
     }
 
@@ -61,6 +63,7 @@ mod tests {
     fn what_is_locked_is_left_out_until_a_look_finds_it_free() {
         let now = Instant::now();
         let mut locked = Locked::default();
+        assert!(!locked.found(&[], now));
         assert_eq!(locked.look_in(now), None);
         let ids = [(); 3].map(|()| ExecutionId::new());
         assert!(locked.found(&ids[..2], now));

@@ -257,8 +257,7 @@ impl Slots {
     /// puts them back. Proven by `what_was_claimed_ahead_is_not_started_once_the_worker_is_to_begin_nothing`.
     fn next(&self, state: &mut State) -> Option<Job> {
         let is_ours = self.shared.since_beat() < self.lease;
-        let has_room = state.done_bytes + state.kept < RESULTS_MAX;
-        match is_ours && has_room && self.shared.may_begin() {
+        match is_ours && state.has_room() && self.shared.may_begin() {
             true => state.take(),
             false => None,
         }
@@ -289,6 +288,10 @@ impl Slots {
     pub fn appetite(&self, others: usize) -> usize {
         let room = self.room(others);
         let state = self.state.borrow();
+        // Claimed now, they would wait, and soon be put back.
+        if !state.has_room() {
+            return 0;
+        }
         let hungry = state.waiting.len() + state.running.len() < self.count;
         match hungry || room * 4 >= self.count + state.ahead(self.count) {
             true => room,
@@ -367,6 +370,11 @@ impl State {
     /// The executions that wait, run, or have ended without having been taken.
     fn held(&self) -> usize {
         self.waiting.len() + self.running.len() + self.done.len()
+    }
+
+    /// True while the results that are held leave room for those of further steps.
+    fn has_room(&self) -> bool {
+        self.done_bytes + self.kept < RESULTS_MAX
     }
 
     /// The next waiting job, which runs from now on.

@@ -22,7 +22,7 @@ pub enum Trouble {
     Locked,
     /// Claims or commits fail.
     Working,
-    /// A step cannot be started, because the system has too little of something.
+    /// A step cannot be started, because the machine lacks something, or a disk fails.
     Starting,
     /// A child of ours cannot register.
     Registering,
@@ -111,13 +111,15 @@ impl Troubles {
         self.texts.remove(&key);
     }
 
-    /// The trouble that has lasted longest, if any lasts.
+    /// The trouble that has lasted longest, if any lasts; one that keeps only some of the work from being done
+    /// gives precedence to any other.
     pub fn longest(&self, now: Instant) -> Option<Lasting> {
         let lasting = self.lasting.met().filter(|((trouble, _), met)| {
             met.last.saturating_duration_since(met.first) >= trouble.report_after()
                 && now.saturating_duration_since(met.last) < REPORT_FOR
         });
-        let (key, met) = lasting.min_by_key(|(_, met)| met.first)?;
+        let of_some = |key: &Key| key.0 == Trouble::Locked;
+        let (key, met) = lasting.min_by_key(|(key, met)| (of_some(key), met.first))?;
         Some(Lasting {
             text: self.texts.get(key)?.clone(),
             lasted: now.saturating_duration_since(met.first),
@@ -143,6 +145,25 @@ mod tests {
             troubles.over(trouble, "");
             assert_eq!(troubles.longest(after), None);
         }
+    }
+
+    #[test]
+    fn a_lock_that_some_of_the_work_waits_for_hides_no_other_trouble() {
+        let mut troubles = Troubles::default();
+        let start = Instant::now();
+        let minute = start + Duration::from_secs(60);
+        for at in [start, minute] {
+            troubles.meet(Trouble::Locked, "", "some", at);
+        }
+        assert_eq!(
+            troubles.longest(minute).map(|it| it.text).as_deref(),
+            Some("some")
+        );
+        for at in [minute, minute + Duration::from_secs(20)] {
+            troubles.meet(Trouble::Working, "", "all", at);
+        }
+        let told = troubles.longest(minute + Duration::from_secs(20));
+        assert_eq!(told.map(|it| it.text).as_deref(), Some("all"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use crate::definition::Definition;
 use crate::definition::RunTrace;
 use crate::machine::outcome::{self, Ending};
+use crate::machine::stuck::LOCKED;
 use crate::machine::trace::handed;
 use crate::model::{ExecutionId, ExecutionResult, Role};
 use crate::step::{Assignment, Outcome, Performed};
@@ -105,6 +106,8 @@ struct Loop {
     behind: Option<(Cursor, Instant)>,
     /// How many claims in a row took nothing although something was due.
     vain: u32,
+    /// The last claim failed because somebody was in the way.
+    kept_waiting: bool,
     /// The executions that somebody has locked.
     locked: Locked,
     /// When to look again whether the results that were set aside are still locked.
@@ -139,6 +142,7 @@ impl Worker {
             rest: Instant::now(),
             behind: None,
             vain: 0,
+            kept_waiting: false,
             locked: Locked::default(),
             look_aside: Instant::now(),
             most: usize::MAX,
@@ -274,9 +278,11 @@ impl Worker {
             let waiting = state.slots.withdraw();
             self.put_back(state, waiting, Duration::ZERO).await?;
         }
-        // If a step may kill this process, no execution that has ended still waits for its commit
-        // when that step starts.
-        let first = state.slots.is_suspect() && !state.work.finished().is_empty();
+        // If a step may kill this process, no execution that has ended still waits for its commit when that step
+        // starts, except for results that wait for somebody's lock: nobody knows for how long. Results also go first
+        // after a claim that was kept waiting.
+        let go_first = state.slots.is_suspect() || state.kept_waiting;
+        let first = go_first && !state.work.finished().is_empty();
         if claiming && !first && Instant::now() >= state.rest {
             let began = Instant::now();
             let lives = match self.claim(state).await {
@@ -287,9 +293,16 @@ impl Worker {
                     state.rest = Instant::now() + CLAIMS_AGAIN;
                     return Ok(Duration::from_millis(1));
                 }
-                claimed => claimed?,
+                claimed => {
+                    state.kept_waiting = claimed.as_ref().is_err_and(Error::is_not_now);
+                    claimed?
+                }
             };
-            if !self.definitions.left_out().is_empty() {
+            // A claim that failed may have been made all the same: that is asked first.
+            if !state.work.is_sure() {
+                return Ok(Duration::ZERO);
+            }
+            if !self.left_out(state).is_empty() {
                 let (long, share) = LONG_CLAIM;
                 state.rest = Instant::now() + began.elapsed().saturating_sub(long) * share;
             }
@@ -302,11 +315,13 @@ impl Worker {
             false => {
                 if Instant::now() >= state.look_aside {
                     self.set_aside(state).await?;
+                    self.tell_aside(state);
                 }
                 state.look_aside.saturating_duration_since(Instant::now())
             }
         };
         if !state.work.finished().is_empty() {
+            state.kept_waiting = false;
             self.commit(state, claiming).await?;
             // Steps that ended meanwhile are committed at once.
             return Ok(Duration::ZERO);
@@ -342,7 +357,10 @@ impl Worker {
         state: &mut Loop,
         operation: &Operation,
     ) -> Result<Option<Answer>, Error> {
-        let left_out = self.left_out(state);
+        let left_out = match operation {
+            Operation::Claim { .. } => self.left_out(state),
+            _ => LeftOut::default(),
+        };
         let terms = Terms {
             pipeline: &self.pipeline,
             lease: self.policy.lease(),
@@ -402,7 +420,7 @@ impl Worker {
         }
         if let Err(error) = &answer
             && error.is_not_now()
-            && self.leaves_out_locked(state).await?
+            && self.leaves_out_locked(state, room).await?
         {
             // As above.
             state.eager = true;
@@ -498,17 +516,13 @@ impl Worker {
     }
 
     /// The next claims leave out the executions that are due and that somebody has locked. False if there are
-    /// none, or too many are left out.
-    async fn leaves_out_locked(&self, state: &mut Loop) -> Result<bool, Error> {
+    /// none, or too many are left out. Told by the next look, if they are still locked then.
+    async fn leaves_out_locked(&self, state: &mut Loop, room: usize) -> Result<bool, Error> {
         let left_out = self.left_out(state);
         let conn = state.link.get().await?;
-        let due = claim::due(conn, &self.pipeline, &left_out, locked::MOST).await?;
+        let due = claim::due(conn, &self.pipeline, &left_out, room.max(locked::MOST)).await?;
         let locked = claim::locked(conn, &due).await?;
-        let is_new = state.locked.found(&locked, Instant::now());
-        if is_new {
-            self.tell_locked(&locked);
-        }
-        Ok(is_new)
+        Ok(state.locked.found(&locked, Instant::now()))
     }
 
     /// Looks whether the executions that are left out are still locked, if it is time to.
@@ -519,22 +533,19 @@ impl Worker {
         let left_out: Vec<_> = state.locked.executions().collect();
         let conn = state.link.get().await?;
         let locked = claim::locked(conn, &left_out).await?;
-        self.tell_locked(&locked);
         state.eager |= state.locked.looked(&locked, Instant::now());
+        // One line of the log for all of them: a transaction may have locked very many.
+        match locked.first() {
+            None => self.shared.over(Trouble::Locked, QUEUED),
+            Some(first) => {
+                let text = format!(
+                    "{} due executions {LOCKED}; the first is {first}; they begin when its transaction ends",
+                    locked.len()
+                );
+                self.shared.trouble(Trouble::Locked, QUEUED, &text);
+            }
+        }
         Ok(())
-    }
-
-    /// One line of the log for all of them: a transaction may have locked very many.
-    fn tell_locked(&self, locked: &[ExecutionId]) {
-        let Some(first) = locked.first() else {
-            return self.shared.over(Trouble::Locked, QUEUED);
-        };
-        let text = format!(
-            "due executions wait for rows that another session of the database has locked ({} now; the first is \
-             {first}): they begin when its transaction ends",
-            locked.len()
-        );
-        self.shared.trouble(Trouble::Locked, QUEUED, &text);
     }
 
     /// Asks when the next execution is due, and sets the next look to that time. Returns how long until then.
@@ -590,14 +601,17 @@ impl Worker {
                 });
                 self.committed(state, &sent, committed).await
             }
-            // Before it is taken apart: locks are found at once, and each further try would wait for them.
-            Ok(_) => self.set_aside(state).await.map(drop),
-            Err(error) => {
+            refused => {
+                if state.work.take_contended() {
+                    match self.set_aside(state).await {
+                        Ok(true) => return Ok(()),
+                        Err(error) if error.is_unavailable() => return Err(error),
+                        _ => {}
+                    }
+                }
+                let Err(error) = refused else { return Ok(()) };
                 if error.blames_the_value() {
                     self.refused(state, &error);
-                }
-                if error.is_not_now() && self.set_aside(state).await? {
-                    return Ok(());
                 }
                 Err(error)
             }
@@ -607,27 +621,26 @@ impl Worker {
     /// Sets aside the results of which somebody has locked a row, and takes back those whose rows are free again.
     /// False if that changes nothing.
     async fn set_aside(&self, state: &mut Loop) -> Result<bool, Error> {
-        let conn = state.link.get().await?;
-        let first = state.work.finished().iter().take(worker_state::ASIDE_MAX);
-        let results = first.chain(state.work.aside());
-        let ids = results.map(|it| it.claimed.execution_id);
-        let locked = commit::locked(conn, ids).await?;
-        let moved = state.work.set_aside(&locked);
         state.look_aside = Instant::now() + LOOK_ASIDE;
-        match state.work.aside().first() {
-            None => self.shared.over(Trouble::Locked, ASIDE),
-            Some(first) => {
-                let text = format!(
-                    "results wait for rows that another session of the database has locked ({} now; the first is of \
-                     the execution {}, step {}): they are stored when its transaction ends",
-                    state.work.aside().len(),
-                    first.claimed.execution_id,
-                    first.claimed.step,
-                );
-                self.shared.trouble(Trouble::Locked, ASIDE, &text);
-            }
-        }
-        Ok(moved)
+        let conn = state.link.get().await?;
+        let sent = state.work.finished().iter().take(worker_state::ASIDE_MAX);
+        let locked = commit::locked(conn, sent.chain(state.work.aside())).await?;
+        Ok(state.work.set_aside(&locked))
+    }
+
+    /// Says that results wait for a lock: told of those that a second look has found locked.
+    fn tell_aside(&self, state: &Loop) {
+        let aside = state.work.aside();
+        let Some(first) = aside.first() else {
+            return self.shared.over(Trouble::Locked, ASIDE);
+        };
+        let (execution, step) = (first.claimed.execution_id, &first.claimed.step);
+        let text = format!(
+            "{} results {LOCKED}; the first is of the execution {execution}, step {step}; they are stored when its \
+             transaction ends",
+            aside.len(),
+        );
+        self.shared.trouble(Trouble::Locked, ASIDE, &text);
     }
 
     /// The database refuses one result, which is the first: it is turned into an error of its step.

@@ -24,8 +24,10 @@ use super::claim_size::ClaimSize;
 /// have a bound of their own.
 const BATCH_MAX: usize = 500;
 
-/// At most so many results are set aside.
+/// At most so many results are set aside, and so many bytes of them: half of those with which a worker begins nothing
+/// more.
 pub const ASIDE_MAX: usize = 1_000;
+const ASIDE_BYTES: usize = 2 * portion::BYTES_MAX;
 
 /// A batch with which the connection was lost this often in a row is taken apart. A single loss is an
 /// outage.
@@ -52,6 +54,8 @@ pub struct WorkerState {
     lost: u32,
     /// The first result is too large to be sent again: this was the answer each time.
     unsent: Option<Error>,
+    /// The last commit has failed because somebody was in the way.
+    contended: bool,
     doubt: Doubt,
     /// The pipeline is paused, as far as this process knows.
     paused: bool,
@@ -130,6 +134,7 @@ impl Default for WorkerState {
             claim_size: ClaimSize::default(),
             lost: 0,
             unsent: None,
+            contended: false,
             doubt: Doubt::No,
             paused: false,
         }
@@ -152,25 +157,49 @@ impl WorkerState {
         &self.aside
     }
 
-    /// Of these results somebody has locked a row: they are set aside, because the results that are sent with
-    /// them would wait as well. All others are sent from now on. True if a result has changed its place.
+    /// Sets these results aside, of which somebody has locked a row, because the results that are sent with them
+    /// would wait as well; no more of them than there is room for. All others are sent from now on. True if a result
+    /// has changed its place.
     ///
-    /// The fate of a result that is set aside is certain: the database has refused its last commit.
+    /// No commit of a result may be in doubt here: nobody asks whether one that was set aside has landed.
     pub fn set_aside(&mut self, locked: &HashSet<ExecutionId>) -> bool {
+        debug_assert_ne!(self.doubt, Doubt::Landed);
         let is_locked = |it: &Finished| locked.contains(&it.claimed.execution_id);
+        let first = self.first_id();
         let (aside, free): (Vec<_>, Vec<_>) = self.aside.drain(..).partition(is_locked);
-        let before = self.finished.len();
-        let room = ASIDE_MAX - aside.len();
+        let mut bytes: usize = aside.iter().map(Finished::bytes).sum();
+        let before = (aside.len(), self.finished.len());
         self.aside = aside;
-        self.aside
-            .extend(self.finished.extract_if(.., |it| is_locked(it)).take(room));
-        if self.finished.len() < before {
-            // Another result may be the first one now.
-            self.lost = 0;
+        for result in std::mem::take(&mut self.finished) {
+            let more = bytes + result.bytes();
+            if is_locked(&result) && self.aside.len() < ASIDE_MAX && more <= ASIDE_BYTES {
+                bytes = more;
+                self.aside.push(result);
+            } else {
+                self.finished.push(result);
+            }
         }
-        let moved = self.finished.len() < before || !free.is_empty();
+        let moved = self.finished.len() < before.1 || !free.is_empty();
+        if self.aside.len() > before.0 {
+            // The lock is overcome, because of which the last batch was halved.
+            self.batch = (self.batch * 2).min(BATCH_MAX);
+        }
         self.finished.extend(free);
+        if self.first_id() != first {
+            self.lost = 0;
+            self.unsent = None;
+        }
         moved
+    }
+
+    /// True if somebody was in the way of the last commit: perhaps a row of a result is locked. Told once.
+    pub fn take_contended(&mut self) -> bool {
+        std::mem::take(&mut self.contended)
+    }
+
+    fn first_id(&self) -> Option<ExecutionId> {
+        let first = self.finished.first();
+        first.map(|first| first.claimed.execution_id)
     }
 
     /// The result that is committed next, to be changed if the database refuses it.
@@ -360,15 +389,18 @@ impl WorkerState {
             // One result that the database refuses must not hold up the others: the batch is halved
             // until that result is alone. If the result is not to blame, it is then tried again
             // after the others: the work is as good as before.
-            (Operation::Commit { batch, .. }, Err(error)) => match batch {
-                1 if error.blames_the_value() => {}
-                1 if error.may_blame_the_size() && self.is_large() => self.lost(1, error),
-                1 => self.finished.rotate_left(1),
-                batch => {
-                    self.batch = *batch / 2;
-                    return Ok(None);
+            (Operation::Commit { batch, .. }, Err(error)) => {
+                self.contended = error.is_not_now();
+                match batch {
+                    1 if error.blames_the_value() => {}
+                    1 if error.may_blame_the_size() && self.is_large() => self.lost(1, error),
+                    1 => self.finished.rotate_left(1),
+                    batch => {
+                        self.batch = *batch / 2;
+                        return Ok(None);
+                    }
                 }
-            },
+            }
             (_, Err(_)) => {}
         }
         answer.map(Some)
@@ -566,30 +598,56 @@ mod tests {
     #[test]
     fn results_that_are_locked_are_set_aside_until_they_are_free_and_the_others_are_sent() {
         let (mut executions, all) = with(4);
-        // The connection was lost with the first of them, which is not the first any more.
-        is_lost(&mut executions, &[]);
+        let commit = next_commit(&executions);
+        assert!(matches!(executions.settle(&commit, refused()), Ok(None)));
+        assert!(executions.take_contended() && !executions.take_contended());
         let locked = HashSet::from([all[0], all[2]]);
         assert!(executions.set_aside(&locked));
         assert_eq!(
-            (ids(&executions), executions.lost),
-            (vec![all[1], all[3]], 0)
+            (ids(&executions), executions.batch()),
+            (vec![all[1], all[3]], 2)
         );
         assert!(!executions.set_aside(&locked));
         assert_eq!(executions.bytes(), with(4).0.bytes());
         succeeds(&mut executions);
         // They are still held, and known.
         assert!(executions.finished().is_empty() && executions.may_hold());
-        assert!(all[..1].iter().all(|id| executions.has(*id)));
+        assert!(locked.iter().all(|id| executions.has(*id)));
         assert!(executions.set_aside(&HashSet::from([all[2]])));
         assert_eq!(ids(&executions), all[..1]);
         assert!(executions.set_aside(&HashSet::new()));
         assert_eq!(ids(&executions), [all[0], all[2]]);
         assert!(executions.aside().is_empty());
+        // A value that is refused is nobody's lock.
+        let commit = next_commit(&executions);
+        assert!(matches!(executions.settle(&commit, blamed()), Ok(None)));
+        assert!(!executions.take_contended());
+    }
 
+    #[test]
+    fn no_more_results_are_set_aside_than_there_is_room_for() {
         let (mut executions, all) = with(ASIDE_MAX + 2);
         assert!(executions.set_aside(&all.iter().copied().collect()));
         assert_eq!(executions.aside().len(), ASIDE_MAX);
         assert_eq!(ids(&executions), all[ASIDE_MAX..]);
+
+        let mut executions = WorkerState::default();
+        for bytes in [ASIDE_BYTES - 1, 2, 1] {
+            executions.finish(finished_of(bytes));
+        }
+        let all = ids(&executions);
+        assert!(executions.set_aside(&all.iter().copied().collect()));
+        assert_eq!(ids(&executions), all[1..2]);
+    }
+
+    #[test]
+    fn losses_are_counted_for_the_first_result_until_it_is_set_aside() {
+        let (mut executions, all) = with(3);
+        is_lost(&mut executions, &[]);
+        assert!(executions.set_aside(&HashSet::from([all[1]])));
+        assert_eq!(executions.lost, 1);
+        assert!(executions.set_aside(&HashSet::from([all[0], all[1]])));
+        assert_eq!(executions.lost, 0);
     }
 
     #[test]

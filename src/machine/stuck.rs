@@ -24,6 +24,9 @@ pub const AWAY: &str = "traces cannot be sent to";
 /// The words in which a supervisor says that it could not read its configuration anew; the reason follows.
 pub const NOT_RELOADED: &str = "the last reload failed";
 
+/// The words in which a worker says that somebody's lock keeps a part of its work from being done.
+pub const LOCKED: &str = "wait for rows that another session of the database has locked";
+
 /// The cause of a process that makes no progress.
 const TROUBLE: &str = "trouble";
 
@@ -230,9 +233,10 @@ impl Facts {
             Role::Console => (TROUBLE, LISTEN_ELSEWHERE.to_owned()),
             _ => (TROUBLE, list()),
         };
-        let state = match trouble.starts_with(NOT_RELOADED) {
-            true => "has been working with an old configuration",
-            false => "has been unable to proceed",
+        let state = match trouble {
+            it if it.starts_with(NOT_RELOADED) => "has been working with an old configuration",
+            it if it.contains(LOCKED) => "has been unable to do all of its work",
+            _ => "has been unable to proceed",
         };
         Some(Stuck {
             cause,
@@ -305,7 +309,12 @@ impl Facts {
         start: &str,
         waiting: &Waiting,
     ) -> Option<(&'static str, String, String)> {
-        if movers.iter().any(|process| process.trouble.is_some()) {
+        // A lock that keeps some of the work from being done is no reason why the rest does not move.
+        let is_told = |(trouble, _): &(String, i64)| !trouble.contains(LOCKED);
+        if movers
+            .iter()
+            .any(|process| process.trouble.as_ref().is_some_and(is_told))
+        {
             return None;
         }
         let Some(first) = movers.first() else {

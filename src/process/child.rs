@@ -60,7 +60,7 @@ const STRAYS_BOUND: Duration = Duration::from_millis(250);
 pub const GAVE_UP: i32 = 75;
 
 /// A process that is to end waits this long for its registration, which may have reached the database.
-const REGISTERS: Duration = Duration::from_secs(1);
+const REGISTERS: Duration = Duration::from_millis(500);
 
 /// A process that works: a child of a supervisor, or a role of its own.
 pub struct Child {
@@ -130,24 +130,20 @@ impl Child {
             );
             let mut life = std::pin::pin!(life);
             // A stop that comes before there is anything to stop ends it here.
-            let stopped = tokio::select! {
+            let begun = tokio::select! {
                 biased;
-                () = signals.stop_asked() => true,
-                life = &mut life => {
-                    lives.push(life);
-                    false
-                }
+                () = signals.stop_asked() => None,
+                life = &mut life => Some(life),
             };
-            if stopped {
+            let Some(begun) = begun else {
                 // RACE: the database has the new row already, and this process has yet to hear so. A row that is
                 // left behind looks like that of a process that died. Proven by
                 // `a_stop_that_comes_while_a_process_registers_leaves_no_row`.
-                if let Ok(life) = tokio::time::timeout(REGISTERS, life).await {
-                    lives.push(life);
-                }
+                lives.extend(tokio::time::timeout(REGISTERS, life).await);
                 deregister(lives).await;
                 return ExitCode::SUCCESS;
-            }
+            };
+            lives.push(begun);
         }
         let Some(first) = lives.first() else {
             return ExitCode::SUCCESS;

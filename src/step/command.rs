@@ -56,10 +56,7 @@ const DEATH_MAX: Duration = Duration::from_secs(5);
 
 /// How long a program's start may take, at least, however short the step's own timeout: many starts at once wait for
 /// one another.
-const START_LIMIT: Duration = match cfg!(test) {
-    true => Duration::from_millis(300),
-    false => Duration::from_secs(5),
-};
+const START_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long we wait for a start that was given up: a child that can be killed at all is dead by then.
 const GIVEN_UP_MAX: Duration = Duration::from_secs(1);

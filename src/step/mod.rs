@@ -101,13 +101,22 @@ pub enum Outcome {
 /// True when the machine is to blame for this error, and no step: it lacks a resource, or a disk or a file server fails.
 fn is_of_the_machine(error: &io::Error) -> bool {
     use nix::errno::Errno::*;
+    let lacks_processes = Some(EAGAIN);
+    let fails = [
+        EIO,
+        EREMOTEIO,
+        EUCLEAN,
+        EBADMSG,
+        ESTALE,
+        ETIMEDOUT,
+        EHOSTDOWN,
+        EHOSTUNREACH,
+        ENOTCONN,
+    ];
     let errno = error.raw_os_error().map(nix::errno::Errno::from_raw);
-    let lacks = matches!(errno, Some(EAGAIN | ENOMEM | EMFILE | ENFILE));
-    let fails = matches!(
-        errno,
-        Some(EIO | EREMOTEIO | ESTALE | ETIMEDOUT | EHOSTDOWN | EHOSTUNREACH | ENOTCONN)
-    );
-    lacks || fails
+    crate::proc::is_shortage(error)
+        || errno == lacks_processes
+        || errno.is_some_and(|errno| fails.contains(&errno))
 }
 
 impl Outcome {

@@ -37,10 +37,13 @@ pub fn resolve(program: &str, cwd: &Path, path: Option<&OsStr>) -> Result<PathBu
                 return Ok(file);
             }
             Ok(_) => not_executable = not_executable.or(Some(file)),
+            Err(error) if is_of_the_machine(&error) => {
+                not_executable = not_executable.or(Some(file));
+            }
             Err(_) => {}
         }
     }
-    // The file is there, but not fit to be executed: executing it gives the better error.
+    // The file is there, but not fit to be executed, or its disk fails: executing it gives the better error.
     not_executable.ok_or_else(|| {
         let message = format!(
             "`{program}` was not found in PATH ({}); for a file of your own, write its path, e.g. \

@@ -780,12 +780,21 @@ async fn check(
                 audited.more.push(invariant.name);
             }
             for row in rows.into_iter().take(ROWS_MAX) {
+                let detail: String = row.get("detail")?;
+                // A key that is no id is damage as well, and hides no other.
+                let (id, detail) = match row.get("id") {
+                    Err(Error::Corrupt(problem)) => (
+                        Uuid::nil(),
+                        format!("{detail}; its key is no id: {problem}"),
+                    ),
+                    id => (id?, detail),
+                };
                 audited.violations.push(Violation {
                     invariant: invariant.name,
                     title: invariant.title,
                     entity: row.get("entity")?,
-                    id: row.get("id")?,
-                    detail: row.get("detail")?,
+                    id,
+                    detail,
                 });
             }
         }

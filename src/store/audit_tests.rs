@@ -708,6 +708,26 @@ async fn an_audit_says_of_which_invariants_it_tells_some_breaches_only() {
 }
 
 #[tokio::test]
+async fn a_row_whose_key_is_no_id_is_told_with_all_others() {
+    let db = Db::sqlite();
+    let mut conn = db.connect().await;
+    for key in ["x'0102'", "randomblob(16)"] {
+        let sql = format!(
+            "INSERT INTO ductwork_bulks
+             VALUES ({key}, 'revive', '{{}}', NULL, zeroblob(16), zeroblob(16), -1, 0, 0, '[]', 5, 'who', 'api', 5, NULL)"
+        );
+        conn.script("insert", sql.leak()).await.unwrap();
+    }
+    let violations = audit(&mut conn, GRACE).await.unwrap();
+    assert_eq!(violations.len(), 2, "{violations:?}");
+    let mut told = violations.iter();
+    assert!(
+        told.any(|it| it.id.is_nil() && it.detail.contains("its key is no id: ")),
+        "{violations:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_breach_within_its_grace_is_none() {
     let db = Db::sqlite();
     let mut conn = busy(db.connect().await).await.conn;

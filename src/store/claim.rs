@@ -146,10 +146,10 @@ statements! {
         SELECT e.id, {big:CASE WHEN e.process_id IS NULL AND e.completed_at IS NULL THEN 1 ELSE 0 END} AS is_queued
           FROM {rows:b(id id)} {join:ductwork_executions e} ON {key:e.id;b.id}";
     UNLOCKED = "
-        SELECT e.id FROM ductwork_executions e WHERE {any:e.id;b(id id)} {skip_locked}",
+        SELECT e.id FROM ductwork_executions e WHERE {any:e.id;b(id id)} {skip_waiting}",
         on Mysql [&UNLOCKED_IN_TURN];
     UNLOCKED_IN_TURN in Mysql = "
-        SELECT e.id FROM {rows:b(id id)} {join:ductwork_executions e} ON {key:e.id;b.id} {skip_locked}";
+        SELECT e.id FROM {rows:b(id id)} {join:ductwork_executions e} ON {key:e.id;b.id} {skip_waiting}";
     pub(crate) HELD = "
         SELECT id FROM ductwork_executions WHERE process_id = :process AND completed_at IS NULL{narrow: AND holder = :process}";
 }
@@ -594,8 +594,8 @@ pub async fn due(
     Ok(ids(&rows)?.into_iter().map(ExecutionId).collect())
 }
 
-/// Of these executions, those that are in the queue and that a session of the database has locked at this
-/// moment. It waits for nobody.
+/// Of these executions, those that are in the queue and for whose rows a claim would have to wait at this moment. It
+/// waits for no lock on a row.
 pub async fn locked(conn: &mut Conn, among: &[ExecutionId]) -> Result<Vec<ExecutionId>, Error> {
     let rows = Rows::new().ids("id", among.iter().map(|id| id.0));
     let args = [("b", (&rows).into())];

@@ -31,7 +31,7 @@ use super::error::Error;
 use super::micros;
 use super::pause;
 use super::process::Claimant;
-use super::statement::{Args, Rows, statements};
+use super::statement::{Args, Rows, Statement, statements};
 use super::transition::Crossed;
 
 statements! {
@@ -94,23 +94,42 @@ statements! {
         &RECORD_ADVANCEMENTS,
         &END_RUNS,
     ];
-    /// The results of which nobody has locked the rows that most commits write, or refer to.
+    /// The results whose own rows nobody has locked.
     UNLOCKED_RESULTS = "
         SELECT e.id FROM ductwork_executions e
           JOIN ductwork_steps s ON {key:s.id;e.step_id}
           JOIN ductwork_branches br ON {key:br.id;s.branch_id}
-          JOIN ductwork_runs r ON {key:r.id;s.run_id}
-         WHERE {any:e.id;b(id id)} {skip_locked}",
+         WHERE {any:e.id;b(id id)} {skip_waiting}",
         on Mysql [&UNLOCKED_RESULTS_IN_TURN];
     UNLOCKED_RESULTS_IN_TURN in Mysql = "
         SELECT e.id FROM {rows:b(id id)} {join:ductwork_executions e} ON {key:e.id;b.id}
           {join:ductwork_steps s} ON {key:s.id;e.step_id}
+          {join:ductwork_branches br} ON {key:br.id;s.branch_id} {skip_waiting}";
+    UNLOCKED_RUNS = "
+        SELECT r.id FROM ductwork_runs r WHERE {any:r.id;b(id id)} {skip_waiting}",
+        on Mysql [&UNLOCKED_RUNS_IN_TURN];
+    UNLOCKED_RUNS_IN_TURN in Mysql = "
+        SELECT r.id FROM {rows:b(id id)} {join:ductwork_runs r} ON {key:r.id;b.id} {skip_waiting}";
+    UNLOCKED_BARRIERS = "
+        SELECT f.id FROM ductwork_fan_outs f WHERE {any:f.id;b(id id)} {skip_waiting}",
+        on Mysql [&UNLOCKED_BARRIERS_IN_TURN];
+    UNLOCKED_BARRIERS_IN_TURN in Mysql = "
+        SELECT f.id FROM {rows:b(id id)} {join:ductwork_fan_outs f} ON {key:f.id;b.id} {skip_waiting}";
+    /// The results that still count, and whose rows are there: one that lacks a row is damaged, and its commit tells.
+    OPEN_RESULTS = "
+        SELECT e.id, {big:CASE WHEN e.result IS NULL THEN 1 ELSE 0 END} AS is_open
+          FROM ductwork_executions e
+          JOIN ductwork_steps s ON {key:s.id;e.step_id}
+          JOIN ductwork_branches br ON {key:br.id;s.branch_id}
+          JOIN ductwork_runs r ON {key:r.id;s.run_id}
+         WHERE {any:e.id;b(id id)}",
+        on Mysql [&OPEN_RESULTS_IN_TURN];
+    OPEN_RESULTS_IN_TURN in Mysql = "
+        SELECT e.id, {big:CASE WHEN e.result IS NULL THEN 1 ELSE 0 END} AS is_open
+          FROM {rows:b(id id)} {join:ductwork_executions e} ON {key:e.id;b.id}
+          {join:ductwork_steps s} ON {key:s.id;e.step_id}
           {join:ductwork_branches br} ON {key:br.id;s.branch_id}
-          {join:ductwork_runs r} ON {key:r.id;s.run_id} {skip_locked}";
-    RESULTS_THERE = "SELECT e.id FROM ductwork_executions e WHERE {any:e.id;b(id id)}",
-        on Mysql [&RESULTS_THERE_IN_TURN];
-    RESULTS_THERE_IN_TURN in Mysql = "
-        SELECT e.id FROM {rows:b(id id)} {join:ductwork_executions e} ON {key:e.id;b.id}";
+          {join:ductwork_runs r} ON {key:r.id;s.run_id}";
     /// The guard, where statements are sent in turn.
     TOUCH_AND_CLOSE runs [&claim::TOUCH_PROCESS, &CLOSE_EXECUTIONS];
     /// The statements that follow the guard.
@@ -665,6 +684,11 @@ impl<'a> Planned<'a> {
         self.arrives_at.is_none() && !self.queues()
     }
 
+    /// True when its run ends with it.
+    fn ends_run(&self) -> bool {
+        self.ends && self.arrives_at.is_none()
+    }
+
     /// True when its branch is written.
     fn moves(&self) -> bool {
         self.ready || self.crossing.is_some()
@@ -737,7 +761,7 @@ fn committed(planned: &[Planned<'_>], held: Held, pipeline: &str) -> Committed {
         if row.queues() {
             committed.crossed.available.insert(pipeline.to_owned());
         }
-        if row.ends && row.arrives_at.is_none() {
+        if row.ends_run() {
             let ended = (claimed.run_id, pipeline.to_owned(), RunStatus::Completed);
             committed.crossed.ended.push(ended);
         }
@@ -745,24 +769,51 @@ fn committed(planned: &[Planned<'_>], held: Held, pipeline: &str) -> Committed {
     committed
 }
 
-/// Of the results with these executions, those that a commit would have to wait for, because a session of the
-/// database has locked a row that the commit writes, or refers to. It waits for nobody.
-pub async fn locked(
+/// Of these results, those for which a commit would have to wait at this moment, because a session of the database
+/// has locked a row that the commit writes. It waits for no lock on a row.
+pub async fn locked<'a>(
     conn: &mut Conn,
-    among: impl Iterator<Item = ExecutionId>,
+    among: impl Iterator<Item = &'a Finished>,
 ) -> Result<HashSet<ExecutionId>, Error> {
-    let rows = Rows::new().ids("id", among);
-    let args = [("b", (&rows).into())];
-    let mut ids = async |statement| -> Result<HashSet<ExecutionId>, Error> {
-        let rows = conn.fetch(statement, &args).await?;
-        rows.iter()
-            .map(|row| Ok(ExecutionId(row.get("id")?)))
-            .collect()
+    let planned: Vec<Planned<'_>> = among.map(|one| planned(one, &mut 0)).collect();
+    let run = |row: &Planned<'_>| row.ends_run().then_some(row.of.claimed.run_id.0);
+    let barrier = |row: &Planned<'_>| row.arrives_at.map(|barrier| barrier.0);
+    let result = |row: &Planned<'_>| row.of.claimed.execution_id.0;
+    let all = || planned.iter().map(result);
+    let runs = unlocked(conn, &UNLOCKED_RUNS, planned.iter().filter_map(run)).await?;
+    let barriers = planned.iter().filter_map(barrier);
+    let barriers = unlocked(conn, &UNLOCKED_BARRIERS, barriers).await?;
+    let results = unlocked(conn, &UNLOCKED_RESULTS, all()).await?;
+    let rows = Rows::new().ids("id", all());
+    let mut open: HashSet<uuid::Uuid> = HashSet::new();
+    for row in conn.fetch(&OPEN_RESULTS, &[("b", (&rows).into())]).await? {
+        if row.get::<i64>("is_open")? == 1 {
+            open.insert(row.get("id")?);
+        }
+    }
+    let is_free = |row: &Planned<'_>| {
+        results.contains(&result(row))
+            && run(row).is_none_or(|run| runs.contains(&run))
+            && barrier(row).is_none_or(|barrier| barriers.contains(&barrier))
     };
-    let unlocked = ids(&UNLOCKED_RESULTS).await?;
-    let mut locked = ids(&RESULTS_THERE).await?;
-    locked.retain(|id| !unlocked.contains(id));
-    Ok(locked)
+    let locked = planned
+        .iter()
+        .filter(|row| open.contains(&result(row)) && !is_free(row));
+    Ok(locked.map(|row| row.of.claimed.execution_id).collect())
+}
+
+async fn unlocked(
+    conn: &mut Conn,
+    statement: &'static Statement,
+    among: impl Iterator<Item = uuid::Uuid>,
+) -> Result<HashSet<uuid::Uuid>, Error> {
+    let among: HashSet<_> = among.collect();
+    if among.is_empty() {
+        return Ok(among);
+    }
+    let rows = Rows::new().ids("id", among);
+    let free = conn.fetch(statement, &[("b", (&rows).into())]).await?;
+    free.iter().map(|row| row.get("id")).collect()
 }
 
 /// Returns, after a COMMIT whose answer was lost, which of these results had been committed. Their

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, access};
 
-use crate::machine::stuck::GRACE;
+use crate::machine::stuck::{self, GRACE};
 use crate::model::*;
 use crate::time;
 
@@ -111,8 +111,9 @@ static HINDERED: Statement = Statement::only(
 /// in vain.
 const SILENT: Duration = Duration::from_secs(8);
 
-/// The server's words for a wait in vain, with which a process reports its trouble.
-const WAITED: &str = "Lock wait timeout exceeded";
+/// The server's words for a wait in vain, with which a process reports its trouble; or its own, where it does not wait
+/// any more.
+const WAITED: [&str; 2] = ["Lock wait timeout exceeded", stuck::LOCKED];
 
 /// The session that has locked rows of a run for the longest time, if any. It may be gone by now.
 pub async fn holder(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error> {
@@ -208,7 +209,7 @@ async fn locked_on_mysql(conn: &mut Conn) -> Result<Option<Locked>, Error> {
 async fn waits_for_rows(conn: &mut Conn, hindered: &[Row]) -> Result<bool, Error> {
     for process in hindered {
         let trouble: Option<String> = process.get("trouble")?;
-        if trouble.is_some_and(|it| it.contains(WAITED)) {
+        if trouble.is_some_and(|it| WAITED.iter().any(|words| it.contains(words))) {
             return Ok(true);
         }
     }

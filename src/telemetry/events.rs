@@ -301,7 +301,7 @@ pub fn locked(error: &str, lasted: Duration) {
     warn!(
         error,
         seconds = lasted.as_secs(),
-        "left out rows that another session has locked"
+        "rows are locked by another session"
     );
 }
 

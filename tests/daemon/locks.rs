@@ -279,9 +279,7 @@ async fn no_other_claim_is_held_up(db: Db) {
             fixture.run_ended(run).await;
         }
     }
-    let said = daemon
-        .says("left out rows that another session has locked")
-        .await;
+    let said = daemon.says("rows are locked by another session").await;
     assert_eq!(said.len(), 1, "{said:#?}");
     let state = query::run_state(&mut fixture.conn, held).await;
     assert_eq!(state.unwrap().unwrap().status, RunStatus::InProgress);
@@ -292,42 +290,53 @@ async fn no_other_claim_is_held_up(db: Db) {
     fixture.audited().await;
 }
 
-/// Those with a number below three end when they are let go; all others end at once.
-const SOME: &str = r#"
+/// A step with the number 1 ends when it is let go; all others end at once.
+const FLAT: &str = r#"
 pipeline: Some
 steps:
-  A: { command: [sh, -c, 'read n; [ $n -gt 2 ] || { echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; }; echo $n'] }
+  A: { command: [sh, -c, 'read n; [ $n != 1 ] || { echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; }; echo $n'] }
 flow: [{ start: A }]
 "#;
 
-async fn no_other_result_is_held_up(db: Db, rows: &str) {
+/// The same for each element of a list.
+const LISTS: &str = r#"
+pipeline: Some
+steps:
+  Split: { command: [cat] }
+  A: { command: [sh, -c, 'read n; [ $n != 1 ] || { echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; }; echo $n'] }
+  Join: { command: [cat] }
+flow: [{ start: Split }, { expand: A }, { collapse: Join }]
+"#;
+
+/// Rows of the runs whose steps wait are locked, and these steps end: others of the pipeline go on.
+async fn no_other_result_is_held_up(db: Db, pipeline: &str, rows: &str) {
+    let (slow, quick) = match pipeline == LISTS {
+        true => ("[1,1]", "[2,2]"),
+        false => ("1", "2"),
+    };
     let settings = Settings {
         reaper_timeout: "4s",
         count: 8,
         ..Settings::default()
     };
-    let mut fixture = DaemonFixture::new(&db, settings, &[SOME]).await;
+    let mut fixture = DaemonFixture::new(&db, settings, &[pipeline]).await;
     let mut daemon = fixture.start();
-    let held = [
-        fixture.trigger("Some", "1", 1).await[0],
-        fixture.trigger("Some", "2", 1).await[0],
-    ];
-    fixture.pids("pids", 2).await;
+    let held = fixture.trigger("Some", slow, 2).await;
+    let steps = 2 * slow.matches('1').count();
+    fixture.pids("pids", steps).await;
     let mut foreign = Foreign::on(&db.url).await;
     foreign.lock_rows(rows).await;
     std::fs::write(fixture.path("go"), "").unwrap();
-    let said = daemon
-        .says("left out rows that another session has locked")
-        .await;
+    let said = daemon.says("rows are locked by another session").await;
     let is_of_results = said[0].to_string().contains("they are stored when");
     assert!(is_of_results, "{said:#?}");
     for _ in 0..10 {
-        for run in fixture.trigger("Some", "3", 8).await {
+        for run in fixture.trigger("Some", quick, 8).await {
             fixture.run_ended(run).await;
         }
     }
-    for held in held {
-        let state = query::run_state(&mut fixture.conn, held).await;
+    for held in &held {
+        let state = query::run_state(&mut fixture.conn, *held).await;
         assert_eq!(state.unwrap().unwrap().status, RunStatus::InProgress);
     }
     foreign.release().await;
@@ -347,14 +356,17 @@ on_servers! {
     /// Each try of a result that waits for a lock takes as long as a statement may wait, and all results that are
     /// sent with it wait as well.
     async fn a_result_whose_execution_somebody_has_locked_holds_up_no_other(db: Db) {
-        no_other_result_is_held_up(db, "ductwork_executions WHERE completed_at IS NULL").await;
+        no_other_result_is_held_up(db, FLAT, "ductwork_executions WHERE completed_at IS NULL").await;
     }
 
     async fn a_result_whose_run_somebody_has_locked_holds_up_no_other(db: Db) {
-        no_other_result_is_held_up(db, "ductwork_runs").await;
+        no_other_result_is_held_up(db, FLAT, "ductwork_runs").await;
     }
 
-    /// Each claim that takes its row waits for as long as a statement may wait.
+    async fn a_result_whose_barrier_somebody_has_locked_holds_up_no_other(db: Db) {
+        no_other_result_is_held_up(db, LISTS, "ductwork_fan_outs").await;
+    }
+
     async fn an_execution_that_somebody_has_locked_holds_up_no_other_claim(db: Db) {
         no_other_claim_is_held_up(db).await;
     }

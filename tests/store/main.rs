@@ -38,6 +38,7 @@ mod guarded;
 mod guards;
 mod leases;
 mod lists;
+mod locked;
 mod metrics;
 mod order;
 mod overview;

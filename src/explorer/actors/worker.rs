@@ -39,7 +39,7 @@ impl Worker {
         if self.held() > aside + 1 {
             verbs.push(b'e');
         }
-        if self.sets_aside && aside == 0 && !self.running.is_empty() {
+        if self.sets_aside && aside == 0 && self.held() > 0 {
             verbs.push(b'h');
         }
         if aside > 0 {
@@ -73,10 +73,12 @@ impl Worker {
                 self.end(usize::from(none), cx).await?;
                 self.commit(1)
             }
-            // Somebody has locked a row of the first result, as an earlier commit found.
+            // Somebody has locked a row of the first result, whether it was sent before or not.
             b'h' => {
-                let id = self.running[0].claimed.execution_id;
-                self.end(1, cx).await?;
+                if self.executions.finished().is_empty() {
+                    self.end(1, cx).await?;
+                }
+                let id = self.executions.finished()[0].claimed.execution_id;
                 self.executions.set_aside(&HashSet::from([id]));
                 return Ok(());
             }

@@ -1,4 +1,3 @@
 SELECT e.id FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_executions e FORCE INDEX (PRIMARY) ON e.id = b.id
   STRAIGHT_JOIN ductwork_steps s FORCE INDEX (PRIMARY) ON s.id = e.step_id
-  STRAIGHT_JOIN ductwork_branches br FORCE INDEX (PRIMARY) ON br.id = s.branch_id
-  STRAIGHT_JOIN ductwork_runs r FORCE INDEX (PRIMARY) ON r.id = s.run_id FOR UPDATE SKIP LOCKED;
+  STRAIGHT_JOIN ductwork_branches br FORCE INDEX (PRIMARY) ON br.id = s.branch_id FOR UPDATE SKIP LOCKED;

@@ -1,1 +1,1 @@
-SELECT e.id FROM ductwork_executions e WHERE e.id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED
+SELECT e.id FROM ductwork_executions e WHERE e.id = ANY ($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED

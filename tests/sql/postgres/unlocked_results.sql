@@ -1,5 +1,4 @@
 SELECT e.id FROM ductwork_executions e
   JOIN ductwork_steps s ON s.id = ANY (ARRAY[e.step_id])
   JOIN ductwork_branches br ON br.id = ANY (ARRAY[s.branch_id])
-  JOIN ductwork_runs r ON r.id = ANY (ARRAY[s.run_id])
- WHERE e.id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED
+ WHERE e.id = ANY ($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED

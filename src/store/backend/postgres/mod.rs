@@ -92,6 +92,8 @@ impl Backend for Postgres {
             // with because it is volatile.
             "now" => to.write_str("(extract(epoch from statement_timestamp()) * 1000000)::bigint"),
             "skip_locked" => to.write_str("FOR UPDATE SKIP LOCKED"),
+            // As strong as an UPDATE that leaves the key alone: rows that others refer to are none to wait for.
+            "skip_waiting" => to.write_str("FOR NO KEY UPDATE SKIP LOCKED"),
             "lock" => to.write_str("FOR UPDATE"),
             // The row stays until we are done; a writer of its other columns need not wait.
             "share" => to.write_str("FOR KEY SHARE"),

@@ -1,0 +1,5 @@
+SELECT e.id, CAST(CASE WHEN e.result IS NULL THEN 1 ELSE 0 END AS SIGNED) AS is_open
+  FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_executions e FORCE INDEX (PRIMARY) ON e.id = b.id
+  STRAIGHT_JOIN ductwork_steps s FORCE INDEX (PRIMARY) ON s.id = e.step_id
+  STRAIGHT_JOIN ductwork_branches br FORCE INDEX (PRIMARY) ON br.id = s.branch_id
+  STRAIGHT_JOIN ductwork_runs r FORCE INDEX (PRIMARY) ON r.id = s.run_id;

@@ -1,1 +1,0 @@
-SELECT e.id FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_executions e FORCE INDEX (PRIMARY) ON e.id = b.id;

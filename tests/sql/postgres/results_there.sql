@@ -1,1 +1,0 @@
-SELECT e.id FROM ductwork_executions e WHERE e.id = ANY ($1::uuid[])
