@@ -35,7 +35,7 @@ impl Cancel {
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
-            let before = query::run_state(&mut conn, run).await?;
+            let before = query::brief(&mut conn, run).await?;
             let was_active = before.is_some_and(|before| !before.status.is_terminal());
             let (count, locked) = (Cell::new(0_usize), Cell::new(false));
             let mut report = |closed: usize| {

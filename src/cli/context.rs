@@ -104,7 +104,7 @@ fn of_database(cli: &CliContext, run: &str, verb: Verb) -> Result<(), Failure> {
             }
             Verb::List => listed(cli, &all(&mut conn, run).await?),
             Verb::Set { key, value } => {
-                let state = query::run_state(&mut conn, run).await?;
+                let state = query::brief(&mut conn, run).await?;
                 let pipeline = state.map(|state| state.pipeline).unwrap_or_default();
                 let value = setup::json(&value, "value", config.job_worker.max_payload(&pipeline))?;
                 match context::set(&mut conn, run, &key, value.get()).await? {

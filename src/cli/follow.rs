@@ -145,7 +145,7 @@ async fn look(
     lookout: &mut Option<Lookout<'_>>,
     asked: &mut Asked,
 ) -> Result<Option<(Seen, Vec<String>)>, Failure> {
-    let state = query::run_state(conn, follow.run).await?;
+    let state = query::brief(conn, follow.run).await?;
     let mut seen = Seen {
         progress: query::progress(conn, follow.run).await?,
         status: state.map(|state| state.status),
@@ -175,7 +175,7 @@ async fn look(
 /// Whether a run that waited, and of which nothing went on a moment later, still waits: a person may have
 /// answered between the two looks.
 pub async fn still_waits(conn: &mut Conn, run: RunId) -> Result<bool, store::Error> {
-    let state = query::run_state(conn, run).await?;
+    let state = query::brief(conn, run).await?;
     Ok(state.is_some_and(|state| state.status == RunStatus::Dampened))
 }
 

@@ -84,7 +84,7 @@ impl Logs {
         shown: &mut Shown,
     ) -> Result<RunStatus, Failure> {
         // The state is read first, so that nothing is missed that was written before the end.
-        let Some(state) = query::run_state(conn, run).await? else {
+        let Some(state) = query::brief(conn, run).await? else {
             return Err(setup::no_run(&run.to_string()));
         };
         let found = shown.show(cli, conn, run, self.step.as_deref()).await?;

@@ -42,7 +42,7 @@ impl Resume {
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
-            let Some(state) = query::run_state(&mut conn, run).await? else {
+            let Some(state) = query::brief(&mut conn, run).await? else {
                 return Err(setup::no_run(&run.to_string()));
             };
             let max = config.job_worker.max_payload(&state.pipeline);

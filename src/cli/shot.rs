@@ -117,7 +117,7 @@ async fn left(
     let id = triggered.run_id;
     let asked = async {
         let mut conn = location.connect(Purpose::Query).await?;
-        let state = query::run_state(&mut conn, triggered.run_id).await?;
+        let state = query::brief(&mut conn, triggered.run_id).await?;
         let processes = process::processes(&mut conn).await?;
         Ok::<_, store::Error>((conn, state, processes))
     };

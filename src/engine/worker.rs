@@ -6,7 +6,7 @@
 //! Never: runs a step (`slots` do), decides what an ending costs (`machine::outcome`), writes
 //! (`store::commit`), or handles a lost answer (`worker_state`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -112,6 +112,8 @@ struct Loop {
     locked: Locked,
     /// When to look again whether the results that were set aside are still locked.
     look_aside: Instant,
+    /// It is to end, and no step is left.
+    is_last: bool,
     /// The most to claim at once: where inputs are large, as many as could be held.
     most: usize,
     /// The pause of the pipeline was logged.
@@ -120,7 +122,33 @@ struct Loop {
     not_started: HashMap<String, Instant>,
 }
 
+/// Which results are asked about for locks: those that are to be sent, and those that were set aside, too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Sent,
+    All,
+}
+
+/// An answer that the worker can do without: only a lost connection is an error.
+fn bearable<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.is_unavailable() => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
 impl Loop {
+    /// The time until locks are looked at again.
+    fn next_look(&self) -> Duration {
+        let now = Instant::now();
+        let queued = self.locked.look_in(now).unwrap_or(Duration::MAX);
+        match self.work.aside().is_empty() {
+            true => queued,
+            false => queued.min(self.look_aside.saturating_duration_since(now)),
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.work.finished().is_empty() && self.slots.is_empty()
     }
@@ -145,6 +173,7 @@ impl Worker {
             kept_waiting: false,
             locked: Locked::default(),
             look_aside: Instant::now(),
+            is_last: false,
             most: usize::MAX,
             paused: false,
             not_started: HashMap::new(),
@@ -278,6 +307,8 @@ impl Worker {
             let waiting = state.slots.withdraw();
             self.put_back(state, waiting, Duration::ZERO).await?;
         }
+        state.is_last = matches!(mode, Mode::Drain { .. }) && state.slots.is_empty();
+        self.look_at_locks(state).await?;
         // If a step may kill this process, no execution that has ended still waits for its commit when that step
         // starts, except for results that wait for somebody's lock: nobody knows for how long. Results also go first
         // after a claim that was kept waiting.
@@ -293,16 +324,13 @@ impl Worker {
                     state.rest = Instant::now() + CLAIMS_AGAIN;
                     return Ok(Duration::from_millis(1));
                 }
-                claimed => {
-                    state.kept_waiting = claimed.as_ref().is_err_and(Error::is_not_now);
-                    claimed?
-                }
+                claimed => claimed?,
             };
             // A claim that failed may have been made all the same: that is asked first.
             if !state.work.is_sure() {
                 return Ok(Duration::ZERO);
             }
-            if !self.left_out(state).is_empty() {
+            if !self.definitions.left_out().is_empty() {
                 let (long, share) = LONG_CLAIM;
                 state.rest = Instant::now() + began.elapsed().saturating_sub(long) * share;
             }
@@ -310,18 +338,7 @@ impl Worker {
                 return Ok(Duration::from_millis(100));
             }
         }
-        let aside = match state.work.aside().is_empty() {
-            true => Duration::MAX,
-            false => {
-                if Instant::now() >= state.look_aside {
-                    self.set_aside(state).await?;
-                    self.tell_aside(state);
-                }
-                state.look_aside.saturating_duration_since(Instant::now())
-            }
-        };
         if !state.work.finished().is_empty() {
-            state.kept_waiting = false;
             self.commit(state, claiming).await?;
             // Steps that ended meanwhile are committed at once.
             return Ok(Duration::ZERO);
@@ -329,18 +346,15 @@ impl Worker {
         let stuck = stuck.map_or(Duration::MAX, |stuck| STUCK_AFTER.saturating_sub(stuck));
         let look = match claiming && state.slots.appetite(0) > 0 {
             true => {
-                let now = Instant::now();
-                let look = state.look.saturating_duration_since(now);
-                let locked = state.locked.look_in(now).unwrap_or(Duration::MAX);
-                look.min(locked)
-                    .max(state.rest.saturating_duration_since(now))
+                let look = state.look.max(state.rest);
+                look.saturating_duration_since(Instant::now())
             }
             false => Duration::MAX,
         };
         // Never zero: that would be a loop that does not wait.
         Ok(look
             .min(stuck)
-            .min(aside)
+            .min(state.next_look())
             .clamp(Duration::from_millis(1), self.poll()))
     }
 
@@ -391,7 +405,6 @@ impl Worker {
         if room == 0 {
             return Ok(true);
         }
-        self.look_at_locked(state).await?;
         if !state.eager {
             if Instant::now() < state.look {
                 return Ok(true);
@@ -409,6 +422,7 @@ impl Worker {
         };
         let claim = Operation::Claim { behind, room };
         let answer = self.perform(state, &claim).await;
+        state.kept_waiting = answer.as_ref().is_err_and(Error::is_not_now);
         if let Err(error) = &answer
             && error.blames_a_row()
             && (room, behind) == (1, Cursor::FIRST)
@@ -419,12 +433,14 @@ impl Worker {
             return Ok(true);
         }
         if let Err(error) = &answer
-            && error.is_not_now()
-            && self.leaves_out_locked(state, room).await?
+            && state.kept_waiting
         {
-            // As above.
-            state.eager = true;
-            return Ok(true);
+            events::kept_waiting(error);
+            if bearable(self.leaves_out_locked(state, room).await)? == Some(true) {
+                // As above.
+                state.eager = true;
+                return Ok(true);
+            }
         }
         let Some(Answer::Claimed(claim, rest)) = answer? else {
             unreachable!("a claim is answered by what was claimed");
@@ -525,11 +541,19 @@ impl Worker {
         Ok(state.locked.found(&locked, Instant::now()))
     }
 
-    /// Looks whether the executions that are left out are still locked, if it is time to.
-    async fn look_at_locked(&self, state: &mut Loop) -> Result<(), Error> {
-        if state.locked.look_in(Instant::now()) != Some(Duration::ZERO) {
-            return Ok(());
+    /// Looks whether the rows for which executions and results wait are still locked, if it is time to.
+    async fn look_at_locks(&self, state: &mut Loop) -> Result<(), Error> {
+        let now = Instant::now();
+        if state.locked.look_in(now) == Some(Duration::ZERO) {
+            bearable(self.look_at_locked(state).await)?;
         }
+        if !state.work.aside().is_empty() && now >= state.look_aside {
+            bearable(self.set_aside(state, Asked::All).await)?;
+        }
+        Ok(())
+    }
+
+    async fn look_at_locked(&self, state: &mut Loop) -> Result<(), Error> {
         let left_out: Vec<_> = state.locked.executions().collect();
         let conn = state.link.get().await?;
         let locked = claim::locked(conn, &left_out).await?;
@@ -539,7 +563,7 @@ impl Worker {
             None => self.shared.over(Trouble::Locked, QUEUED),
             Some(first) => {
                 let text = format!(
-                    "{} due executions {LOCKED}; the first is {first}; they begin when its transaction ends",
+                    "due executions {LOCKED} (now: {}; the first is {first}): they begin when its transaction ends",
                     locked.len()
                 );
                 self.shared.trouble(Trouble::Locked, QUEUED, &text);
@@ -577,8 +601,16 @@ impl Worker {
 
     /// Commits the executions that have ended, and begins the steps that follow.
     async fn commit(&self, state: &mut Loop, claiming: bool) -> Result<(), Error> {
+        let waited = std::mem::take(&mut state.kept_waiting);
         if let Some(error) = state.work.take_unsent() {
             self.refused(state, &error);
+        }
+        // Those that have ended since the last look may write the same rows.
+        if !state.work.aside().is_empty() {
+            bearable(self.set_aside(state, Asked::Sent).await)?;
+            if state.work.finished().is_empty() {
+                return Ok(());
+            }
         }
         let batch = state.work.batch();
         let finished = state.work.finished();
@@ -594,7 +626,10 @@ impl Worker {
             .await
         {
             Ok(Some(Answer::Committed(committed))) => {
-                self.shared.over(Trouble::Working, "");
+                // Commits may succeed while claims fail.
+                if !waited {
+                    self.shared.over(Trouble::Working, "");
+                }
                 self.shared.counts.count(|counts| {
                     counting::stored(counts, Role::Worker, asked.elapsed());
                     counting::committed(counts, &self.pipeline, &sent, &committed);
@@ -602,11 +637,10 @@ impl Worker {
                 self.committed(state, &sent, committed).await
             }
             refused => {
-                if state.work.take_contended() {
-                    match self.set_aside(state).await {
-                        Ok(true) => return Ok(()),
-                        Err(error) if error.is_unavailable() => return Err(error),
-                        _ => {}
+                if let Some(error) = state.work.take_contended() {
+                    events::kept_waiting(&error);
+                    if bearable(self.set_aside(state, Asked::All).await)? == Some(true) {
+                        return Ok(());
                     }
                 }
                 let Err(error) = refused else { return Ok(()) };
@@ -619,28 +653,39 @@ impl Worker {
     }
 
     /// Sets aside the results of which somebody has locked a row, and takes back those whose rows are free again.
-    /// False if that changes nothing.
-    async fn set_aside(&self, state: &mut Loop) -> Result<bool, Error> {
-        state.look_aside = Instant::now() + LOOK_ASIDE;
-        let conn = state.link.get().await?;
-        let sent = state.work.finished().iter().take(worker_state::ASIDE_MAX);
-        let locked = commit::locked(conn, sent.chain(state.work.aside())).await?;
-        Ok(state.work.set_aside(&locked))
-    }
-
-    /// Says that results wait for a lock: told of those that a second look has found locked.
-    fn tell_aside(&self, state: &Loop) {
+    /// False if that changes nothing. When nothing else is left to do, all are sent, and wait.
+    async fn set_aside(&self, state: &mut Loop, asked: Asked) -> Result<bool, Error> {
+        let is_of_all = asked == Asked::All;
+        if is_of_all {
+            state.look_aside = Instant::now() + LOOK_ASIDE;
+        }
+        let were_aside = !state.work.aside().is_empty();
+        let mut locked = HashSet::new();
+        if !state.is_last {
+            let conn = state.link.get().await?;
+            let sent = state.work.finished().iter().take(worker_state::ASIDE_MAX);
+            let aside = state.work.aside();
+            let (asked, kept) = aside.split_at(if is_of_all { aside.len() } else { 0 });
+            locked = commit::locked(conn, sent.chain(asked)).await?;
+            locked.extend(kept.iter().map(|it| it.claimed.execution_id));
+        }
+        let moved = state.work.set_aside(&locked);
         let aside = state.work.aside();
-        let Some(first) = aside.first() else {
-            return self.shared.over(Trouble::Locked, ASIDE);
-        };
-        let (execution, step) = (first.claimed.execution_id, &first.claimed.step);
-        let text = format!(
-            "{} results {LOCKED}; the first is of the execution {execution}, step {step}; they are stored when its \
-             transaction ends",
-            aside.len(),
-        );
-        self.shared.trouble(Trouble::Locked, ASIDE, &text);
+        match aside.first() {
+            None => self.shared.over(Trouble::Locked, ASIDE),
+            // Told when a second look has found them: a row may be locked for a moment.
+            Some(first) if is_of_all && were_aside => {
+                let (execution, step) = (first.claimed.execution_id, &first.claimed.step);
+                let text = format!(
+                    "results {LOCKED} (now: {}; the first is of the execution {execution}, step {step}): they are \
+                     stored when its transaction ends",
+                    aside.len(),
+                );
+                self.shared.trouble(Trouble::Locked, ASIDE, &text);
+            }
+            Some(_) => {}
+        }
+        Ok(moved)
     }
 
     /// The database refuses one result, which is the first: it is turned into an error of its step.

@@ -54,8 +54,8 @@ pub struct WorkerState {
     lost: u32,
     /// The first result is too large to be sent again: this was the answer each time.
     unsent: Option<Error>,
-    /// The last commit has failed because somebody was in the way.
-    contended: bool,
+    /// The last commit has failed with this error, because somebody was in the way.
+    contended: Option<Error>,
     doubt: Doubt,
     /// The pipeline is paused, as far as this process knows.
     paused: bool,
@@ -134,7 +134,7 @@ impl Default for WorkerState {
             claim_size: ClaimSize::default(),
             lost: 0,
             unsent: None,
-            contended: false,
+            contended: None,
             doubt: Doubt::No,
             paused: false,
         }
@@ -192,9 +192,9 @@ impl WorkerState {
         moved
     }
 
-    /// True if somebody was in the way of the last commit: perhaps a row of a result is locked. Told once.
-    pub fn take_contended(&mut self) -> bool {
-        std::mem::take(&mut self.contended)
+    /// The error of the last commit, if somebody was in its way: perhaps a row of a result is locked. Returned once.
+    pub fn take_contended(&mut self) -> Option<Error> {
+        self.contended.take()
     }
 
     fn first_id(&self) -> Option<ExecutionId> {
@@ -390,7 +390,7 @@ impl WorkerState {
             // until that result is alone. If the result is not to blame, it is then tried again
             // after the others: the work is as good as before.
             (Operation::Commit { batch, .. }, Err(error)) => {
-                self.contended = error.is_not_now();
+                self.contended = error.is_not_now().then(|| error.clone());
                 match batch {
                     1 if error.blames_the_value() => {}
                     1 if error.may_blame_the_size() && self.is_large() => self.lost(1, error),
@@ -600,7 +600,7 @@ mod tests {
         let (mut executions, all) = with(4);
         let commit = next_commit(&executions);
         assert!(matches!(executions.settle(&commit, refused()), Ok(None)));
-        assert!(executions.take_contended() && !executions.take_contended());
+        assert!(executions.take_contended().is_some() && executions.take_contended().is_none());
         let locked = HashSet::from([all[0], all[2]]);
         assert!(executions.set_aside(&locked));
         assert_eq!(
@@ -621,7 +621,7 @@ mod tests {
         // A value that is refused is nobody's lock.
         let commit = next_commit(&executions);
         assert!(matches!(executions.settle(&commit, blamed()), Ok(None)));
-        assert!(!executions.take_contended());
+        assert!(executions.take_contended().is_none());
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub const NOT_RELOADED: &str = "the last reload failed";
 /// The words in which a worker says that somebody's lock keeps a part of its work from being done.
 pub const LOCKED: &str = "wait for rows that another session of the database has locked";
 
+/// The remedy for a lock of somebody's.
+const END_TRANSACTION: &str = "end that session's transaction; `ductworkd why RUN` names the session, where the database tells it";
+
 /// The cause of a process that makes no progress.
 const TROUBLE: &str = "trouble";
 
@@ -231,6 +234,7 @@ impl Facts {
             Role::Console if trouble.starts_with(UNSENT) => (TROUBLE, READ_RUNS.to_owned()),
             Role::Supervisor if trouble.starts_with(NOT_RELOADED) => (TROUBLE, RELOAD.to_owned()),
             Role::Console => (TROUBLE, LISTEN_ELSEWHERE.to_owned()),
+            _ if trouble.contains(LOCKED) => (TROUBLE, END_TRANSACTION.to_owned()),
             _ => (TROUBLE, list()),
         };
         let state = match trouble {
@@ -309,12 +313,7 @@ impl Facts {
         start: &str,
         waiting: &Waiting,
     ) -> Option<(&'static str, String, String)> {
-        // A lock that keeps some of the work from being done is no reason why the rest does not move.
-        let is_told = |(trouble, _): &(String, i64)| !trouble.contains(LOCKED);
-        if movers
-            .iter()
-            .any(|process| process.trouble.as_ref().is_some_and(is_told))
-        {
+        if movers.iter().any(|process| process.trouble.is_some()) {
             return None;
         }
         let Some(first) = movers.first() else {

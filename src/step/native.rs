@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
 use tokio::runtime::Runtime;
@@ -32,12 +33,54 @@ const THREADS: usize = 2;
 /// The name of each thread that runs steps.
 const THREAD: &str = "native-step";
 
+/// While this many blocking steps run on that were left to themselves, no other one starts: each has a thread, and
+/// attempt after attempt of a step that never ends would take all the threads that the system has.
+const LEFT_MAX: usize = 100;
+
 /// Runs native steps.
 #[derive(Debug)]
 pub struct NativeRunner {
     registry: Arc<Registry>,
     limits: Limits,
     runtime: OnceLock<Runtime>,
+    /// How many threads run blocking steps for which nobody waits any more.
+    left: Arc<AtomicUsize>,
+}
+
+/// The thread of a blocking step. Nothing ends it but the step itself.
+struct Thread {
+    state: AtomicU8,
+    left: Arc<AtomicUsize>,
+}
+
+impl Thread {
+    const WAITED_FOR: u8 = 0;
+    const LEFT: u8 = 1;
+    const ENDED: u8 = 2;
+
+    /// Nobody waits for it any more.
+    fn leave(&self) {
+        let (from, to) = (Self::WAITED_FOR, Self::LEFT);
+        let order = Ordering::SeqCst;
+        if self.state.compare_exchange(from, to, order, order).is_ok() {
+            self.left.fetch_add(1, order);
+        }
+    }
+
+    fn end(&self) {
+        if self.state.swap(Self::ENDED, Ordering::SeqCst) == Self::LEFT {
+            self.left.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Tells that the thread has ended, however it did.
+struct Ends(Arc<Thread>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// A running step; it is told to end, and dropped, when nobody waits for it any more.
@@ -49,7 +92,7 @@ struct Task {
 /// The part of a running step that answers.
 enum Running {
     Async(JoinHandle<Answer>),
-    Blocking(oneshot::Receiver<Answer>),
+    Blocking(oneshot::Receiver<Answer>, Arc<Thread>),
 }
 
 impl Task {
@@ -63,7 +106,9 @@ impl Task {
                 Err(error) if error.is_panic() => Some(Err(panicked(&*error.into_panic()))),
                 Err(_) => None,
             },
-            Running::Blocking(answer) => Some(answer.await.unwrap_or_else(|_| Err(panicked(&())))),
+            Running::Blocking(answer, _) => {
+                Some(answer.await.unwrap_or_else(|_| Err(panicked(&()))))
+            }
         }
     }
 
@@ -79,6 +124,9 @@ impl Drop for Task {
     fn drop(&mut self) {
         self.context.cancel();
         self.abort();
+        if let Running::Blocking(_, thread) = &self.body {
+            thread.leave();
+        }
     }
 }
 
@@ -89,6 +137,7 @@ impl NativeRunner {
             registry: registry.into(),
             limits,
             runtime: OnceLock::new(),
+            left: Arc::default(),
         }
     }
 
@@ -127,9 +176,18 @@ impl NativeRunner {
                 };
             }
         };
+        let left = self.left.load(Ordering::SeqCst);
+        if matches!(body, Body::Blocking(_)) && left >= LEFT_MAX {
+            return Outcome::NotStarted {
+                message: format!(
+                    "{left} blocking steps that were left to themselves, because they did not end when they were told \
+                     to, still run: no other one starts until some of them end"
+                ),
+            };
+        }
         let limit = assignment.timeout;
         let context = StepContext::new(assignment, store);
-        let mut task = match start(runtime, body, context) {
+        let mut task = match start(runtime, body, context, &self.left) {
             Ok(task) => task,
             Err(error) => {
                 return Outcome::NotStarted {
@@ -230,7 +288,12 @@ impl Drop for NativeRunner {
 
 /// Starts a step. A blocking step has a thread of its own, and not one of tokio's: tokio panics when there is none
 /// to be had, or keeps the step waiting for a thread while the time of its timeout passes.
-fn start(runtime: &Runtime, body: &Body, context: StepContext) -> io::Result<Task> {
+fn start(
+    runtime: &Runtime,
+    body: &Body,
+    context: StepContext,
+    left: &Arc<AtomicUsize>,
+) -> io::Result<Task> {
     note_where_steps_panic();
     let body = match body {
         Body::Async(function) => {
@@ -246,15 +309,21 @@ fn start(runtime: &Runtime, body: &Body, context: StepContext) -> io::Result<Tas
             let function = Arc::clone(function);
             let (give, answer) = oneshot::channel();
             let (context, runtime) = (context.clone(), runtime.handle().clone());
+            let thread = Arc::new(Thread {
+                state: AtomicU8::new(Thread::WAITED_FOR),
+                left: Arc::clone(left),
+            });
+            let ends = Ends(Arc::clone(&thread));
             std::thread::Builder::new()
                 .name(THREAD.to_owned())
                 .spawn(move || {
+                    let _ends = ends;
                     let _within = runtime.enter();
                     let answer = guarded(|| function(context)).and_then(|done| done);
                     // Perhaps nobody waits any more.
                     let _ = give.send(answer);
                 })?;
-            Running::Blocking(answer)
+            Running::Blocking(answer, thread)
         }
     };
     Ok(Task { context, body })

@@ -26,7 +26,7 @@ pub fn resolve(program: &str, cwd: &Path, path: Option<&OsStr>) -> Result<PathBu
         return Err(StepError::new("command_invalid", "the command is empty").no_retry());
     }
     let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
-    let mut not_executable = None;
+    let (mut not_executable, mut failing) = (None, None);
     for directory in std::env::split_paths(path) {
         if directory.as_os_str().is_empty() {
             continue;
@@ -37,14 +37,12 @@ pub fn resolve(program: &str, cwd: &Path, path: Option<&OsStr>) -> Result<PathBu
                 return Ok(file);
             }
             Ok(_) => not_executable = not_executable.or(Some(file)),
-            Err(error) if is_of_the_machine(&error) => {
-                not_executable = not_executable.or(Some(file));
-            }
+            Err(error) if is_of_the_machine(&error) => failing = failing.or(Some(file)),
             Err(_) => {}
         }
     }
     // The file is there, but not fit to be executed, or its disk fails: executing it gives the better error.
-    not_executable.ok_or_else(|| {
+    failing.or(not_executable).ok_or_else(|| {
         let message = format!(
             "`{program}` was not found in PATH ({}); for a file of your own, write its path, e.g. \
              `steps/{program}`",

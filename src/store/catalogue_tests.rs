@@ -225,7 +225,7 @@ fn foreign(text: &str) -> Option<&'static str> {
             text.matches(read.as_str()).count() > text.matches(own.as_str()).count()
         })
     };
-    let locks = ["{lock}", "{share}", "{skip_locked}"]
+    let locks = ["{lock}", "{share}", "{skip_locked}", "{skip_waiting}"]
         .iter()
         .any(|lock| text.contains(lock));
     match (begins, written) {

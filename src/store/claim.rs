@@ -145,7 +145,7 @@ statements! {
     ASK_QUEUED_IN_TURN in Mysql = "
         SELECT e.id, {big:CASE WHEN e.process_id IS NULL AND e.completed_at IS NULL THEN 1 ELSE 0 END} AS is_queued
           FROM {rows:b(id id)} {join:ductwork_executions e} ON {key:e.id;b.id}";
-    UNLOCKED = "
+    pub(super) UNLOCKED = "
         SELECT e.id FROM ductwork_executions e WHERE {any:e.id;b(id id)} {skip_waiting}",
         on Mysql [&UNLOCKED_IN_TURN];
     UNLOCKED_IN_TURN in Mysql = "
@@ -597,6 +597,9 @@ pub async fn due(
 /// Of these executions, those that are in the queue and for whose rows a claim would have to wait at this moment. It
 /// waits for no lock on a row.
 pub async fn locked(conn: &mut Conn, among: &[ExecutionId]) -> Result<Vec<ExecutionId>, Error> {
+    if !conn.dialect().backend().is_server() {
+        return Ok(Vec::new());
+    }
     let rows = Rows::new().ids("id", among.iter().map(|id| id.0));
     let args = [("b", (&rows).into())];
     let unlocked: HashSet<_> = ids(&conn.fetch(&UNLOCKED, &args).await?)?

@@ -94,7 +94,7 @@ statements! {
         &RECORD_ADVANCEMENTS,
         &END_RUNS,
     ];
-    /// The results whose own rows nobody has locked.
+    /// The results of which nobody has locked the execution, the step or the branch.
     UNLOCKED_RESULTS = "
         SELECT e.id FROM ductwork_executions e
           JOIN ductwork_steps s ON {key:s.id;e.step_id}
@@ -110,11 +110,12 @@ statements! {
         on Mysql [&UNLOCKED_RUNS_IN_TURN];
     UNLOCKED_RUNS_IN_TURN in Mysql = "
         SELECT r.id FROM {rows:b(id id)} {join:ductwork_runs r} ON {key:r.id;b.id} {skip_waiting}";
+    /// As `LAST_AT_BARRIERS` locks them.
     UNLOCKED_BARRIERS = "
-        SELECT f.id FROM ductwork_fan_outs f WHERE {any:f.id;b(id id)} {skip_waiting}",
+        SELECT f.id FROM ductwork_fan_outs f WHERE {any:f.id;b(id id)} {skip_locked}",
         on Mysql [&UNLOCKED_BARRIERS_IN_TURN];
     UNLOCKED_BARRIERS_IN_TURN in Mysql = "
-        SELECT f.id FROM {rows:b(id id)} {join:ductwork_fan_outs f} ON {key:f.id;b.id} {skip_waiting}";
+        SELECT f.id FROM {rows:b(id id)} {join:ductwork_fan_outs f} ON {key:f.id;b.id} {skip_locked}";
     /// The results that still count, and whose rows are there: one that lacks a row is damaged, and its commit tells.
     OPEN_RESULTS = "
         SELECT e.id, {big:CASE WHEN e.result IS NULL THEN 1 ELSE 0 END} AS is_open
@@ -775,33 +776,42 @@ pub async fn locked<'a>(
     conn: &mut Conn,
     among: impl Iterator<Item = &'a Finished>,
 ) -> Result<HashSet<ExecutionId>, Error> {
+    if !conn.dialect().backend().is_server() {
+        return Ok(HashSet::new());
+    }
     let planned: Vec<Planned<'_>> = among.map(|one| planned(one, &mut 0)).collect();
+    let id = |row: &Planned<'_>| row.of.claimed.execution_id.0;
     let run = |row: &Planned<'_>| row.ends_run().then_some(row.of.claimed.run_id.0);
     let barrier = |row: &Planned<'_>| row.arrives_at.map(|barrier| barrier.0);
-    let result = |row: &Planned<'_>| row.of.claimed.execution_id.0;
-    let all = || planned.iter().map(result);
+    let (whole, alone): (Vec<_>, Vec<_>) = planned
+        .iter()
+        .partition(|row| row.moves() || row.step_status.is_some());
+    let mut free = unlocked(conn, &UNLOCKED_RESULTS, whole.into_iter().map(id)).await?;
+    // Another attempt leaves the step and the branch alone.
+    free.extend(unlocked(conn, &claim::UNLOCKED, alone.into_iter().map(id)).await?);
     let runs = unlocked(conn, &UNLOCKED_RUNS, planned.iter().filter_map(run)).await?;
     let barriers = planned.iter().filter_map(barrier);
     let barriers = unlocked(conn, &UNLOCKED_BARRIERS, barriers).await?;
-    let results = unlocked(conn, &UNLOCKED_RESULTS, all()).await?;
-    let rows = Rows::new().ids("id", all());
-    let mut open: HashSet<uuid::Uuid> = HashSet::new();
+    let is_locked = |row: &&Planned<'_>| {
+        !free.contains(&id(row))
+            || run(row).is_some_and(|run| !runs.contains(&run))
+            || barrier(row).is_some_and(|barrier| !barriers.contains(&barrier))
+    };
+    let locked: Vec<_> = planned.iter().filter(is_locked).map(id).collect();
+    if locked.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let rows = Rows::new().ids("id", locked);
+    let mut open = HashSet::new();
     for row in conn.fetch(&OPEN_RESULTS, &[("b", (&rows).into())]).await? {
         if row.get::<i64>("is_open")? == 1 {
-            open.insert(row.get("id")?);
+            open.insert(ExecutionId(row.get("id")?));
         }
     }
-    let is_free = |row: &Planned<'_>| {
-        results.contains(&result(row))
-            && run(row).is_none_or(|run| runs.contains(&run))
-            && barrier(row).is_none_or(|barrier| barriers.contains(&barrier))
-    };
-    let locked = planned
-        .iter()
-        .filter(|row| open.contains(&result(row)) && !is_free(row));
-    Ok(locked.map(|row| row.of.claimed.execution_id).collect())
+    Ok(open)
 }
 
+/// The keys of those of these rows that the statement finds without a lock.
 async fn unlocked(
     conn: &mut Conn,
     statement: &'static Statement,

@@ -58,7 +58,7 @@ statements! {
          ORDER BY id DESC LIMIT 1 OFFSET :n";
     RUN = concat!("SELECT ", run_columns!(), " FROM ductwork_runs r WHERE r.id = :run AND r.pruning_at IS NULL");
     RUN_BRIEF = "SELECT pipeline, status FROM ductwork_runs WHERE id = :run AND pruning_at IS NULL";
-    RUN_STATE = "SELECT pipeline, status, output FROM ductwork_runs WHERE id = :run AND pruning_at IS NULL";
+    RUN_STATE = "SELECT status, output FROM ductwork_runs WHERE id = :run AND pruning_at IS NULL";
     RUN_IS_THERE = "SELECT 1 AS found FROM ductwork_runs WHERE id = :run AND pruning_at IS NULL";
     RUNS_BETWEEN = "
         SELECT id FROM ductwork_runs
@@ -231,8 +231,6 @@ pub struct RunBrief {
 /// The part of a run that a caller who waits for its end needs.
 #[derive(Clone, Debug)]
 pub struct RunState {
-    /// Its pipeline.
-    pub pipeline: String,
     /// Its state.
     pub status: RunStatus,
     /// Its output, once it is complete.
@@ -461,7 +459,6 @@ pub async fn run_state(conn: &mut Conn, id: RunId) -> Result<Option<RunState>, E
         .await?;
     row.map(|row| {
         Ok(RunState {
-            pipeline: row.get("pipeline")?,
             status: row.word("status")?,
             output: payload(&row, "output", "run", id.0)?,
         })

@@ -295,6 +295,15 @@ pub fn unclaimable(error: &str, lasted: Duration) {
     );
 }
 
+/// Somebody was in the way of a claim or a commit, for as long as either waits.
+pub fn kept_waiting(error: &crate::store::Error) {
+    debug!(
+        error = chain(error),
+        statement = error.statement(),
+        "kept waiting"
+    );
+}
+
 /// Executions that are due, or rows of results, are locked by another session. Logged at once, and ever more rarely
 /// while it lasts.
 pub fn locked(error: &str, lasted: Duration) {

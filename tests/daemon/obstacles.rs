@@ -74,7 +74,10 @@ const CASES: [Case; 5] = [
         says: " are locked by the session",
         lacks: PROCESS,
         // The worker is kept waiting once, and sets the result aside.
-        logged: ["rows are locked by another session", "1 results wait"],
+        logged: [
+            "rows are locked by another session",
+            "results wait for rows",
+        ],
     },
     Case {
         locks: &[

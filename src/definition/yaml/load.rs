@@ -93,30 +93,36 @@ pub fn look_into(dir: &FilePath) -> Result<(Vec<(PathBuf, Loaded)>, Vec<Problem>
     Ok((definitions, problems))
 }
 
+fn is_hidden(path: &FilePath) -> bool {
+    let name = path.file_name();
+    name.is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
 fn may_be_a_pipeline(path: &FilePath) -> bool {
-    let is_hidden = path
-        .file_name()
-        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let is_yaml = path
         .extension()
         .is_some_and(|extension| extension == "yml" || extension == "yaml");
-    is_yaml && !is_hidden
+    is_yaml && !is_hidden(path)
 }
 
 /// Pipelines that nobody reads, because they are in directories inside `dir`: some of them, where there are very
 /// many files.
 pub fn nested(dir: &FilePath) -> Vec<PathBuf> {
-    let inside = |dir: &FilePath| {
+    let inside = |dir: &FilePath, is_meant: fn(&FilePath) -> bool| {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        let mut paths: Vec<_> = entries.map(|entry| entry.path()).take(NESTED_MAX).collect();
+        let paths = entries.map(|entry| entry.path());
+        let mut paths: Vec<_> = paths
+            .filter(|path| is_meant(path))
+            .take(NESTED_MAX)
+            .collect();
         paths.sort();
         paths
     };
-    let directories = inside(dir).into_iter().filter(|path| path.is_dir());
-    let files = directories.flat_map(|directory| inside(&directory));
-    let files = files
-        .filter(|file| may_be_a_pipeline(file))
-        .take(NESTED_MAX);
+    let directories = inside(dir, |path| path.is_dir() && !is_hidden(path));
+    let files = directories
+        .iter()
+        .flat_map(|it| inside(it, may_be_a_pipeline));
+    let files = files.take(NESTED_MAX);
     files.filter(|file| load(file).is_ok()).collect()
 }
 

@@ -420,6 +420,39 @@ async fn is_set(flag: &AtomicBool) {
     timeout(patience, set).await.expect("it is not set");
 }
 
+#[tokio::test]
+async fn blocking_steps_that_never_end_take_no_more_threads_than_a_bound() {
+    let (let_go, gone) = std::sync::mpsc::channel::<()>();
+    let gone = std::sync::Mutex::new(gone);
+    let step = move |_: StepContext, deaf: bool| -> Result<u8, StepError> {
+        if deaf {
+            // Until the other end is dropped.
+            let _ = gone.lock().unwrap().recv();
+        }
+        Ok(1)
+    };
+    let stage = Stage::new(Registry::new().blocking_step("Step", step));
+    let stage = stage
+        .timeout(Duration::from_millis(1))
+        .grace(Duration::ZERO);
+    for _ in 0..LEFT_MAX {
+        let outcome = stage.run("true").await;
+        assert!(matches!(outcome, Outcome::TimedOut { .. }), "{outcome:?}");
+    }
+    match stage.run("true").await {
+        Outcome::NotStarted { message } => assert!(message.contains("still run"), "{message}"),
+        other => panic!("{other:?}"),
+    }
+    drop(let_go);
+    let stage = stage.timeout(Duration::from_secs(20));
+    loop {
+        match stage.run("false").await {
+            Outcome::NotStarted { .. } => tokio::time::sleep(Duration::from_millis(1)).await,
+            outcome => break assert_eq!(value(outcome), "1"),
+        }
+    }
+}
+
 #[test]
 fn a_user_short_of_threads_starts_no_blocking_step_and_blames_nobody() {
     /// No other process runs as this user, so that no other counts.

@@ -1,1 +1,1 @@
-SELECT pipeline, status, output FROM ductwork_runs WHERE id = $1 AND pruning_at IS NULL
+SELECT status, output FROM ductwork_runs WHERE id = $1 AND pruning_at IS NULL

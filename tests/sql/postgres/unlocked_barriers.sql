@@ -1,1 +1,1 @@
-SELECT f.id FROM ductwork_fan_outs f WHERE f.id = ANY ($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED
+SELECT f.id FROM ductwork_fan_outs f WHERE f.id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED
