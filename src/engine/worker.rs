@@ -6,7 +6,7 @@
 //! Never: runs a step (`slots` do), decides what an ending costs (`machine::outcome`), writes
 //! (`store::commit`), or handles a lost answer (`worker_state`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ use serde_json::value::RawValue;
 use crate::definition::Definition;
 use crate::definition::RunTrace;
 use crate::machine::outcome::{self, Ending};
-use crate::machine::stuck::LOCKED;
 use crate::machine::trace::handed;
+use crate::machine::why::LOCKED;
 use crate::model::{ExecutionId, ExecutionResult, Role};
 use crate::step::{Assignment, Outcome, Performed};
 use crate::store::claim::{self, Claim, Claimed, Held, Rest, Unread};
@@ -112,8 +112,6 @@ struct Loop {
     locked: Locked,
     /// When to look again whether the results that were set aside are still locked.
     look_aside: Instant,
-    /// It is to end, and no step is left.
-    is_last: bool,
     /// The most to claim at once: where inputs are large, as many as could be held.
     most: usize,
     /// The pause of the pipeline was logged.
@@ -173,7 +171,6 @@ impl Worker {
             kept_waiting: false,
             locked: Locked::default(),
             look_aside: Instant::now(),
-            is_last: false,
             most: usize::MAX,
             paused: false,
             not_started: HashMap::new(),
@@ -307,7 +304,6 @@ impl Worker {
             let waiting = state.slots.withdraw();
             self.put_back(state, waiting, Duration::ZERO).await?;
         }
-        state.is_last = matches!(mode, Mode::Drain { .. }) && state.slots.is_empty();
         self.look_at_locks(state).await?;
         // If a step may kill this process, no execution that has ended still waits for its commit when that step
         // starts, except for results that wait for somebody's lock: nobody knows for how long. Results also go first
@@ -420,6 +416,10 @@ impl Worker {
             Some((place, since)) if now < since + LOOK_BEFORE => (place, since),
             _ => (Cursor::FIRST, now),
         };
+        // Those that have become due since the last look may be locked as well.
+        if state.locked.executions().next().is_some() {
+            bearable(self.leaves_out_locked(state, room).await)?;
+        }
         let claim = Operation::Claim { behind, room };
         let answer = self.perform(state, &claim).await;
         state.kept_waiting = answer.as_ref().is_err_and(Error::is_not_now);
@@ -436,7 +436,8 @@ impl Worker {
             && state.kept_waiting
         {
             events::kept_waiting(error);
-            if bearable(self.leaves_out_locked(state, room).await)? == Some(true) {
+            let most = room.max(locked::MOST);
+            if bearable(self.leaves_out_locked(state, most).await)? == Some(true) {
                 // As above.
                 state.eager = true;
                 return Ok(true);
@@ -531,12 +532,12 @@ impl Worker {
             .leaves_out(&self.definitions, &row, first.0, error))
     }
 
-    /// The next claims leave out the executions that are due and that somebody has locked. False if there are
-    /// none, or too many are left out. Told by the next look, if they are still locked then.
-    async fn leaves_out_locked(&self, state: &mut Loop, room: usize) -> Result<bool, Error> {
+    /// The next claims leave out those of the first `most` due executions that somebody has locked. False if there
+    /// are none, or too many are left out. Told by the next look, if they are still locked then.
+    async fn leaves_out_locked(&self, state: &mut Loop, most: usize) -> Result<bool, Error> {
         let left_out = self.left_out(state);
         let conn = state.link.get().await?;
-        let due = claim::due(conn, &self.pipeline, &left_out, room.max(locked::MOST)).await?;
+        let due = claim::due(conn, &self.pipeline, &left_out, most).await?;
         let locked = claim::locked(conn, &due).await?;
         Ok(state.locked.found(&locked, Instant::now()))
     }
@@ -653,22 +654,19 @@ impl Worker {
     }
 
     /// Sets aside the results of which somebody has locked a row, and takes back those whose rows are free again.
-    /// False if that changes nothing. When nothing else is left to do, all are sent, and wait.
+    /// False if that changes nothing.
     async fn set_aside(&self, state: &mut Loop, asked: Asked) -> Result<bool, Error> {
         let is_of_all = asked == Asked::All;
         if is_of_all {
             state.look_aside = Instant::now() + LOOK_ASIDE;
         }
         let were_aside = !state.work.aside().is_empty();
-        let mut locked = HashSet::new();
-        if !state.is_last {
-            let conn = state.link.get().await?;
-            let sent = state.work.finished().iter().take(worker_state::ASIDE_MAX);
-            let aside = state.work.aside();
-            let (asked, kept) = aside.split_at(if is_of_all { aside.len() } else { 0 });
-            locked = commit::locked(conn, sent.chain(asked)).await?;
-            locked.extend(kept.iter().map(|it| it.claimed.execution_id));
-        }
+        let conn = state.link.get().await?;
+        let sent = state.work.finished().iter().take(worker_state::ASIDE_MAX);
+        let aside = state.work.aside();
+        let (asked, kept) = aside.split_at(if is_of_all { aside.len() } else { 0 });
+        let mut locked = commit::locked(conn, sent.chain(asked)).await?;
+        locked.extend(kept.iter().map(|it| it.claimed.execution_id));
         let moved = state.work.set_aside(&locked);
         let aside = state.work.aside();
         match aside.first() {

@@ -24,12 +24,6 @@ pub const AWAY: &str = "traces cannot be sent to";
 /// The words in which a supervisor says that it could not read its configuration anew; the reason follows.
 pub const NOT_RELOADED: &str = "the last reload failed";
 
-/// The words in which a worker says that somebody's lock keeps a part of its work from being done.
-pub const LOCKED: &str = "wait for rows that another session of the database has locked";
-
-/// The remedy for a lock of somebody's.
-const END_TRANSACTION: &str = "end that session's transaction; `ductworkd why RUN` names the session, where the database tells it";
-
 /// The cause of a process that makes no progress.
 const TROUBLE: &str = "trouble";
 
@@ -234,12 +228,12 @@ impl Facts {
             Role::Console if trouble.starts_with(UNSENT) => (TROUBLE, READ_RUNS.to_owned()),
             Role::Supervisor if trouble.starts_with(NOT_RELOADED) => (TROUBLE, RELOAD.to_owned()),
             Role::Console => (TROUBLE, LISTEN_ELSEWHERE.to_owned()),
-            _ if trouble.contains(LOCKED) => (TROUBLE, END_TRANSACTION.to_owned()),
+            _ if trouble.contains(why::LOCKED) => (TROUBLE, why::END_TRANSACTION.to_owned()),
             _ => (TROUBLE, list()),
         };
         let state = match trouble {
             it if it.starts_with(NOT_RELOADED) => "has been working with an old configuration",
-            it if it.contains(LOCKED) => "has been unable to do all of its work",
+            it if it.contains(why::LOCKED) => "has been unable to do all of its work",
             _ => "has been unable to proceed",
         };
         Some(Stuck {

@@ -12,6 +12,13 @@ use crate::time;
 use super::halt::{self, HaltFact};
 use super::pause::Pause;
 
+/// The words in which a worker says that somebody's lock keeps a part of its work from being done.
+pub const LOCKED: &str = "wait for rows that another session of the database has locked";
+
+/// The remedy for a lock of somebody's.
+pub const END_TRANSACTION: &str = "end that transaction: PostgreSQL's pg_stat_activity and MySQL's \
+     information_schema.INNODB_TRX list the sessions that have one open";
+
 /// The facts about a run, and about the processes that could move it.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -536,10 +543,13 @@ fn troubled(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
         "{} waits: the {} (pid {} on {}) cannot proceed: {trouble}{place}",
         leaf.node, process.role, process.pid, process.host
     );
-    Some(
-        Why::new("trouble", fact)
-            .remedy("fix that problem; if the version of that process is too old, start a newer `ductworkd`".into()),
-    )
+    let remedy = match trouble.contains(LOCKED) {
+        true => END_TRANSACTION,
+        false => {
+            "fix that problem; if the version of that process is too old, start a newer `ductworkd`"
+        }
+    };
+    Some(Why::new("trouble", fact).remedy(remedy.to_owned()))
 }
 
 /// A leaf in the queue of a paused pipeline: nobody takes it, whatever else applies to it.

@@ -9,7 +9,8 @@ use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, access};
 
-use crate::machine::stuck::{self, GRACE};
+use crate::machine::stuck::GRACE;
+use crate::machine::why;
 use crate::model::*;
 use crate::time;
 
@@ -58,7 +59,8 @@ static PACKET: Statement = Statement::only(
 );
 
 /// PostgreSQL only. Waiters for a lock give up and come again, so only the holder's transaction tells how
-/// long the lock was held; the server may hide that from our role, and then one waiter is enough.
+/// long the lock was held; the server may hide that from our role, and then one waiter is enough. A session that waits
+/// for a row has a lock of these modes too, on the row. Proven by `a_session_that_waits_for_a_row_has_locked_no_table`.
 static LOCKED: Statement = Statement::new(
     "LOCKED",
     "SELECT c.relname::text AS name, CASE l.mode WHEN 'AccessExclusiveLock' THEN 1 ELSE 0 END::bigint AS hidden, l.pid::bigint AS pid,
@@ -68,13 +70,14 @@ static LOCKED: Statement = Statement::new(
        FROM pg_locks l
        JOIN pg_class c ON c.oid = l.relation
        LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-      WHERE l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      WHERE l.granted AND l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
         AND c.relkind = 'r' AND c.relname LIKE 'ductwork%' AND pg_table_is_visible(c.oid)
         AND l.pid <> pg_backend_pid()
         AND (a.xact_start < clock_timestamp() - interval '5 s'
              OR a.xact_start IS NULL
-                AND EXISTS (SELECT 1 FROM pg_locks w WHERE w.relation = l.relation AND NOT w.granted))
+                AND EXISTS (SELECT 1 FROM pg_locks w
+                             WHERE w.relation = l.relation AND w.locktype = 'relation' AND NOT w.granted))
       ORDER BY c.relname = 'ductwork_processes' DESC, hidden DESC, name LIMIT 1",
 );
 
@@ -113,7 +116,7 @@ const SILENT: Duration = Duration::from_secs(8);
 
 /// The server's words for a wait in vain, with which a process reports its trouble; or its own, where it does not wait
 /// any more.
-const WAITED: [&str; 2] = ["Lock wait timeout exceeded", stuck::LOCKED];
+const WAITED: [&str; 2] = ["Lock wait timeout exceeded", why::LOCKED];
 
 /// The session that has locked rows of a run for the longest time, if any. It may be gone by now.
 pub async fn holder(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error> {

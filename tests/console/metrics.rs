@@ -213,7 +213,7 @@ on_every_database! {
         let said = fixture.run(&[], &["processes"]);
         let said = String::from_utf8(said.stdout).unwrap();
         for pid in [lost.pid(), daemon.pid()].map(|pid| pid.to_string()) {
-            let is_under = |line: &&str| line.split_whitespace().nth(4) == Some(&*pid);
+            let is_under = |line: &&str| line.split_whitespace().nth(7) == Some(&*pid);
             let workers = said.lines().filter(|line| line.starts_with("worker"));
             assert_eq!(workers.filter(is_under).count(), 1, "{pid}: {said}");
         }

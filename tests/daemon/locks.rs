@@ -246,6 +246,51 @@ async fn a_young_lock_is_told(db: Db) {
     daemon.stop().await;
 }
 
+/// It has a lock of the same mode as one who has locked a table.
+async fn who_waits_is_no_holder(db: Db) {
+    let mut fixture = DaemonFixture::new(&db, Settings::default(), &[SHORT]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let run = fixture.trigger("Short", "1", 1).await[0];
+    fixture.run_ended(run).await;
+    let mut foreign = Foreign::on(&db.url).await;
+    foreign.lock_rows("ductwork_runs").await;
+    let mut waiter = sqlx::PgConnection::connect(&db.url).await.unwrap();
+    let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+        .fetch_one(&mut waiter)
+        .await
+        .unwrap();
+    let waits = tokio::task::spawn_local(async move {
+        let wait = "BEGIN; SELECT 1 FROM ductwork_runs FOR UPDATE";
+        sqlx::raw_sql(wait).execute(&mut waiter).await.unwrap();
+    });
+    let mut watch = sqlx::PgConnection::connect(&db.url).await.unwrap();
+    eventually(PATIENCE, "it has waited for long", async || {
+        let waited = "SELECT count(*) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid
+                       WHERE a.pid = $1 AND l.locktype = 'tuple' AND l.granted
+                         AND a.xact_start < clock_timestamp() - interval '6 s'";
+        let count: i64 = sqlx::query_scalar(waited)
+            .bind(pid)
+            .fetch_one(&mut watch)
+            .await
+            .unwrap();
+        (count > 0).then_some(())
+    })
+    .await;
+    let health = fixture.run(&[], &["health"]);
+    let said = String::from_utf8([health.stdout, health.stderr].concat()).unwrap();
+    assert!(health.status.success(), "{said}");
+    foreign.release().await;
+    waits.await.unwrap();
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_that_waits_for_a_row_has_locked_no_table() {
+    let test = support::with(Db::postgres().await, who_waits_is_no_holder);
+    tokio::task::LocalSet::new().run_until(test).await;
+}
+
 #[tokio::test]
 async fn a_lock_that_is_as_young_as_the_question_is_told_all_the_same() {
     support::with(Db::postgres().await, a_young_lock_is_told).await;
