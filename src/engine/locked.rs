@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::model::ExecutionId;
 
 /// The time between two looks at the locks.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// At most so many are left out: each claim sends them all.
 pub const MOST: usize = 1_000;

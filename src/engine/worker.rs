@@ -63,9 +63,6 @@ const LONG_CLAIM: (Duration, u32) = (Duration::from_millis(50), 3);
 /// The pause after a claim that failed because of a row.
 const CLAIMS_AGAIN: Duration = Duration::from_secs(1);
 
-/// The time between two looks whether the results that were set aside are still locked.
-const LOOK_ASIDE: Duration = Duration::from_secs(1);
-
 /// The rows that somebody has locked: executions in the queue, or rows of results.
 const QUEUED: &str = "queued";
 const ASIDE: &str = "aside";
@@ -658,7 +655,7 @@ impl Worker {
     async fn set_aside(&self, state: &mut Loop, asked: Asked) -> Result<bool, Error> {
         let is_of_all = asked == Asked::All;
         if is_of_all {
-            state.look_aside = Instant::now() + LOOK_ASIDE;
+            state.look_aside = Instant::now() + locked::LOOK_EVERY;
         }
         let were_aside = !state.work.aside().is_empty();
         let conn = state.link.get().await?;

@@ -23,7 +23,7 @@ use super::micros;
 use super::pause;
 use super::portion;
 use super::process::Claimant;
-use super::statement::{Rows, statements};
+use super::statement::{Rows, Statement, statements};
 
 statements! {
     /// A process whose row is gone was declared dead: it claims nothing until it has registered anew. A claim that it
@@ -600,11 +600,10 @@ pub async fn locked(conn: &mut Conn, among: &[ExecutionId]) -> Result<Vec<Execut
     if !conn.dialect().backend().is_server() {
         return Ok(Vec::new());
     }
-    let rows = Rows::new().ids("id", among.iter().map(|id| id.0));
+    let among = || among.iter().map(|id| id.0);
+    let unlocked = unlocked(conn, &UNLOCKED, among()).await?;
+    let rows = Rows::new().ids("id", among());
     let args = [("b", (&rows).into())];
-    let unlocked: HashSet<_> = ids(&conn.fetch(&UNLOCKED, &args).await?)?
-        .into_iter()
-        .collect();
     let mut locked = Vec::new();
     for row in conn.fetch(&ASK_QUEUED, &args).await? {
         let id = row.get("id")?;
@@ -613,6 +612,21 @@ pub async fn locked(conn: &mut Conn, among: &[ExecutionId]) -> Result<Vec<Execut
         }
     }
     Ok(locked)
+}
+
+/// The keys of those of these rows that the statement finds without a lock.
+pub(super) async fn unlocked(
+    conn: &mut Conn,
+    statement: &'static Statement,
+    among: impl Iterator<Item = uuid::Uuid>,
+) -> Result<HashSet<uuid::Uuid>, Error> {
+    let among: HashSet<_> = among.collect();
+    if among.is_empty() {
+        return Ok(among);
+    }
+    let rows = Rows::new().ids("id", among);
+    let free = conn.fetch(statement, &[("b", (&rows).into())]).await?;
+    free.iter().map(|row| row.get("id")).collect()
 }
 
 /// Everything that `process` holds: the executions that it knows of, and those that it got in a

@@ -25,13 +25,13 @@ use crate::model::*;
 
 use super::backend::Asks;
 use super::batch::ResultRow;
-use super::claim::{self, Claimed};
+use super::claim::{self, Claimed, unlocked};
 use super::conn::{Conn, Row};
 use super::error::Error;
 use super::micros;
 use super::pause;
 use super::process::Claimant;
-use super::statement::{Args, Rows, Statement, statements};
+use super::statement::{Args, Rows, statements};
 use super::transition::Crossed;
 
 statements! {
@@ -809,21 +809,6 @@ pub async fn locked<'a>(
         }
     }
     Ok(open)
-}
-
-/// The keys of those of these rows that the statement finds without a lock.
-async fn unlocked(
-    conn: &mut Conn,
-    statement: &'static Statement,
-    among: impl Iterator<Item = uuid::Uuid>,
-) -> Result<HashSet<uuid::Uuid>, Error> {
-    let among: HashSet<_> = among.collect();
-    if among.is_empty() {
-        return Ok(among);
-    }
-    let rows = Rows::new().ids("id", among);
-    let free = conn.fetch(statement, &[("b", (&rows).into())]).await?;
-    free.iter().map(|row| row.get("id")).collect()
 }
 
 /// Returns, after a COMMIT whose answer was lost, which of these results had been committed. Their
