@@ -7,11 +7,11 @@ use std::path::Path;
 /// The last row of each letter.
 const ROWS: [(char, u32); 8] = [
     ('C', 14),
-    ('E', 23),
+    ('E', 24),
     ('A', 20),
     ('H', 27),
     ('S', 28),
-    ('D', 27),
+    ('D', 28),
     ('T', 16),
     ('V', 7),
 ];

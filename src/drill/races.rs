@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::definition::{Definition, Pipeline};
 use crate::model::{ExecutionResult, RunId, RunStatus, StepId, StepStatus};
-use crate::store::process::Death;
 use crate::store::query::RunDetail;
+use crate::store::recovery::Death;
 use crate::store::{self, fault_injection};
 
 use super::stage::{PIPELINE, Player, Stage, attempts};

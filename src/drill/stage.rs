@@ -14,8 +14,9 @@ use crate::model::*;
 use crate::store::advance::{BranchClaim, ClaimedBranch};
 use crate::store::claim::{Claim, Claimed};
 use crate::store::commit::{self, Committed, Ended, Finished};
-use crate::store::process::{self, Death};
+use crate::store::process;
 use crate::store::query::{self, ExecutionRow, RunDetail};
+use crate::store::recovery::Death;
 use crate::store::{Conn, Location, Purpose};
 
 use super::{Error, Event};

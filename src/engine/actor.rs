@@ -15,7 +15,8 @@ use crate::store::advance::{self, Advanced, BranchClaim, ClaimedBranch};
 use crate::store::claim::{self, Claim, Claimed};
 use crate::store::commit::{self, Committed, Committer, Ended, Finished};
 use crate::store::definition::Definitions;
-use crate::store::process::{self, Claimant, Death, NewProcess, Recovered};
+use crate::store::process::{self, Claimant, NewProcess};
+use crate::store::recovery::{self, Death, Recovered};
 use crate::store::trigger::{self, NewRun};
 use crate::store::{Conn, Error};
 
@@ -144,6 +145,6 @@ impl Actor {
     ) -> Result<Recovered, Error> {
         let limits = self.limits;
         let limits = move |_: &Definition, _: &str| limits;
-        process::recover(&mut self.conn, other, death, &limits, &self.definitions).await
+        recovery::recover(&mut self.conn, other, death, &limits, &self.definitions).await
     }
 }

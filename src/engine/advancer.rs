@@ -58,8 +58,14 @@ impl Advancer {
         let mut link = Link::new(self.location.clone());
         let mut modes = self.shared.modes();
         let mut branches = AdvancerState::default();
+        let mut process = self.shared.process();
         loop {
             self.shared.progress();
+            // Its claims were those of the process that was declared dead. A claim that somebody had locked at that time
+            // was left to that process, and nobody uses it any more.
+            if std::mem::replace(&mut process, self.shared.process()) != process {
+                branches.forget();
+            }
             let mode = self.shared.mode();
             if mode != Mode::Run {
                 branches.stop_spreading();

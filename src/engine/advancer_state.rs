@@ -357,6 +357,12 @@ impl AdvancerState {
         };
     }
 
+    /// It holds nothing any more: its process was declared dead.
+    pub fn forget(&mut self) {
+        self.doubt();
+        self.unsure = false;
+    }
+
     /// Its whole memory, for the explorer, which compares memories: claims in lists, each with a
     /// meaning of its own, the branches under suspicion with two numbers each, and the rest as bits.
     #[cfg(test)]

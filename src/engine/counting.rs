@@ -16,7 +16,8 @@ use crate::proc::Usage;
 use crate::store::advance::Advanced;
 use crate::store::claim::Claimed;
 use crate::store::commit::{Committed, Finished};
-use crate::store::process::{Death, Holding, Recovered};
+use crate::store::process::Holding;
+use crate::store::recovery::{Death, Recovered};
 use crate::store::transition::Crossed;
 use crate::store::{Conn, Error, error, metrics as rows};
 

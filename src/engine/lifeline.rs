@@ -358,7 +358,7 @@ impl Lifeline {
                     }
                 };
                 let until = agenda.beat.into_std();
-                if !self.sweep(open, until, &mut agenda.asked).await? {
+                if !self.sweep(open, until, agenda).await? {
                     agenda.sweep = agenda.beat;
                 }
                 Ok(())
@@ -381,7 +381,7 @@ impl Lifeline {
         agenda.swept = agenda.swept.wrapping_add(1);
         agenda.look_due |= agenda.swept % LOOK_EVERY == 1;
         let until = agenda.beat.into_std();
-        if !self.sweep(open, until, &mut agenda.asked).await? {
+        if !self.sweep(open, until, agenda).await? {
             agenda.sweep = agenda.beat;
             return Ok(());
         }
@@ -407,17 +407,22 @@ impl Lifeline {
         &mut self,
         conn: &mut Conn,
         until: Instant,
-        asked: &mut Vec<oneshot::Sender<()>>,
+        agenda: &mut Agenda,
     ) -> Result<bool, Error> {
         let swept = match &mut self.sweeper {
             Some((sweeper, _)) => {
                 let me = self.shared.process();
-                sweeper.sweep(conn, me, self.waker.as_ref(), until).await
+                let swept = sweeper.sweep(conn, me, self.waker.as_ref(), until).await;
+                if let Some(pause) = sweeper.look_again_in() {
+                    let again = tokio::time::Instant::now() + pause;
+                    agenda.sweep = agenda.sweep.min(again);
+                }
+                swept
             }
             None => Ok(true),
         };
         if !matches!(swept, Ok(false)) {
-            for done in asked.drain(..) {
+            for done in agenda.asked.drain(..) {
                 // The caller may be gone; if the sweep failed, the next one finds the same.
                 let _ = done.send(());
             }

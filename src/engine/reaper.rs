@@ -14,10 +14,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use crate::machine::why::{LEFT, LOCKED};
 use crate::model::{ProcessId, Role};
 use crate::store::clock::{self, Overtaken, Rescheduling};
 use crate::store::definition::Definitions;
-use crate::store::process::{self, Death, ProcessRow};
+use crate::store::process::{self, ProcessRow};
+use crate::store::recovery::{self, Death, Left};
 use crate::store::{Conn, Error, metrics};
 use crate::telemetry::events;
 use crate::telemetry::growing::Growing;
@@ -25,6 +27,7 @@ use crate::telemetry::growing::Growing;
 use super::counting;
 use super::shared::Shared;
 use super::stuck::Reports;
+use super::trouble::Trouble;
 use super::{Policy, Waker};
 
 /// How many sweeps pass between two looks for claims without a process. Such claims cannot exist;
@@ -34,6 +37,12 @@ const ORPHANS_EVERY: u32 = 10;
 /// How far the database's clock may fall behind ours from one sweep to the next without having
 /// been set back: it is slewed, or a statement took long.
 const SLEW_MAX: Duration = Duration::from_secs(1);
+
+/// The first pause before another sweep looks at claims that were left because their rows were locked: by a commit of
+/// the dead process that is under way, as a rule. It is doubled from one such sweep to the next, up to `LEFT_MAX`; then
+/// it is somebody else's lock, and reported.
+const LEFT_FIRST: Duration = Duration::from_millis(50);
+const LEFT_MAX: Duration = Duration::from_secs(1);
 
 /// How long a sweep may correct the work that waits for a time of before the clock was set back.
 const PUTTING_RIGHT: Duration = Duration::from_millis(500);
@@ -176,8 +185,12 @@ pub struct Sweeper {
     failed: Growing<ProcessId>,
     /// The receiver of the rows of each sweep.
     seen: Option<watch::Sender<Arc<[ProcessRow]>>>,
-    /// The counts of the process that recovers.
-    counts: Option<Arc<Shared>>,
+    /// The claims that the last sweep left.
+    left: Vec<(ProcessId, Left)>,
+    /// The pause before the next sweep looks at them.
+    pause: Duration,
+    /// The process that recovers.
+    shared: Option<Arc<Shared>>,
 }
 
 impl Sweeper {
@@ -195,13 +208,15 @@ impl Sweeper {
             sweeping: Growing::default(),
             failed: Growing::default(),
             seen: None,
-            counts: None,
+            left: Vec::new(),
+            pause: LEFT_FIRST,
+            shared: None,
         }
     }
 
-    /// Counts its recoveries among those of this process.
-    pub fn counting(mut self, counts: Arc<Shared>) -> Self {
-        self.counts = Some(counts);
+    /// Counts its recoveries among those of this process, and reports its troubles.
+    pub fn reporting(mut self, shared: Arc<Shared>) -> Self {
+        self.shared = Some(shared);
         self
     }
 
@@ -227,6 +242,52 @@ impl Sweeper {
     /// One sweep over all processes except `me`: no process reaps itself (H2). False: `until` came, when a
     /// heartbeat has to be written, and the other dead processes are left to the next sweep.
     pub async fn sweep(
+        &mut self,
+        conn: &mut Conn,
+        me: ProcessId,
+        waker: &dyn Waker,
+        until: Instant,
+    ) -> Result<bool, Error> {
+        self.left.clear();
+        let swept = self.sweep_once(conn, me, waker, until).await;
+        self.report_left();
+        swept
+    }
+
+    /// The pause until another sweep looks at the claims that the last one left, if it left any.
+    pub fn look_again_in(&self) -> Option<Duration> {
+        (!self.left.is_empty()).then_some(self.pause)
+    }
+
+    /// Tells of the claims that a sweep left. One line of the log for all of them: a transaction may have locked very
+    /// many.
+    fn report_left(&mut self) {
+        let Some((process, left)) = self.left.first() else {
+            self.pause = LEFT_FIRST;
+            if let Some(shared) = &self.shared {
+                shared.over(Trouble::Locked, LEFT);
+            }
+            return;
+        };
+        let lasts = self.pause == LEFT_MAX;
+        self.pause = (self.pause * 2).min(LEFT_MAX);
+        let first = match left {
+            Left::Execution(id) => format!("execution {id}"),
+            Left::Branch(id) => format!("branch {id}"),
+        };
+        if let Some(shared) = &self.shared
+            && lasts
+        {
+            let text = format!(
+                "{LEFT} {LOCKED} (now: {}; the first is the {first} of the process {process}): they are given back when \
+                 its transaction ends",
+                self.left.len()
+            );
+            shared.trouble(Trouble::Locked, LEFT, &text);
+        }
+    }
+
+    async fn sweep_once(
         &mut self,
         conn: &mut Conn,
         me: ProcessId,
@@ -277,7 +338,7 @@ impl Sweeper {
         }
         self.sweeps += 1;
         if self.sweeps % ORPHANS_EVERY == 1 {
-            for id in process::orphans(conn).await? {
+            for id in recovery::orphans(conn).await? {
                 let how = "its row is gone and its leases are over";
                 let death = Death::Proven { how };
                 self.recover_one(conn, id, death, None, waker).await?;
@@ -406,7 +467,7 @@ impl Sweeper {
 
     /// Gives back the claims of a dead process, and wakes others for them; `since`: its last heartbeat.
     pub async fn recover(
-        &self,
+        &mut self,
         conn: &mut Conn,
         id: ProcessId,
         death: Death<'_>,
@@ -415,15 +476,15 @@ impl Sweeper {
     ) -> Result<(), Error> {
         let policy = self.policy.clone();
         let limits = move |definition: &_, step: &_| policy.step(definition, step);
-        let recovered = process::recover(conn, id, death, &limits, &self.definitions).await?;
-        if let Some(shared) = &self.counts {
+        let recovered = recovery::recover(conn, id, death, &limits, &self.definitions).await?;
+        self.left
+            .extend(recovered.left.iter().map(|left| (id, *left)));
+        if let Some(shared) = &self.shared {
             let silence = since.map(|since| since.elapsed());
             let counts = &shared.counts;
             counts.count(|counts| counting::recovered(counts, death, &recovered, silence));
         }
-        if recovered != process::Recovered::default() {
-            events::recovered(id, death, &recovered);
-        }
+        events::recovered(id, death, &recovered);
         for pipeline in &recovered.pipelines {
             waker.job_available(pipeline);
         }

@@ -111,7 +111,7 @@ pub fn finish(
         for index in 0..actors {
             exhaust(conn, definitions, &mut state, index).map_err(told)?;
         }
-        state.actors.push(Actor::reaper());
+        state.actors.push(Actor::reaper(false));
         let reaper = exhaust(conn, definitions, &mut state, actors);
         state.actors.pop();
         reaper.map_err(told)?;

@@ -51,7 +51,6 @@ const READS: &[&str] = &[
     "HELD",
     "HELD_BRANCHES",
     "LOCK_CLAIMED",
-    "LOCK_EXECUTIONS",
     "LOCK_ADVANCEMENTS",
     "LOCK_BRANCHES",
     "LEASED_EXECUTIONS",

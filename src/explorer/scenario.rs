@@ -45,6 +45,8 @@ pub enum Who {
     Advancer(usize),
     /// A reaper.
     Reaper,
+    /// A reaper that may find claims locked.
+    ReaperAmongLocks,
     /// Triggers the first flow again, with a key.
     Trigger,
     /// Triggers the first flow again, without a key.
@@ -178,7 +180,8 @@ impl Scenario {
                 actor => actor,
             },
             Who::Advancer(slots) => Actor::advancer(slots),
-            Who::Reaper => Actor::reaper(),
+            Who::Reaper => Actor::reaper(false),
+            Who::ReaperAmongLocks => Actor::reaper(true),
             Who::Trigger => Actor::person(trigger(Some("key"))),
             Who::TriggerUnkeyed => Actor::person(trigger(None)),
             Who::Cancel(run) => Actor::person(Verb::Cancel(runs[run])),
@@ -355,6 +358,24 @@ pub fn triples() -> Vec<Scenario> {
             (1, 1, 0),
         ),
         two(
+            "a claim that a recovery leaves",
+            &[("flaky", 0), ("chain", 0)],
+            &[Worker(2), ReaperAmongLocks],
+            (0, 1, 1),
+        ),
+        two(
+            "a failing step that a recovery leaves",
+            &[("bad", 0)],
+            &[Worker(1), ReaperAmongLocks],
+            (1, 1, 0),
+        ),
+        two(
+            "an advancement that a recovery leaves",
+            &[("divide", 1)],
+            &[Advancer(2), ReaperAmongLocks],
+            (1, 1, 1),
+        ),
+        two(
             "a result that is set aside",
             &[("divide", 2)],
             &[SetsAside, Reaper],
@@ -493,6 +514,12 @@ pub fn sharp() -> Vec<Scenario> {
             &[("half bad", 3), ("dampen", 2)],
             &[Worker(1), Advancer(1), CancelParts(0), CancelParts(0)],
             (0, 0, 0),
+        ),
+        new(
+            "a part of what a silent worker holds",
+            &[("chain", 0)],
+            &[Worker(1), ReaperAmongLocks],
+            (0, 1, 0),
         ),
         new(
             "cancelled give-back",

@@ -76,10 +76,16 @@ const SPARE: &[(&str, Shown)] = &[
     // Rows are locked, and then written, by the same conditions. Without the first, the second
     // refuses.
     ("UNCLAIM.2", With(&["LOCK_CLAIMED.2"])),
-    ("LOST_EXECUTIONS.1", With(&["LOCK_EXECUTIONS.1"])),
-    ("LOST_EXECUTIONS.2", With(&["LOCK_EXECUTIONS.2"])),
-    ("LOST_ADVANCEMENTS.1", With(&["LOCK_ADVANCEMENTS.1"])),
-    ("LOST_ADVANCEMENTS.2", With(&["LOCK_ADVANCEMENTS.2"])),
+    ("LOST_EXECUTIONS.1", With(&["LOCK_CLAIMED.1", "HELD.1"])),
+    ("LOST_EXECUTIONS.2", With(&["LOCK_CLAIMED.2", "HELD.2"])),
+    (
+        "LOST_ADVANCEMENTS.1",
+        With(&["LOCK_ADVANCEMENTS.1", "HELD_BRANCHES.1"]),
+    ),
+    (
+        "LOST_ADVANCEMENTS.2",
+        With(&["LOCK_ADVANCEMENTS.2", "HELD_BRANCHES.2"]),
+    ),
     ("EXTEND_LEASES.1", With(&["LEASED_EXECUTIONS.1"])),
     ("EXTEND_LEASES.2", With(&["LEASED_EXECUTIONS.2"])),
     ("EXTEND_ADVANCEMENTS.1", With(&["LEASED_ADVANCEMENTS.1"])),
@@ -99,6 +105,16 @@ const SPARE: &[(&str, Shown)] = &[
     // Either of the two signs of life is enough to spare a process (H1).
     ("REMOVE_PROCESS.1", With(&["REMOVE_PROCESS.2"])),
     ("REMOVE_PROCESS.2", With(&["REMOVE_PROCESS.1"])),
+    ("CONDEMN_PROCESS.1", With(&["CONDEMN_PROCESS.2"])),
+    ("CONDEMN_PROCESS.2", With(&["CONDEMN_PROCESS.1"])),
+    (
+        "LOCK_ADVANCEMENTS.1",
+        Cost("`LOST_ADVANCEMENTS` refuses the others, and the recovery is made again"),
+    ),
+    (
+        "LOCK_ADVANCEMENTS.2",
+        Cost("`LOST_ADVANCEMENTS` refuses the others, and the recovery is made again"),
+    ),
     // The second line of defence, if the first has let through something wrong.
     ("MOVE_BRANCHES.3", Behind(&["LOAD_FENCED.1"])),
     // Conditions that exist because they save work.

@@ -15,6 +15,9 @@ use super::pause::Pause;
 /// The words in which a worker says that somebody's lock keeps a part of its work from being done.
 pub const LOCKED: &str = "wait for rows that another session of the database has locked";
 
+/// The claims that a recovery leaves because of such a lock.
+pub const LEFT: &str = "claims of dead processes";
+
 /// The remedy for a lock of somebody's.
 pub const END_TRANSACTION: &str = "end that transaction: PostgreSQL's pg_stat_activity and MySQL's \
      information_schema.INNODB_TRX list the sessions that have one open";
@@ -449,6 +452,20 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
         return Some(Why::new("running", fact));
     }
     let age = time::whole(process.age);
+    // A process that recovers has reported why it does not recover everything.
+    let lives = |process: &&ProcessFact| process.is_alive(facts.stale_after);
+    let mut troubles = facts
+        .processes
+        .iter()
+        .filter(lives)
+        .filter_map(|it| it.trouble.as_deref());
+    if let Some(left) = troubles.find(|trouble| trouble.starts_with(LEFT)) {
+        let fact = format!(
+            "{} is held by {at}, which is dead{place}; {left}",
+            leaf.node
+        );
+        return Some(Why::new("process_gone", fact).remedy(END_TRANSACTION.to_owned()));
+    }
     if process.dead {
         let fact = format!("{} is held by {at}, which is dead{place}", leaf.node);
         let remedy = "a `ductworkd` on that host recovers it within seconds, any other once its lease has \

@@ -340,7 +340,7 @@ impl Life {
                 Arc::clone(definitions),
                 proof::of_strangers(),
             )
-            .counting(Arc::clone(&shared));
+            .reporting(Arc::clone(&shared));
             (sweeper, child.config.supervisor.polling_timeout * 2)
         });
         let mut lifeline = Lifeline {

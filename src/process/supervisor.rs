@@ -251,7 +251,7 @@ impl Supervisor {
             proof_of(identity.clone(), Arc::clone(&me), Arc::clone(&pids)),
         )
         .showing(show)
-        .counting(Arc::clone(&me));
+        .reporting(Arc::clone(&me));
         let lifeline = Lifeline {
             location,
             row: NewProcess {

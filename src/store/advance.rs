@@ -97,7 +97,7 @@ statements! {
                AND e.attempt = (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = b.id)";
     /// Closes an attempt that failed or was given back: the branch may be claimed again.
     CLOSE_ADVANCEMENTS = "
-        UPDATE {into:ductwork_advancements;b(branch_id id, token id)} {found:ductwork_advancements_open}
+        UPDATE {into:ductwork_advancements;b(branch_id id, token id);ductwork_advancements_open}
            SET completed_at = {now}, result = :result, error_class = :class, error_message = :message
           {from:b(branch_id id, token id)}
          WHERE ductwork_advancements.branch_id = b.branch_id
@@ -120,7 +120,7 @@ statements! {
                last_advanced_at = {now}
           {from:b(branch_id id, token id, delay int)}
          WHERE {key:ductwork_branches.id;b.branch_id} AND ductwork_branches.claim_token = b.token";
-    HELD_BRANCHES = "
+    pub(super) HELD_BRANCHES = "
         SELECT branch_id, claim_token FROM ductwork_advancements
          WHERE process_id = :process AND completed_at IS NULL{narrow: AND holder = :process}";
     NEXT_READY = "

@@ -15,7 +15,8 @@ use crate::store::bench::data;
 use crate::store::claim::{Claim, Claimed};
 use crate::store::commit::{Committer, Ended, Finished};
 use crate::store::definition::{Definitions, LeftOut};
-use crate::store::process::{Claimant, Death, NewProcess};
+use crate::store::process::{Claimant, NewProcess};
+use crate::store::recovery::{self, Death};
 use crate::store::trigger::NewRun;
 use crate::store::{Location, Purpose, advance, claim, commit, migrate, process, revive, trigger};
 
@@ -335,7 +336,7 @@ async fn busy(conn: Conn) -> Hands {
     hands.claim("Fail", 1).await;
     let death = Death::Proven { how: "SIGKILL" };
     let of = |_: &Definition, _: &str| self::limits();
-    let recovered = process::recover(
+    let recovered = recovery::recover(
         &mut hands.conn,
         hands.worker,
         death,

@@ -88,12 +88,12 @@ statements! {
         UPDATE {into:ductwork_steps;b(id id)} SET status = 'cancelled', completed_at = {now}
          WHERE {of:ductwork_steps.id;b(id id)} AND status IN ('in_progress', 'advancing', 'waiting')";
     CANCEL_ADVANCEMENTS = "
-        UPDATE {into:ductwork_advancements;b(id id)} {found:ductwork_advancements_open} SET completed_at = {now}, result = 'cancelled'
+        UPDATE {into:ductwork_advancements;b(id id);ductwork_advancements_open} SET completed_at = {now}, result = 'cancelled'
          WHERE {of:ductwork_advancements.branch_id;b(id id)} AND completed_at IS NULL{narrow: AND ductwork_advancements.open_branch = b.id}";
     CANCEL_DEADLINES = "{delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)}";
     /// An expand that has begun has produced the branches that exist.
     CANCEL_TRANSITIONS = "
-        UPDATE {into:ductwork_transitions;b(id id)} {found:ductwork_transitions_open}
+        UPDATE {into:ductwork_transitions;b(id id);ductwork_transitions_open}
            SET completed_at = {now}, via = 'end',
                produced = coalesce((SELECT (SELECT c.ordinal + 1 FROM ductwork_branches c
                                              WHERE c.fan_out_id = f.id

@@ -4,8 +4,8 @@ use super::statement::Statement;
 use super::{
     action, advance, audit, audit_prefilter, bench, bulk, cancel, claim, clock, commit, context,
     copy, definition, delivery, departed, duty, event, fan_out, halted, known, list, logs, metrics,
-    migrate, overview, page, pause, process, prune, query, report, resume, revive, series, steps,
-    stuck, timeline, token, trace, transition, trigger, turn, why,
+    migrate, overview, page, pause, process, prune, query, recovery, report, resume, revive,
+    series, steps, stuck, timeline, token, trace, transition, trigger, turn, why,
 };
 
 /// Every statement, by module.
@@ -47,6 +47,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         process::STATEMENTS,
         prune::STATEMENTS,
         query::STATEMENTS,
+        recovery::STATEMENTS,
         report::STATEMENTS,
         resume::STATEMENTS,
         revive::STATEMENTS,

@@ -128,6 +128,7 @@ fn into(text: &str) -> Option<(&str, &str, Vec<&str>)> {
     let (_, rest) = text.split_once("{into:")?;
     let (argument, _) = rest.split_once('}')?;
     let (table, batch) = argument.split_once(';')?;
+    let batch = batch.split(';').next()?;
     let (alias, columns) = batch.split_once('(').unwrap_or((batch, ""));
     let columns = columns.trim_end_matches(')').split(',');
     let columns = columns.filter_map(|column| column.trim().split(' ').next());
@@ -147,9 +148,9 @@ fn a_batch_shares_no_name_with_what_is_written_from_it() {
         let batch = text
             .split_once("{into:")
             .and_then(|it| it.1.split_once(';'));
-        let batch = batch.and_then(|it| it.1.split_once('}')).map(|it| it.0);
+        let batch = batch.and_then(|it| it.1.split(['}', ';']).next());
         let batch = batch.expect("a batch");
-        let looked_up = text.contains("{of:") && text.matches(&format!(";{batch}}}")).count() == 2;
+        let looked_up = text.contains("{of:") && text.matches(&format!(";{batch}")).count() == 2;
         if looked_up == text.contains(&format!("{{from:{batch}}}")) {
             wrong.push(format!("{}: its WHERE has another batch", statement.name));
         }
@@ -158,7 +159,7 @@ fn a_batch_shares_no_name_with_what_is_written_from_it() {
             .next()
             .unwrap_or_default()
             .to_owned();
-        while let Some(from) = bare.find(&format!("{batch}}}")) {
+        while let Some(from) = bare.find(batch) {
             let from = bare[..from].rfind('{').expect("a fragment");
             let until = from + bare[from..].find('}').expect("it is closed");
             let key = bare[from..until]

@@ -88,7 +88,7 @@ statements! {
          ORDER BY e.id";
     LARGE_INPUTS = "
         SELECT s.id, s.input FROM {rows:b(id id)} JOIN ductwork_steps s ON {key:s.id;b.id}";
-    LOCK_CLAIMED = "
+    pub(super) LOCK_CLAIMED = "
         SELECT e.id FROM ductwork_executions e
          WHERE e.process_id = :process AND {any:e.id;b(id id)} AND e.result IS NULL
          ORDER BY e.id {lock}",

@@ -49,6 +49,7 @@ pub mod portion;
 pub mod process;
 pub mod prune;
 pub mod query;
+pub mod recovery;
 mod render;
 pub mod report;
 pub mod resume;

@@ -1,24 +1,18 @@
-//! Process rows: which processes are alive, what they hold, and giving it back when they are dead.
+//! Process rows: which processes are alive, and what they hold.
 //!
-//! Owns: registration, heartbeats with their leases, recovery. Never: decides that a process is
-//! dead; the reaper does (`engine::reaper`), with proof or with two witnesses.
+//! Owns: registration, heartbeats with their leases. Never: decides that a process is dead; the reaper does
+//! (`engine::reaper`), with proof or with two witnesses. Never: gives back what it held (`recovery`).
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::definition::Definition;
 use crate::failpoint::failpoint;
-use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits, Verdict};
 use crate::model::*;
 
-use super::batch;
 use super::claim::HELD;
 use super::conn::{Conn, Row};
-use super::definition::Definitions;
 use super::departed;
 use super::error::Error;
 use super::statement::{Arg, Args, Rows, Statement, statements};
-use super::transition::insert::{self, NewExecution};
 use super::{metrics, micros, pause};
 
 macro_rules! beat {
@@ -29,7 +23,7 @@ macro_rules! beat {
                worked_at = CASE WHEN claimed = :claimed AND advanced = :advanced THEN worked_at ELSE {now} END,
                claimed = :claimed, succeeded = :succeeded, errored = :errored, crashed = :crashed,
                advanced = :advanced, stale = :stale, statements = :statements, quiet = :quiet
-         WHERE id = :id"
+         WHERE id = :id AND epoch < 4294967296"
     };
 }
 
@@ -50,7 +44,7 @@ statements! {
         SELECT p.paused,
                EXISTS (SELECT 1 FROM ductwork_processes o
                         WHERE o.boot_id <> p.boot_id OR o.pid_namespace <> p.pid_namespace) AS elsewhere
-          FROM ductwork_processes p WHERE p.id = :id";
+          FROM ductwork_processes p WHERE p.id = :id AND p.epoch < 4294967296";
     TELL = "
         UPDATE ductwork_processes SET trouble = :trouble, troubled_at = {now} - :lasted WHERE id = :id";
     /// Rows that somebody else has locked are left to the next beat: a lease is six beats long. RACE: a
@@ -63,10 +57,10 @@ statements! {
         UPDATE {into:ductwork_executions;b(id id)} SET lease_until = {now} + :lease
          WHERE {of:ductwork_executions.id;b(id id)} AND process_id = :id AND completed_at IS NULL";
     LEASED_ADVANCEMENTS = "
-        SELECT id FROM ductwork_advancements WHERE process_id = :id AND completed_at IS NULL{narrow: AND holder = :id} {skip_locked}";
+        SELECT branch_id AS id FROM ductwork_advancements WHERE process_id = :id AND completed_at IS NULL{narrow: AND holder = :id} {skip_locked}";
     EXTEND_ADVANCEMENTS = "
-        UPDATE {into:ductwork_advancements;b(id id)} SET lease_until = {now} + :lease
-         WHERE {of:ductwork_advancements.id;b(id id)} AND process_id = :id AND completed_at IS NULL{narrow: AND holder = :id}";
+        UPDATE {into:ductwork_advancements;b(id id);ductwork_advancements_open} SET lease_until = {now} + :lease
+         WHERE {of:ductwork_advancements.branch_id;b(id id)} AND process_id = :id AND completed_at IS NULL{narrow: AND ductwork_advancements.open_branch = b.id}";
     PROCESSES = "
         SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.boot_id, p.pid_namespace, p.pid,
                p.pid_started_at, p.version, p.started_at, p.last_heartbeat_at, p.beat_seq,
@@ -89,60 +83,6 @@ statements! {
                 OR EXISTS (SELECT 1 FROM ductwork_advancements a {found:ductwork_advancements_claimed}
                             WHERE a.process_id = p.id AND a.completed_at IS NULL{narrow: AND a.holder = p.id}
                               AND a.lease_until > {now}))";
-    /// RACE: the process that is believed dead beats, or claims, between our look and this write (H1). Both raise
-    /// `beat_seq`, so the row no longer matches and nothing happens. A heartbeat that is later than the clock does
-    /// not tell its age: the clock was set back since. With proof of death `seen` is absent. The claims that the
-    /// process made before this write are visible after it; afterwards it can claim nothing, because its row is
-    /// gone (C4). Proven by `a_beat_between_look_and_recovery_saves_the_process`. (I22)
-    REMOVE_PROCESS = "
-        DELETE FROM ductwork_processes
-         WHERE id = :id AND (:proven = 1 OR (beat_seq = :seen
-               AND (last_heartbeat_at <= {now} - :age OR last_heartbeat_at > {now})))";
-    LOCK_EXECUTIONS = "
-        SELECT id FROM ductwork_executions
-         WHERE process_id = :id AND completed_at IS NULL{narrow: AND holder = :id} ORDER BY id {lock}";
-    LOST_EXECUTIONS = "
-        UPDATE {into:ductwork_executions;b(id id)}
-           SET completed_at = {now}, result = :result, error_class = :class, error_message = :message
-         WHERE {of:ductwork_executions.id;b(id id)} AND process_id = :id AND completed_at IS NULL";
-    LOST_STEPS = "
-        SELECT e.id, e.step_id, e.pipeline, e.attempt, e.retry_count, e.crash_count,
-               s.step, s.branch_id, s.run_id, s.via, r.definition
-          FROM {rows:b(id id)}
-          JOIN ductwork_executions e ON {key:e.id;b.id}
-          JOIN ductwork_steps s ON {key:s.id;e.step_id}
-          JOIN ductwork_runs r ON {key:r.id;s.run_id}
-         ORDER BY e.id";
-    FAIL_STEPS = "
-        UPDATE {into:ductwork_steps;b(id id)} SET status = 'failed', completed_at = {now}
-          {from:b(id id)}
-         WHERE {key:ductwork_steps.id;b.id} AND ductwork_steps.status = 'in_progress'";
-    FAILED_BRANCHES = "
-        UPDATE {into:ductwork_branches;b(id id)} SET ready_at = {now}
-          {from:b(id id)}
-         WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.status = 'in_progress'";
-    LOCK_ADVANCEMENTS = "
-        SELECT id, branch_id, claim_token FROM ductwork_advancements
-         WHERE process_id = :id AND completed_at IS NULL{narrow: AND holder = :id} ORDER BY id {lock}";
-    LOST_ADVANCEMENTS = "
-        UPDATE {into:ductwork_advancements;b(id id)}
-           SET completed_at = {now}, result = :result, error_class = :class, error_message = :message
-         WHERE {of:ductwork_advancements.id;b(id id)} AND process_id = :id AND completed_at IS NULL{narrow: AND holder = :id}";
-    COUNT_CRASHES = "
-        UPDATE {into:ductwork_transitions;b(id id)} {found:ductwork_transitions_open} SET crash_count = crash_count + 1
-          {from:b(id id)}
-         WHERE {key:ductwork_transitions.branch_id;b.id}
-           AND ductwork_transitions.completed_at IS NULL{narrow: AND ductwork_transitions.open_branch = b.id}";
-    LOCK_BRANCHES = "
-        SELECT br.id, br.claim_token FROM {rows:b(id id, token id)}
-          {join:ductwork_branches br} ON {key:br.id;b.id} AND br.claim_token = b.token
-         ORDER BY br.id {lock}";
-    GIVE_BACK_BRANCHES = "
-        UPDATE {into:ductwork_branches;b(id id, token id)}
-           SET status = 'in_progress', claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = {now},
-               last_advanced_at = {now}
-          {from:b(id id, token id)}
-         WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.claim_token = b.token";
     /// RACE: a connection was given up, and the claim that was sent through it arrives after we read
     /// what we hold: nobody would ever run the executions that it claims for us, and our heartbeats
     /// would keep them. The epoch rises before we read. Both write the row, so one waits for the
@@ -155,7 +95,7 @@ statements! {
     /// before the statement that reads what is held: a single statement would read the state from
     /// before its wait for the claim. Proven by
     /// `a_process_that_ends_while_a_claim_of_it_is_under_way_keeps_its_row`. (I22)
-    LOCK_PROCESS = "
+    pub(super) LOCK_PROCESS = "
         SELECT role, pipeline, host, pid, version, started_at FROM ductwork_processes
          WHERE id = :id {lock}";
     /// Work that could not be committed or given back before the end is still held: then the row stays
@@ -167,15 +107,6 @@ statements! {
                             WHERE e.process_id = :id AND e.completed_at IS NULL{narrow: AND e.holder = :id})
            AND NOT EXISTS (SELECT 1 FROM ductwork_advancements a
                             WHERE a.process_id = :id AND a.completed_at IS NULL{narrow: AND a.holder = :id})";
-    /// Claims without a process: these cannot exist, and are healed all the same (C4, H14).
-    ORPHANS = "
-        SELECT DISTINCT x.process_id FROM (
-            SELECT process_id FROM ductwork_executions
-             WHERE completed_at IS NULL AND process_id IS NOT NULL AND lease_until < {now}{narrow: AND holder IS NOT NULL}
-            UNION ALL
-            SELECT process_id FROM ductwork_advancements
-             WHERE completed_at IS NULL AND lease_until < {now}{narrow: AND holder IS NOT NULL}) x
-         WHERE NOT EXISTS (SELECT 1 FROM ductwork_processes p WHERE {key:p.id;x.process_id})";
 }
 
 /// A process to register.
@@ -465,8 +396,13 @@ async fn extend(
     Ok(n as u64)
 }
 
-fn ids(rows: &[Row]) -> Result<Vec<uuid::Uuid>, Error> {
+pub(super) fn ids(rows: &[Row]) -> Result<Vec<uuid::Uuid>, Error> {
     rows.iter().map(|row| row.get("id")).collect()
+}
+
+pub(super) fn with_rows<'a>(args: Args<'a>, rows: &'a Rows<'a>) -> Vec<(&'static str, Arg<'a>)> {
+    let rows = [("b", rows.into())];
+    args.iter().cloned().chain(rows).collect()
 }
 
 /// Records in its row what keeps a process from making progress, and for how long it has; or that
@@ -560,274 +496,6 @@ pub(super) fn has_known_role(row: &Row) -> bool {
     role.is_ok_and(|role| role.parse::<Role>().is_ok())
 }
 
-/// The reason why a process is taken for dead.
-#[derive(Clone, Copy, Debug)]
-pub enum Death<'a> {
-    /// Somebody saw it exit, or knows that it can no longer exist.
-    Proven {
-        /// How it died, for the record.
-        how: &'a str,
-    },
-    /// Its supervisor ended it because the daemon stops, and saw it exit: everything that it held
-    /// is given back as `released`, which spends no budget (H22).
-    Stopped,
-    /// Its heartbeat is older than this, and the witness has seen no beat since `beat_seq`.
-    Witnessed {
-        /// The last beat that was seen.
-        beat_seq: i64,
-        /// The age that makes a heartbeat stale.
-        stale_after: Duration,
-    },
-}
-
-/// An execution that was closed by a recovery.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Closed {
-    /// Its pipeline.
-    pub pipeline: String,
-    /// Its step.
-    pub step: String,
-    /// True where it was the first attempt of a run.
-    pub starts: bool,
-    /// True where it will be tried again.
-    pub again: bool,
-}
-
-/// The claims that a recovery gave back.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// False where the process was alive, or had been recovered before.
-    pub removed: bool,
-    /// The purpose that the process had, where its row was removed and this version knows it.
-    pub role: Option<Role>,
-    /// Executions that may be claimed again.
-    pub again: usize,
-    /// Steps that have used up their crash budget.
-    pub failed: usize,
-    /// Branches that may be advanced again.
-    pub branches: usize,
-    /// The executions among all these.
-    pub closed: Vec<Closed>,
-    /// The advancements that were closed.
-    pub advancements: usize,
-    /// Pipelines with new availabilities.
-    pub pipelines: std::collections::BTreeSet<String>,
-}
-
-/// Takes everything that a dead process held, and makes it available again. Idempotent; any number
-/// of processes may do so at once.
-pub async fn recover(
-    conn: &mut Conn,
-    process: ProcessId,
-    death: Death<'_>,
-    limits: &(dyn Fn(&Definition, &str) -> StepLimits + Sync),
-    definitions: &Definitions,
-) -> Result<Recovered, Error> {
-    let (proven, seen, age, how) = match death {
-        Death::Proven { how } => (1, 0, Duration::ZERO, how),
-        Death::Stopped => (1, 0, Duration::ZERO, "it was stopped"),
-        Death::Witnessed {
-            beat_seq,
-            stale_after,
-        } => (0, beat_seq, stale_after, "its heartbeat stopped"),
-    };
-    let lost = match death {
-        Death::Stopped => Lost {
-            ending: Ending::Released {
-                delay: Duration::ZERO,
-            },
-            message: "its process was stopped before it had ended".to_owned(),
-        },
-        _ => Lost {
-            ending: Ending::Crashed,
-            message: format!("the process that ran it died: {how}"),
-        },
-    };
-    failpoint!(conn, "recover.begin");
-    let recovered = conn.transaction(async |conn| {
-        let args = [
-            ("id", process.0.into()),
-            ("proven", i64::from(proven).into()),
-            ("seen", seen.into()),
-            ("age", micros(age).into()),
-        ];
-        let row = conn.fetch_optional(&LOCK_PROCESS, &args[..1]).await?;
-        let removed = row.is_some() && conn.execute(&REMOVE_PROCESS, &args).await? == 1;
-        // With proof, claims of a row that is already gone are orphans, and are healed as well.
-        if !removed && proven == 0 {
-            return Ok(Recovered::default());
-        }
-        let mut role = None;
-        if let Some(row) = row {
-            role = row.get::<String>("role")?.parse().ok();
-            departed::remember(conn, process, &row, Some(how)).await?;
-        }
-        failpoint!(conn, "recover.removed");
-        let mut recovered = Recovered {
-            removed,
-            role,
-            ..Recovered::default()
-        };
-        give_back_executions(conn, process, &lost, limits, definitions, &mut recovered).await?;
-        give_back_branches(conn, process, &lost, &mut recovered).await?;
-        failpoint!(conn, "recover.written");
-        Ok(recovered)
-    });
-    let recovered = recovered.await?;
-    failpoint!(conn, "recover.end");
-    Ok(recovered)
-}
-
-/// How the work that a process held is closed.
-struct Lost {
-    ending: Ending,
-    message: String,
-}
-
-fn with_rows<'a>(args: Args<'a>, rows: &'a Rows<'a>) -> Vec<(&'static str, Arg<'a>)> {
-    let rows = [("b", rows.into())];
-    args.iter().cloned().chain(rows).collect()
-}
-
-async fn give_back_executions(
-    conn: &mut Conn,
-    process: ProcessId,
-    why: &Lost,
-    limits: &(dyn Fn(&Definition, &str) -> StepLimits + Sync),
-    definitions: &Definitions,
-    recovered: &mut Recovered,
-) -> Result<(), Error> {
-    let args = [
-        ("id", process.0.into()),
-        ("result", why.ending.result().as_str().into()),
-        ("class", why.ending.result().as_str().into()),
-        ("message", (&why.message).into()),
-    ];
-    let lost = ids(&conn.fetch(&LOCK_EXECUTIONS, &args[..1]).await?)?;
-    if lost.is_empty() {
-        return Ok(());
-    }
-    let n = lost.len();
-    let rows = Rows::new().ids("id", lost);
-    let args = with_rows(&args, &rows);
-    conn.write(&LOST_EXECUTIONS, &args, n).await?;
-    let mut lost = Vec::new();
-    for row in conn.fetch(&LOST_STEPS, &[("b", (&rows).into())]).await? {
-        let pipeline: String = row.get("pipeline")?;
-        let digest: String = row.get("definition")?;
-        // An execution that only a newer version can read is recovered all the same: a definition without
-        // settings leaves the budgets to the configuration.
-        let definition = match definitions.read(conn, &digest).await? {
-            Ok(definition) => definition,
-            Err(_) => Arc::new(Definition::silent(&pipeline)),
-        };
-        let view = ExecutionView {
-            retry_count: row.count("retry_count")?,
-            crash_count: row.count("crash_count")?,
-        };
-        let limits = limits(&definition, &row.get::<String>("step")?);
-        let verdict = outcome::decide(view, why.ending, &limits, 0.5);
-        lost.push((row, verdict, pipeline));
-    }
-    let mut again = Vec::new();
-    let mut failed = Vec::new();
-    let mut halted = Vec::new();
-    for (row, verdict, pipeline) in &lost {
-        let step_id = StepId(row.get("step_id")?);
-        match verdict {
-            Verdict::Again { delay, next } => again.push(NewExecution {
-                id: ExecutionId::new(),
-                step_id,
-                pipeline,
-                attempt: row.count("attempt")? + 1,
-                retry_count: next.retry_count,
-                crash_count: next.crash_count,
-                // It does not go behind a backlog that it preceded when it was claimed.
-                due_in: (!delay.is_zero()).then(|| micros(*delay)),
-            }),
-            _ => {
-                failed.push(step_id);
-                if !row.get::<String>("via")?.parse().is_ok_and(Via::is_hook) {
-                    halted.push(BranchId(row.get("branch_id")?));
-                }
-            }
-        }
-    }
-    for (row, verdict, pipeline) in &lost {
-        let starts = row.count("attempt")? == 1 && row.get::<String>("via")? == Via::Start.as_str();
-        recovered.closed.push(Closed {
-            pipeline: pipeline.clone(),
-            step: row.get("step")?,
-            starts,
-            again: matches!(verdict, Verdict::Again { .. }),
-        });
-    }
-    recovered.again = again.len();
-    recovered.failed = failed.len();
-    recovered
-        .pipelines
-        .extend(again.iter().map(|row| row.pipeline.to_owned()));
-    insert::insert_executions(conn, &again).await?;
-    // I14, I18: the step of a running execution is in progress, and so is the branch at that step.
-    if !failed.is_empty() {
-        let rows = Rows::new().ids("id", failed.iter().copied());
-        conn.write(&FAIL_STEPS, &[("b", (&rows).into())], failed.len())
-            .await?;
-    }
-    if !halted.is_empty() {
-        recovered.branches += halted.len();
-        let rows = Rows::new().ids("id", halted.iter().copied());
-        conn.write(&FAILED_BRANCHES, &[("b", (&rows).into())], halted.len())
-            .await?;
-    }
-    Ok(())
-}
-
-async fn give_back_branches(
-    conn: &mut Conn,
-    process: ProcessId,
-    why: &Lost,
-    recovered: &mut Recovered,
-) -> Result<(), Error> {
-    let args = [
-        ("id", process.0.into()),
-        ("result", why.ending.result().as_str().into()),
-        ("class", why.ending.result().as_str().into()),
-        ("message", (&why.message).into()),
-    ];
-    let lost = conn.fetch(&LOCK_ADVANCEMENTS, &args[..1]).await?;
-    if lost.is_empty() {
-        return Ok(());
-    }
-    let rows = Rows::new().ids("id", ids(&lost)?);
-    conn.write(&LOST_ADVANCEMENTS, &with_rows(&args, &rows), lost.len())
-        .await?;
-    let (mut branches, mut tokens) = (Vec::new(), Vec::new());
-    for row in &lost {
-        branches.push(row.get::<uuid::Uuid>("branch_id")?);
-        tokens.push(row.get::<uuid::Uuid>("claim_token")?);
-    }
-    let held = batch::in_order(branches.into_iter().zip(tokens));
-    let (branches, tokens): (Vec<_>, Vec<_>) = held.into_iter().unzip();
-    recovered.branches += branches.len();
-    recovered.advancements = branches.len();
-    let rows = Rows::new().ids("id", branches).ids("token", tokens);
-    // A shutdown is no crash, and spends no budget (H22).
-    if why.ending == Ending::Crashed {
-        conn.write(&COUNT_CRASHES, &[("b", (&rows).into())], lost.len())
-            .await?;
-    }
-    let held = conn.fetch(&LOCK_BRANCHES, &[("b", (&rows).into())]).await?;
-    let (mut branches, mut tokens) = (Vec::new(), Vec::new());
-    for row in &held {
-        branches.push(row.get::<uuid::Uuid>("id")?);
-        tokens.push(row.get::<uuid::Uuid>("claim_token")?);
-    }
-    let rows = Rows::new().ids("id", branches).ids("token", tokens);
-    conn.write(&GIVE_BACK_BRANCHES, &[("b", (&rows).into())], held.len())
-        .await
-}
-
 /// Removes the row of a process that ends in order, unless the process still holds something.
 pub async fn deregister(conn: &mut Conn, process: ProcessId) -> Result<(), Error> {
     conn.transaction(async |conn| {
@@ -841,12 +509,4 @@ pub async fn deregister(conn: &mut Conn, process: ProcessId) -> Result<(), Error
         Ok(())
     })
     .await
-}
-
-/// Processes without a row whose claims have outlived their leases.
-pub async fn orphans(conn: &mut Conn) -> Result<Vec<ProcessId>, Error> {
-    let rows = conn.fetch(&ORPHANS, &[]).await?;
-    rows.iter()
-        .map(|row| Ok(ProcessId(row.get("process_id")?)))
-        .collect()
 }

@@ -16,7 +16,8 @@
 //! | `{join:table alias}` | the JOIN of a batch with the table in which it is looked up: where rows are locked as they are read, in the batch's order |
 //! | `{key:table.id;b.id}` | a row that is looked up by its key |
 //! | `{any:table.id;b(id id)}` | one of a batch of keys |
-//! | `UPDATE {into:table;b(id id, n int)} SET …` | the table that is written from the rows of a batch, which the WHERE looks up |
+//! | `UPDATE {into:table;b(id id, n int)} SET …` | the table that is written from the rows of a batch, which the WHERE looks up by its key |
+//! | `UPDATE {into:table;b(id id, n int);index} SET …` | the same, where the WHERE looks them up by another index |
 //! | `SET … {from:b(id id, n int)} WHERE …` | these rows once more: each database names them in one of the two places |
 //! | `{delete:table;b(id id)} WHERE …` | the beginning of a DELETE of the rows of a batch, which the WHERE looks up |
 //! | `{of:table.id;b(id id)}` | the same as `{any:…}`, for a table that `{into:…}` or `{delete:…}` names with the same batch. An UPDATE with it has no `{from:…}`. Other conditions may follow. |

@@ -148,7 +148,7 @@ statements! {
          WHERE {key:ductwork_transitions.branch_id;b.branch_id}
            AND ductwork_transitions.id = b.id AND ductwork_transitions.completed_at IS NULL";
     COMPLETE_ADVANCEMENTS = "
-        UPDATE {into:ductwork_advancements;b(id id, branch_id id)} SET result = 'success', completed_at = {now}
+        UPDATE {into:ductwork_advancements;b(id id, branch_id id);ductwork_advancements_open} SET result = 'success', completed_at = {now}
           {from:b(id id, branch_id id)}
          WHERE {key:ductwork_advancements.branch_id;b.branch_id}
            AND ductwork_advancements.id = b.id AND ductwork_advancements.completed_at IS NULL{narrow: AND ductwork_advancements.open_branch = b.branch_id}";

@@ -12,7 +12,7 @@ use crate::model::{BranchId, ExecutionId, HaltReason, ProcessId, RunStatus};
 use crate::step::Assignment;
 use crate::store::clock::Overtaken;
 use crate::store::commit::StoredError;
-use crate::store::process::{Death, Recovered};
+use crate::store::recovery::{Death, Recovered};
 use crate::store::transition::Crossed;
 
 use super::chain;
@@ -440,7 +440,9 @@ pub fn recovered(process: ProcessId, death: Death<'_>, recovered: &Recovered) {
         Death::Witnessed { .. } => "no heartbeat, by two witnesses",
     };
     if recovered.again + recovered.failed + recovered.branches == 0 {
-        debug!(process_id = %process, how, "a dead process held nothing");
+        if recovered.removed {
+            debug!(process_id = %process, how, "a dead process held nothing");
+        }
         return;
     }
     warn!(
@@ -449,6 +451,7 @@ pub fn recovered(process: ProcessId, death: Death<'_>, recovered: &Recovered) {
         executions = recovered.again,
         failed = recovered.failed,
         branches = recovered.branches,
+        left = (!recovered.left.is_empty()).then_some(recovered.left.len()),
         "recovered the work of a dead process"
     );
 }

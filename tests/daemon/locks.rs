@@ -6,6 +6,7 @@ use std::time::Duration;
 use ductwork::model::RunStatus;
 use ductwork::store::process::ProcessRow;
 use ductwork::store::query;
+use nix::sys::signal::Signal;
 use sqlx::Connection;
 
 use crate::fixture::*;
@@ -403,6 +404,61 @@ async fn no_other_result_is_held_up(db: Db, pipeline: &str, rows: &str) {
     fixture.audited().await;
 }
 
+/// The worker is killed, and one of its executions cannot be given back.
+async fn no_other_recovery_is_held_up(db: Db) {
+    let settings = Settings {
+        max_retry: 0,
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::new(&db, settings, &[LONG]).await;
+    let mut daemon = fixture.start();
+    let held = fixture.trigger("Long", "1", 1).await[0];
+    fixture.pids("pids", 1).await;
+    let mut foreign = Foreign::on(&db.url).await;
+    foreign.lock_rows("ductwork_executions").await;
+    fixture.trigger("Long", "1", 3).await;
+    fixture.pids("pids", 4).await;
+    let worker = daemon.child("worker Long", None).await;
+    send(worker, Signal::SIGKILL);
+    // The three others run again while the first one is locked.
+    fixture.pids("pids", 7).await;
+    daemon
+        .says("claims of dead processes wait for rows that another session")
+        .await;
+    let (health, why) = eventually(PATIENCE, "`health` tells of it", async || {
+        let said = fixture.run(&[], &["health"]);
+        let health = String::from_utf8([said.stdout, said.stderr].concat()).unwrap();
+        let why = fixture.run(&[], &["why", &held.to_string()]);
+        let why = String::from_utf8([why.stdout, why.stderr].concat()).unwrap();
+        health
+            .contains("claims of dead processes")
+            .then_some((health, why))
+    })
+    .await;
+    assert!(health.contains("end that transaction"), "{health}");
+    // MariaDB names the session.
+    let is_named = why.contains("rows that are to be written are locked by the session");
+    let is_told = why.contains("claims of dead processes") && why.contains("end that transaction");
+    assert!(is_told || is_named, "{why}");
+    std::fs::write(fixture.path("go"), "").unwrap();
+    fixture.said("ends", 3).await;
+    let state = query::run_state(&mut fixture.conn, held).await;
+    assert_eq!(state.unwrap().unwrap().status, RunStatus::InProgress);
+    foreign.release().await;
+    fixture.completed(PATIENCE).await;
+    eventually(PATIENCE, "`health` has nothing to tell", async || {
+        (fixture.run(&[], &["health"]).status.code() == Some(0)).then_some(())
+    })
+    .await;
+    daemon.stop().await;
+    let executions = fixture.succeeded_once_each().await;
+    assert!(
+        executions.iter().filter(|it| it.attempt == 2).count() == 4,
+        "{executions:#?}"
+    );
+    fixture.audited().await;
+}
+
 on_servers! {
     /// Each try of a result that waits for a lock takes as long as a statement may wait, and all results that are
     /// sent with it wait as well.
@@ -420,6 +476,10 @@ on_servers! {
 
     async fn an_execution_that_somebody_has_locked_holds_up_no_other_claim(db: Db) {
         no_other_claim_is_held_up(db).await;
+    }
+
+    async fn an_execution_that_somebody_has_locked_holds_up_the_recovery_of_no_other(db: Db) {
+        no_other_recovery_is_held_up(db).await;
     }
 
     async fn rows_of_processes_that_are_locked_for_longer_than_a_lease_cost_no_process(db: Db) {

@@ -17,7 +17,13 @@ const FILL: &str = "
     INSERT INTO ductwork_executions (id, step_id, pipeline, attempt, process_id, claimed_at, lease_until)
     SELECT id, id, 'P', 1, x'00000000000000000000000000000009', 1, 1 FROM four;
     INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at) SELECT id, 'P', 1 FROM four;
-    ANALYZE TABLE ductwork_branches, ductwork_fan_outs, ductwork_executions, ductwork_availabilities";
+    INSERT INTO ductwork_advancements
+        (id, transition_id, branch_id, process_id, claim_token, claimed_at, lease_until)
+    SELECT id, id, id, x'00000000000000000000000000000009', id, 1, 1 FROM four;
+    INSERT INTO ductwork_transitions (id, run_id, branch_id, from_step_id, opened_at)
+    SELECT id, id, id, id, 1 FROM four;
+    ANALYZE TABLE ductwork_branches, ductwork_fan_outs, ductwork_executions, ductwork_availabilities,
+                  ductwork_advancements, ductwork_transitions";
 
 const ADVANCING: &str = "
     UPDATE ductwork_branches SET status = 'advancing', claim_token = id, claimed_for_advancing_at = 1";
@@ -35,6 +41,14 @@ const LOCKING: &[(&str, &str, &str)] = &[
     ("LOCK_CLAIMED", "executions", ""),
     ("CANCEL_HOLD_EXECUTIONS", "executions", ""),
     ("CANCEL_HOLD_PLACES", "availabilities", ""),
+    ("LOCK_ADVANCEMENTS", "advancements", ""),
+    // Statements that write.
+    ("LOST_EXECUTIONS", "executions", ""),
+    ("RELEASE_BRANCHES", "branches", ADVANCING),
+    ("ARRIVE_ALONE", "fan_outs", ""),
+    ("EXTEND_ADVANCEMENTS", "advancements", ""),
+    ("COMPLETE_TRANSITIONS", "transitions", ""),
+    ("COMPLETE_ADVANCEMENTS", "advancements", ""),
 ];
 
 fn named(name: &str) -> &'static Statement {
@@ -55,13 +69,34 @@ fn batch(name: &str) -> Rows<'static> {
             let rows = Rows::new().ids("execution_id", ids()).ids("step_id", ids());
             rows.ids("arrives_at", ids())
         }
+        "RELEASE_BRANCHES" => {
+            let rows = Rows::new().ids("branch_id", ids()).ids("token", ids());
+            rows.ints("delay", [0, 0, 0])
+        }
+        "ARRIVE_ALONE" => {
+            let rows = Rows::new().ids("id", ids());
+            rows.ints("arriving", [1, 1, 1]).ints("halting", [0, 0, 0])
+        }
+        "COMPLETE_TRANSITIONS" => {
+            let rows = Rows::new().ids("id", ids()).ids("branch_id", ids());
+            rows.texts("kind", ["chain"; 3]).ints("steps", [1, 1, 1])
+        }
+        "COMPLETE_ADVANCEMENTS" => Rows::new().ids("id", ids()).ids("branch_id", ids()),
         _ => Rows::new().ids("id", ids()),
     }
 }
 
 async fn run(conn: &mut Conn, name: &str) {
     let (rows, process) = (batch(name), Uuid::from_u128(9));
-    let args: [(&'static str, Arg<'_>); 2] = [("b", (&rows).into()), ("process", process.into())];
+    let args: [(&'static str, Arg<'_>); 7] = [
+        ("b", (&rows).into()),
+        ("process", process.into()),
+        ("id", process.into()),
+        ("result", "process_crashed".into()),
+        ("class", "process_crashed".into()),
+        ("message", "killed".into()),
+        ("lease", 1_i64.into()),
+    ];
     let locked = conn.transaction(async |conn| conn.fetch(named(name), &args).await);
     locked.await.unwrap();
 }
@@ -81,6 +116,7 @@ async fn a_batch_is_locked_row_by_row_in_its_order_and_nothing_else_is() {
             conn.script("BEFORE", before).await.unwrap();
             let key = match *table {
                 "availabilities" => "execution_id",
+                "advancements" => "branch_id",
                 _ => "id",
             };
             // Another session holds the second row.

@@ -15,8 +15,9 @@ use ductwork::engine::{Policy, Waker};
 use ductwork::model::{ProcessId, Role, RunId, RunStatus};
 use ductwork::step::StopCause;
 use ductwork::store::definition::Definitions;
-use ductwork::store::process::{self, Death, NewProcess};
+use ductwork::store::process::{self, NewProcess};
 use ductwork::store::prune;
+use ductwork::store::recovery::{self, Death};
 use ductwork::store::resume::{self, Resume};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
@@ -292,7 +293,7 @@ impl EngineFixture {
         let limits = move |definition: &Definition, step: &str| policy.step(definition, step);
         let death = Death::Proven { how: "so we say" };
         let recovered =
-            process::recover(&mut self.conn, process, death, &limits, &self.definitions);
+            recovery::recover(&mut self.conn, process, death, &limits, &self.definitions);
         let recovered = recovered.await.expect("a recovery");
         self.recovered += recovered.again + recovered.branches;
     }

@@ -10,7 +10,8 @@ use ductwork::store::advance::{self, BranchClaim};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::commit::{self, Committer};
 use ductwork::store::definition::LeftOut;
-use ductwork::store::process::{self, Claimant, Counters, Death, Heard};
+use ductwork::store::process::{self, Claimant, Counters, Heard};
+use ductwork::store::recovery::{self, Death};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
 use ductwork::store::{Dialect, Error};
@@ -651,17 +652,17 @@ on_every_database! {
         let heard = process::beat(&mut driver.actor.conn, driver.actor.process, Role::Worker, counters, false).await;
         assert_eq!(heard.unwrap().heard, Heard::Claim);
         let recovered =
-            process::recover(&mut reaper, driver.process, witnessed, &limits, &definitions).await;
-        assert_eq!(recovered.unwrap(), process::Recovered::default());
+            recovery::recover(&mut reaper, driver.process, witnessed, &limits, &definitions).await;
+        assert_eq!(recovered.unwrap(), recovery::Recovered::default());
         let seen = process::processes(&mut reaper).await.unwrap()[0].beat_seq;
         // Silent, but not for long enough.
         let patient = Death::Witnessed { beat_seq: seen, stale_after: Duration::from_secs(60) };
         let recovered =
-            process::recover(&mut reaper, driver.process, patient, &limits, &definitions).await;
+            recovery::recover(&mut reaper, driver.process, patient, &limits, &definitions).await;
         assert!(!recovered.unwrap().removed);
         let witnessed = Death::Witnessed { beat_seq: seen, stale_after: Duration::ZERO };
         let recovered =
-            process::recover(&mut reaper, driver.process, witnessed, &limits, &definitions).await;
+            recovery::recover(&mut reaper, driver.process, witnessed, &limits, &definitions).await;
         assert_eq!(recovered.unwrap().again, 1);
         audit(&mut reaper).await;
     }

@@ -8,7 +8,8 @@ use ductwork::model::RunId;
 use ductwork::store::advance::{self, GiveBack};
 use ductwork::store::clock::{self, Overtaken, Rescheduling};
 use ductwork::store::definition::LeftOut;
-use ductwork::store::process::{self, Death, Recovered};
+use ductwork::store::process;
+use ductwork::store::recovery::{self, Death, Recovered};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
 use ductwork::store::{Conn, claim, stuck};
@@ -193,7 +194,7 @@ on_every_database! {
         let mut recover = async |beat_seq| {
             let death = Death::Witnessed { beat_seq, stale_after: LEASE };
             let limits = |_: &_, _: &str| limits(0, 2);
-            process::recover(&mut driver.actor.conn, dead, death, &limits, &driver.actor.definitions).await.unwrap()
+            recovery::recover(&mut driver.actor.conn, dead, death, &limits, &driver.actor.definitions).await.unwrap()
         };
         // It has beaten since the look.
         assert_eq!(recover(row.beat_seq - 1).await, Recovered::default());

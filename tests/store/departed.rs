@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use ductwork::engine::actor::limits;
 use ductwork::store::departed::{self, Departed};
-use ductwork::store::process::{self, Death};
+use ductwork::store::process;
 use ductwork::store::prune;
+use ductwork::store::recovery::{self, Death};
 
 use crate::driver::{Driver, register};
 use crate::on_every_database;
@@ -23,7 +24,7 @@ on_every_database! {
         for how in ["killed by SIGKILL", "seen a second time"] {
             let death = Death::Proven { how };
             let budgets = |_: &_, _: &str| limits(1, 1);
-            process::recover(&mut driver.actor.conn, killed, death, &budgets, &driver.actor.definitions)
+            recovery::recover(&mut driver.actor.conn, killed, death, &budgets, &driver.actor.definitions)
                 .await
                 .unwrap();
         }

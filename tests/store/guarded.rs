@@ -326,6 +326,19 @@ pub const GUARDED: &[Guarded] = &[
         "ductwork_executions.process_id = :process",
         "nobody_commits_what_another_holds",
     ),
+    // A process that beats although it was declared dead claims in vain until it is recovered as a whole.
+    (
+        "BEAT.1",
+        1,
+        "epoch < 4294967296",
+        "a_process_of_which_a_part_was_recovered_beats_and_claims_no_more",
+    ),
+    (
+        "BEAT_ALONE.1",
+        1,
+        "epoch < 4294967296",
+        "a_process_of_which_a_part_was_recovered_beats_and_claims_no_more",
+    ),
     (
         "LOCK_CLAIMED.1",
         1,

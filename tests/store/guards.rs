@@ -14,6 +14,7 @@ use ductwork::store::claim::{self, Claim};
 use ductwork::store::commit;
 use ductwork::store::fault_injection;
 use ductwork::store::process::{self, Claimant};
+use ductwork::store::recovery;
 use ductwork::store::resume::{self, Resume, resume};
 use ductwork::store::revive::revive;
 use ductwork::store::statement::Statement;
@@ -274,7 +275,7 @@ on_every_database! {
         let of_the_living = lives.claim("P", 1).await.remove(0).execution_id.0;
         let process = [("process", gone.process.0.into())];
         assert_eq!(lives.conn.execute(&ROW_REMOVED, &process).await.unwrap(), 1);
-        let orphans = async |lives: &mut Driver| process::orphans(&mut lives.conn).await.unwrap();
+        let orphans = async |lives: &mut Driver| recovery::orphans(&mut lives.conn).await.unwrap();
         assert_eq!(orphans(&mut lives).await, [], "its lease holds");
         for id in [execution, of_the_living] {
             assert_eq!(lives.conn.execute(&LEASE_OVER, &[("id", id.into())]).await.unwrap(), 1);
@@ -560,6 +561,7 @@ const OWN_ON_MYSQL: &[(&str, &str, &str)] = &[
         "CLOSE_HELD",
         "ductwork_executions.process_id = :process",
     ),
+    ("BEAT.1", "BEAT_HEARD", "p.epoch < 4294967296"),
     (
         "LOCK_CLAIMED.1",
         "LOCK_CLAIMED_IN_TURN",

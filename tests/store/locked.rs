@@ -4,8 +4,13 @@
 use std::collections::HashSet;
 
 use ductwork::definition::Pipeline;
+use ductwork::engine::actor::limits;
 use ductwork::model::*;
+use ductwork::store::claim::Claim;
 use ductwork::store::definition::LeftOut;
+use ductwork::store::process::{self, Counters, Heard};
+use ductwork::store::recovery::Left;
+use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect, claim, commit};
 use serde_json::json;
 
@@ -19,7 +24,13 @@ async fn lock(conn: &mut Conn, table: &str, id: uuid::Uuid, strength: &str) {
         Dialect::Postgres => format!("'{id}'"),
         _ => format!("x'{}'", id.simple()),
     };
-    let sql = format!("SELECT id FROM {table} WHERE id = {id} {strength}");
+    // There it is no key.
+    let key = match (conn.dialect(), table) {
+        (Dialect::Mysql, "ductwork_advancements") => "open_branch",
+        (_, "ductwork_advancements") => "branch_id",
+        _ => "id",
+    };
+    let sql = format!("SELECT id FROM {table} WHERE {key} = {id} {strength}");
     let sql = match conn.dialect() {
         // It has no locks of rows.
         Dialect::Sqlite => return,
@@ -31,6 +42,17 @@ async fn lock(conn: &mut Conn, table: &str, id: uuid::Uuid, strength: &str) {
         }
     };
     conn.script("lock", sql.leak()).await.unwrap();
+}
+
+/// The open transition of a branch.
+async fn open_transition_of(conn: &mut Conn, branch: BranchId) -> uuid::Uuid {
+    static TRANSITION: Statement = Statement::new(
+        "TEST_TRANSITION",
+        "SELECT id FROM ductwork_transitions WHERE branch_id = :branch AND completed_at IS NULL",
+    );
+    let args = [("branch", branch.0.into())];
+    let row = conn.fetch_optional(&TRANSITION, &args).await;
+    row.unwrap().expect("it is open").get("id").unwrap()
 }
 
 on_every_database! {
@@ -111,5 +133,141 @@ on_every_database! {
         driver.recover(process).await;
         lock(&mut other, "ductwork_executions", id(arrive).0, "FOR UPDATE").await;
         assert_eq!(commit::locked(&mut driver.conn, results.iter()).await.unwrap(), HashSet::new());
+    }
+
+    /// Each kind of row of the first execution, with a budget for another attempt and without.
+    async fn a_recovery_leaves_the_executions_that_are_locked_and_no_others(db: Db) {
+        let definition = Pipeline::named("P").start("A").build().unwrap();
+        let mut other = db.conn().await;
+        let mut reaper = Driver::new(&db).await;
+        for (table, max_crash, is_left) in [
+            ("ductwork_executions", 9, true),
+            ("ductwork_steps", 9, false),
+            ("ductwork_branches", 9, false),
+            ("ductwork_executions", 0, true),
+            ("ductwork_steps", 0, true),
+            ("ductwork_branches", 0, true),
+            // It ends when an advancer halts the branch.
+            ("ductwork_runs", 0, false),
+        ] {
+            let mut driver = Driver::new(&db).await;
+            reaper.limits = limits(0, max_crash);
+            for _ in 0..3 {
+                driver.trigger(&definition, "1").await;
+            }
+            let held = driver.claim("P", 3).await;
+            let first = &held[0];
+            let row = match table {
+                "ductwork_executions" => first.execution_id.0,
+                "ductwork_steps" => first.step_id.0,
+                "ductwork_branches" => first.branch_id.0,
+                _ => first.run_id.0,
+            };
+            lock(&mut other, table, row, "FOR UPDATE").await;
+            let recovered = reaper.recover(driver.process).await;
+            let left = match is_left && driver.conn.dialect() != Dialect::Sqlite {
+                true => vec![Left::Execution(first.execution_id)],
+                false => vec![],
+            };
+            assert_eq!(recovered.left, left, "{table} {max_crash}");
+            assert_eq!(recovered.closed.len(), 3 - left.len(), "{table} {max_crash}");
+            assert_eq!(recovered.again + recovered.failed, 3 - left.len());
+
+            lock(&mut other, "ductwork_tokens", uuid::Uuid::nil(), "FOR UPDATE").await;
+            let rest = reaper.recover(driver.process).await;
+            assert_eq!((rest.closed.len(), rest.left), (left.len(), vec![]), "{table} {max_crash}");
+            let mut known = process::processes(&mut reaper.conn).await.unwrap().into_iter();
+            assert!(!known.any(|row| row.id == driver.process), "{table} {max_crash}");
+            // Nothing is left for the next table.
+            let again = reaper.claim("P", 9).await;
+            assert_eq!(again.len(), if max_crash == 0 { 0 } else { 3 });
+            for claimed in again {
+                let done = reaper.finished(claimed, Did::Returned(json!(1))).await;
+                reaper.commit(&[done]).await;
+            }
+            let halting = reaper.claim_branches(9).await;
+            reaper.advance(&halting).await;
+        }
+    }
+
+    async fn a_recovery_leaves_the_branches_that_are_locked_and_no_others(db: Db) {
+        let definition = Pipeline::named("P").start("A").divide(["B", "C"]).combine("D").build().unwrap();
+        let mut other = db.conn().await;
+        let mut reaper = Driver::new(&db).await;
+        for table in ["ductwork_branches", "ductwork_advancements", "ductwork_transitions"] {
+            let mut driver = Driver::new(&db).await;
+            for _ in 0..2 {
+                driver.trigger(&definition, "1").await;
+                let claimed = driver.claim("P", 1).await.remove(0);
+                let done = driver.finished(claimed, Did::Returned(json!(1))).await;
+                driver.commit(&[done]).await;
+            }
+            let held = driver.claim_branches(9).await;
+            assert_eq!(held.len(), 2);
+            let row = match table {
+                "ductwork_transitions" => open_transition_of(&mut driver.conn, held[0].id).await,
+                _ => held[0].id.0,
+            };
+            lock(&mut other, table, row, "FOR UPDATE").await;
+            let recovered = reaper.recover(driver.process).await;
+            let left = match driver.conn.dialect() {
+                Dialect::Sqlite => vec![],
+                _ => vec![Left::Branch(held[0].id)],
+            };
+            assert_eq!((recovered.branches, &recovered.left), (2 - left.len(), &left), "{table}");
+            lock(&mut other, "ductwork_tokens", uuid::Uuid::nil(), "FOR UPDATE").await;
+            let rest = reaper.recover(driver.process).await;
+            assert_eq!((rest.branches, rest.left), (left.len(), vec![]), "{table}");
+            let mut again = reaper.claim_branches(9).await;
+            again.sort_by_key(|branch| branch.id);
+            let mut all = held.clone();
+            all.sort_by_key(|branch| branch.id);
+            let ids = |branches: &[ductwork::store::advance::ClaimedBranch]| {
+                branches.iter().map(|branch| branch.id).collect::<Vec<_>>()
+            };
+            assert_eq!(ids(&again), ids(&all), "{table}");
+            reaper.advance(&again).await;
+            for claimed in reaper.claim("P", 9).await {
+                let done = reaper.finished(claimed, Did::Refused).await;
+                reaper.commit(&[done]).await;
+            }
+            let halting = reaper.claim_branches(9).await;
+            reaper.advance(&halting).await;
+        }
+    }
+
+    /// Its row stays for the sake of what it holds: this is no sign of life.
+    async fn a_process_of_which_a_part_was_recovered_beats_and_claims_no_more(db: Db) {
+        let definition = Pipeline::named("P").start("A").build().unwrap();
+        let mut driver = Driver::new(&db).await;
+        let mut other = db.conn().await;
+        let mut reaper = Driver::new(&db).await;
+        reaper.limits = limits(0, 9);
+        for _ in 0..3 {
+            driver.trigger(&definition, "1").await;
+        }
+        let held = driver.claim("P", 2).await;
+        lock(&mut other, "ductwork_executions", held[0].execution_id.0, "FOR UPDATE").await;
+        let recovered = reaper.recover(driver.process).await;
+        let on_server = driver.conn.dialect() != Dialect::Sqlite;
+        assert_eq!(recovered.removed, !on_server);
+        let id = driver.process;
+        let rows = process::processes(&mut reaper.conn).await.unwrap();
+        assert_eq!(rows.iter().any(|row| row.id == id), on_server);
+
+        for role in [Role::Worker, Role::Supervisor] {
+            let beaten = process::beat(&mut driver.conn, id, role, Counters::default(), false).await;
+            assert_eq!(beaten.unwrap().heard, Heard::Dead);
+        }
+        assert!(matches!(driver.actor.claim("P", 9).await.unwrap(), Claim::Dead));
+        lock(&mut other, "ductwork_tokens", uuid::Uuid::nil(), "FOR UPDATE").await;
+        // The result of what is still its own.
+        let late = driver.finished(held[0].clone(), Did::Returned(json!(1))).await;
+        assert!(driver.commit(&[late]).await.dead);
+        // It goes in order, and its row stays until everything is given back.
+        process::deregister(&mut driver.conn, id).await.unwrap();
+        let rest = reaper.recover(id).await;
+        assert_eq!((rest.removed, rest.again), (on_server, usize::from(on_server)));
+        assert_eq!(reaper.claim("P", 9).await.len(), 3);
     }
 }

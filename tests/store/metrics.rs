@@ -3,7 +3,8 @@
 use ductwork::engine::actor::limits;
 use ductwork::metrics::{Counts, HEARTBEATS, METRICS, Reading, STEP_DURATION};
 use ductwork::model::ProcessId;
-use ductwork::store::process::{self, Death};
+use ductwork::store::process;
+use ductwork::store::recovery::{self, Death};
 use ductwork::store::{Conn, metrics, pause};
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ async fn dead(driver: &mut Driver, times: u64) -> ProcessId {
     );
     let budgets = |_: &_, _: &str| limits(1, 1);
     let death = Death::Proven { how: "killed" };
-    process::recover(
+    recovery::recover(
         &mut driver.actor.conn,
         dead,
         death,
@@ -103,7 +104,7 @@ on_every_database! {
         assert_eq!(told(&mut driver.conn).await, expected);
         let budgets = |_: &_, _: &str| limits(1, 1);
         let death = Death::Proven { how: "killed" };
-        process::recover(&mut driver.actor.conn, dying, death, &budgets, &driver.actor.definitions).await.unwrap();
+        recovery::recover(&mut driver.actor.conn, dying, death, &budgets, &driver.actor.definitions).await.unwrap();
         assert_eq!(told(&mut driver.conn).await, []);
     }
 

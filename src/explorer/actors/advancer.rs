@@ -24,9 +24,11 @@ impl Advancer {
 
     pub(super) async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
         match verb {
-            // Its claims stay in its memory: it tries to use them, but its tokens are no longer
-            // valid.
-            b'r' => return self.life.register(Role::Advancer, cx).await,
+            // Until it is told that it is dead, it tries to use its claims.
+            b'r' => {
+                self.branches.forget();
+                return self.life.register(Role::Advancer, cx).await;
+            }
             b'b' => {
                 let holds = self.branches.may_hold();
                 return self.life.beat(holds, cx).await.map(drop);

@@ -34,10 +34,11 @@ use crate::model::*;
 use crate::store::claim::Claimed;
 use crate::store::definition::Definitions;
 use crate::store::error::Source;
-use crate::store::process::{self, Claimant, Counters, Death, Heard, NewProcess};
+use crate::store::process::{self, Claimant, Counters, Heard, NewProcess};
+use crate::store::recovery::{self, Death, Locked, Recovered};
 use crate::store::statement::Statement;
 use crate::store::trigger::{self, NewRun};
-use crate::store::{Conn, Error, action, cancel, pause, prune, resume, revive};
+use crate::store::{Conn, Error, action, advance, cancel, claim, pause, prune, resume, revive};
 
 /// A fault of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +170,8 @@ pub struct Advancer {
 /// A supervisor in its function as a reaper.
 #[derive(Clone, Default)]
 pub struct Reaper {
+    /// A claim may be left, as if somebody had locked its rows.
+    pub leaves_claims: bool,
     witness: Witness,
     todo: Vec<(ProcessId, Option<i64>)>,
 }
@@ -249,9 +252,12 @@ impl Actor {
         })
     }
 
-    /// A reaper that has seen nothing.
-    pub fn reaper() -> Self {
-        Self::Reaper(Reaper::default())
+    /// A reaper that has seen nothing; it may leave claims.
+    pub fn reaper(leaves_claims: bool) -> Self {
+        Self::Reaper(Reaper {
+            leaves_claims,
+            ..Reaper::default()
+        })
     }
 
     /// A person.
@@ -338,7 +344,12 @@ impl Actor {
                 }
             }
             Self::Reaper(reaper) if reaper.todo.is_empty() => verbs.extend([b'l', b'o']),
-            Self::Reaper(_) => verbs.push(b'k'),
+            Self::Reaper(reaper) => {
+                verbs.push(b'k');
+                if reaper.leaves_claims {
+                    verbs.extend([b'e', b'f', b'a']);
+                }
+            }
             Self::Person(person) if person.done => {}
             Self::Person(_) => verbs.push(b'x'),
             Self::Network(letter) if letter.is_none() => {}
@@ -366,7 +377,9 @@ impl Actor {
             };
         }
         let acting = match &*self {
-            Self::Reaper(reaper) if verb == b'k' => reaper.todo.first().map(|(id, _)| *id),
+            Self::Reaper(reaper) if matches!(verb, b'k' | b'e' | b'f' | b'a') => {
+                reaper.todo.first().map(|(id, _)| *id)
+            }
             actor => actor.life().and_then(|life| life.process),
         };
         cx.conn.as_local().acts(acting);
@@ -635,7 +648,7 @@ impl Reaper {
                 }
             }
             b'o' => {
-                let orphans = process::orphans(cx.conn).await?;
+                let orphans = recovery::orphans(cx.conn).await?;
                 self.todo = orphans.into_iter().map(|id| (id, None)).collect();
             }
             _ => {
@@ -650,13 +663,28 @@ impl Reaper {
                 let rows = process::processes(cx.conn).await?;
                 let beat = rows.iter().find(|row| row.id == id).map(|row| row.beat_seq);
                 let definitions = cx.definitions;
+                let mut locked = Locked::default();
+                if verb != b'k' {
+                    let first = claim::held(cx.conn, id).await?.whole;
+                    let first = first.first().map(|it| it.execution_id);
+                    match verb {
+                        b'e' => locked.executions.extend(first),
+                        b'f' => locked.steps.extend(first),
+                        _ => {
+                            let held = advance::held(cx.conn, id).await?;
+                            locked.branches.extend(held.first().map(|it| it.id));
+                        }
+                    }
+                }
                 let recover = async |conn: &mut Conn| {
-                    process::recover(conn, id, death, &step_limits, definitions).await
+                    let limits = &step_limits;
+                    recovery::recover_all_but(conn, id, death, limits, definitions, &locked).await
                 };
                 match cx.outcome(recover).await? {
                     // H1: a process that has shown a sign of life since the look is spared.
                     Ok(recovered)
-                        if recovered.removed && seen.is_some_and(|seen| Some(seen) != beat) =>
+                        if recovered != Recovered::default()
+                            && seen.is_some_and(|seen| Some(seen) != beat) =>
                     {
                         return Err(tripped(format!("H1: {id:?} has beaten, and is removed")));
                     }

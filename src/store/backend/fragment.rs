@@ -28,6 +28,13 @@ pub(super) fn both(argument: &str) -> (&str, &str) {
     argument.split_once(';').expect("it has two parts")
 }
 
+/// The table, the batch and the index of `table;batch;index`: the key's, if none is named.
+pub(super) fn into(argument: &str) -> (&str, &str, &str) {
+    let (table, rest) = both(argument);
+    let (batch, index) = rest.split_once(';').unwrap_or((rest, "PRIMARY"));
+    (table, batch, index)
+}
+
 /// Writes a fragment in the form of PostgreSQL and SQLite, which refers to a batch as `rows` writes it; false when no
 /// fragment has this name.
 pub(super) fn standard(
@@ -37,7 +44,7 @@ pub(super) fn standard(
     to: &mut String,
 ) -> bool {
     let written = match name {
-        "into" => to.write_str(both(argument).0),
+        "into" => to.write_str(into(argument).0),
         "from" => write!(to, "FROM {}", rows(argument)),
         "delete" => write!(to, "DELETE FROM {}", both(argument).0),
         "keep" => write!(to, "ON CONFLICT ({}) DO NOTHING", both(argument).1),

@@ -3,4 +3,4 @@ UPDATE ductwork_processes
        worked_at = CASE WHEN claimed = ? AND advanced = ? THEN worked_at ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) END,
        claimed = ?, succeeded = ?, errored = ?, crashed = ?,
        advanced = ?, stale = ?, statements = ?, quiet = ?
- WHERE id = ?
+ WHERE id = ? AND epoch < 4294967296

@@ -1,4 +1,4 @@
-UPDATE ductwork_held AS held STRAIGHT_JOIN ductwork_executions
+UPDATE ductwork_held AS held STRAIGHT_JOIN ductwork_executions FORCE INDEX (PRIMARY)
    SET ductwork_executions.completed_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), ductwork_executions.result = held.result,
        ductwork_executions.error_class = held.error_class,
        ductwork_executions.error_message = held.error_message,

@@ -3,7 +3,7 @@ SELECT e.id AS execution_id
  WHERE e.process_id = ? AND e.result IS NULL
  ORDER BY e.id FOR UPDATE
 ;
-UPDATE ductwork_results AS results STRAIGHT_JOIN ductwork_executions
+UPDATE ductwork_results AS results STRAIGHT_JOIN ductwork_executions FORCE INDEX (PRIMARY)
    SET ductwork_executions.completed_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), ductwork_executions.result = results.result,
        ductwork_executions.error_class = results.error_class,
        ductwork_executions.error_message = results.error_message,

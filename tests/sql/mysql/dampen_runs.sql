@@ -1,2 +1,2 @@
-UPDATE (SELECT UNHEX(j.c0) AS id, j.c1 AS waiting FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]', c1 bigint PATH '$[1]')) AS j) AS b STRAIGHT_JOIN ductwork_runs SET status = 'dampened', dampened = dampened + b.waiting
+UPDATE (SELECT UNHEX(j.c0) AS id, j.c1 AS waiting FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]', c1 bigint PATH '$[1]')) AS j) AS b STRAIGHT_JOIN ductwork_runs FORCE INDEX (PRIMARY) SET status = 'dampened', dampened = dampened + b.waiting
  WHERE ductwork_runs.id = b.id AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')

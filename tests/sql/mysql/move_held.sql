@@ -1,4 +1,4 @@
-UPDATE ductwork_held AS held STRAIGHT_JOIN ductwork_branches
+UPDATE ductwork_held AS held STRAIGHT_JOIN ductwork_branches FORCE INDEX (PRIMARY)
    SET ductwork_branches.status = CASE WHEN held.ends = 1 AND held.last = 0 THEN 'completed' ELSE 'in_progress' END,
        ductwork_branches.step_id = coalesce(held.next_step_id, held.step_id),
        ductwork_branches.ready_at = CASE WHEN held.ready = 1 OR held.last = 1 THEN TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) END,

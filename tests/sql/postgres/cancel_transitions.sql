@@ -1,4 +1,4 @@
-UPDATE ductwork_transitions 
+UPDATE ductwork_transitions
    SET completed_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint, via = 'end',
        produced = coalesce((SELECT (SELECT c.ordinal + 1 FROM ductwork_branches c
                                      WHERE c.fan_out_id = f.id

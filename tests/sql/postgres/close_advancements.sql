@@ -1,4 +1,4 @@
-UPDATE ductwork_advancements 
+UPDATE ductwork_advancements
    SET completed_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint, result = $1, error_class = $2, error_message = $3
   FROM unnest($4::uuid[], $5::uuid[]) AS b(branch_id, token)
  WHERE ductwork_advancements.branch_id = b.branch_id

@@ -3,4 +3,4 @@ UPDATE ductwork_processes
        worked_at = CASE WHEN claimed = ?1 AND advanced = ?2 THEN worked_at ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) END,
        claimed = ?1, succeeded = ?3, errored = ?4, crashed = ?5,
        advanced = ?2, stale = ?6, statements = ?7, quiet = ?8
- WHERE id = ?9 RETURNING paused, CAST(0 AS bigint) AS elsewhere
+ WHERE id = ?9 AND epoch < 4294967296 RETURNING paused, CAST(0 AS bigint) AS elsewhere

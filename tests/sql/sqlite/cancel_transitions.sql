@@ -1,4 +1,4 @@
-UPDATE ductwork_transitions 
+UPDATE ductwork_transitions
    SET completed_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER), via = 'end',
        produced = coalesce((SELECT (SELECT c.ordinal + 1 FROM ductwork_branches c
                                      WHERE c.fan_out_id = f.id

@@ -18,7 +18,7 @@ pub mod value;
 use std::fmt::Write;
 
 use super::super::batch;
-use super::fragment::{self, both, columns};
+use super::fragment::{self, both, columns, into};
 use super::{Asks, Backend, Setting};
 
 /// MySQL and MariaDB.
@@ -129,9 +129,11 @@ impl Backend for Mysql {
             "narrow" => to.write_str(argument),
             "ended" => write!(to, "{argument}.ended_at"),
             "rows" => to.write_str(&rows(argument)),
+            // As in `join`.
             "into" => {
-                let (table, batch) = both(argument);
-                write!(to, "{} STRAIGHT_JOIN {table}", rows(batch))
+                let (table, batch, index) = into(argument);
+                let rows = rows(batch);
+                write!(to, "{rows} STRAIGHT_JOIN {table} FORCE INDEX ({index})")
             }
             "delete" => {
                 let (table, batch) = both(argument);
