@@ -157,7 +157,7 @@ impl Worker {
         self.runner.begin();
         let runner = Arc::clone(&self.runner);
         let mut state = Loop {
-            link: Link::new(self.location.clone()),
+            link: Link::asking(self.location.clone()),
             slots: Slots::new(count, self.policy.lease(), runner, Arc::clone(&self.shared)),
             work: WorkerState::default(),
             eager: true,

@@ -411,6 +411,7 @@ impl Conn {
         lock: None,
         hurried: false,
         contended: patience::LEASE,
+        asks: false,
         silence: patience::LEASE,
     };
 
@@ -913,6 +914,12 @@ impl Conn {
         }
     }
 
+    /// From now on, a transaction that has waited for a lock in vain is not tried again: the caller asks first which
+    /// row is locked.
+    pub fn ask_about_locks(&mut self) {
+        self.patience.asks = true;
+    }
+
     /// Ends the connection politely.
     pub async fn close(self) {
         match self.inner {
@@ -931,6 +938,7 @@ impl Conn {
     fn tries_again(&self, error: &Error, attempts: &Attempts) -> bool {
         let is_worth_it = match error.is_count() {
             true => attempts.made < COUNTED_ATTEMPTS && !self.patience.hurried,
+            false if self.patience.asks && error.is_lock_wait() => false,
             false => attempts.since.elapsed() < self.patience.contended,
         };
         matches!(error, Error::Retryable { .. }) && is_worth_it && !self.broken

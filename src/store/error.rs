@@ -269,6 +269,12 @@ impl Error {
             if matches!(source.as_ref(), Source::Mysql(failure) if failure.code() == 1213))
     }
 
+    /// True where a server has waited for a lock for as long as it may.
+    pub(super) fn is_lock_wait(&self) -> bool {
+        matches!(self, Self::Retryable { source, .. }
+            if source.driver().is_some_and(DriverError::is_lock_wait))
+    }
+
     /// True where a write did not write as many rows as it had to.
     pub(super) fn is_count(&self) -> bool {
         matches!(self, Self::Retryable { source, .. } if source.is_count())

@@ -51,6 +51,8 @@ pub struct Patience {
     /// A transaction in conflict with others is tried again for this long. On a cluster, conflicts are frequent,
     /// and each attempt is short.
     pub contended: Duration,
+    /// The caller asks which row is locked where it has waited for a lock in vain, and does not try again before.
+    pub asks: bool,
     /// The server ends a session whose client does not acknowledge received data for this long.
     pub silence: Duration,
 }
@@ -70,6 +72,7 @@ impl Patience {
             lock: Some(lock),
             hurried,
             contended: contended(hurried, Some(lock)),
+            asks: false,
             silence,
         };
         match purpose {
@@ -86,6 +89,7 @@ impl Patience {
                 lock: Some(PAGE / 4),
                 hurried: true,
                 contended: contended(true, Some(PAGE / 4)),
+                asks: false,
                 silence,
             },
             Purpose::Query | Purpose::Look => Self {
@@ -94,6 +98,7 @@ impl Patience {
                 lock: (purpose == Purpose::Look).then_some(LOOK),
                 hurried: purpose == Purpose::Look,
                 contended: contended(purpose == Purpose::Look, Some(LOOK)),
+                asks: false,
                 silence,
             },
         }

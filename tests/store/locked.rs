@@ -2,6 +2,7 @@
 //! this moment. The question waits for nobody.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use ductwork::definition::Pipeline;
 use ductwork::engine::actor::limits;
@@ -11,7 +12,7 @@ use ductwork::store::definition::LeftOut;
 use ductwork::store::process::{self, Counters, Heard};
 use ductwork::store::recovery::Left;
 use ductwork::store::statement::Statement;
-use ductwork::store::{Conn, Dialect, claim, commit};
+use ductwork::store::{Conn, Dialect, Location, Purpose, claim, commit};
 use serde_json::json;
 
 use crate::driver::{Did, Driver};
@@ -54,6 +55,11 @@ async fn open_transition_of(conn: &mut Conn, branch: BranchId) -> uuid::Uuid {
     let row = conn.fetch_optional(&TRANSITION, &args).await;
     row.unwrap().expect("it is open").get("id").unwrap()
 }
+
+static LOCK: Statement = Statement::new(
+    "TEST_LOCK",
+    "SELECT id FROM ductwork_executions WHERE id = :id {lock}",
+);
 
 on_every_database! {
     async fn executions_that_are_due_and_locked_are_told_and_no_others(db: Db) {
@@ -269,5 +275,34 @@ on_every_database! {
         let rest = reaper.recover(id).await;
         assert_eq!((rest.removed, rest.again), (on_server, usize::from(on_server)));
         assert_eq!(reaper.claim("P", 9).await.len(), 3);
+    }
+
+    async fn a_worker_waits_for_a_lock_once_before_it_asks(db: Db) {
+        let definition = Pipeline::named("P").start("A").build().unwrap();
+        let mut driver = Driver::new(&db).await;
+        let mut other = db.conn().await;
+        driver.trigger(&definition, "1").await;
+        let none = LeftOut::default();
+        let due = claim::due(&mut driver.conn, "P", &none, 9).await.unwrap();
+        lock(&mut other, "ductwork_executions", due[0].0, "FOR UPDATE").await;
+        if driver.conn.dialect() == Dialect::Sqlite {
+            return;
+        }
+        let location = Location::parse(&db.url).unwrap().leased(Duration::from_secs(12));
+        for asks in [false, true] {
+            let mut conn = location.connect(Purpose::Engine).await.unwrap();
+            if asks {
+                conn.ask_about_locks();
+            }
+            let mut waited = 0;
+            let answer = conn.transaction(async |conn| {
+                waited += 1;
+                let id = [("id", due[0].0.into())];
+                conn.fetch(&LOCK, &id).await
+            });
+            assert!(answer.await.is_err_and(|error| error.is_not_now()));
+            assert_eq!(waited == 1, asks, "{waited}");
+            conn.close().await;
+        }
     }
 }

@@ -146,6 +146,11 @@ pub(in crate::store) trait DriverError {
         false
     }
 
+    /// True where a server has waited for a lock for as long as it may.
+    fn is_lock_wait(&self) -> bool {
+        false
+    }
+
     /// True where the server had no memory left for the data to be written.
     fn is_out_of_memory(&self) -> bool {
         false

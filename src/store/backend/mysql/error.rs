@@ -239,6 +239,10 @@ impl DriverError for Failure {
         )
     }
 
+    fn is_lock_wait(&self) -> bool {
+        self.code() == 1205
+    }
+
     fn is_out_of_memory(&self) -> bool {
         matches!(self.code(), 1037 | 1038 | 1041)
     }
