@@ -107,8 +107,11 @@ impl Troubles {
     /// It is over.
     pub fn over(&mut self, trouble: Trouble, about: &str) {
         let key = (trouble, about.to_owned());
-        self.lasting.over(&key);
+        let since = self.lasting.over(&key);
         self.texts.remove(&key);
+        if let (Trouble::Locked, Some(since)) = (trouble, since) {
+            events::unlocked(about, since.elapsed());
+        }
     }
 
     /// The trouble that has lasted longest, if any lasts; one that keeps only some of the work from being done

@@ -64,8 +64,8 @@ const LONG_CLAIM: (Duration, u32) = (Duration::from_millis(50), 3);
 const CLAIMS_AGAIN: Duration = Duration::from_secs(1);
 
 /// The rows that somebody has locked: executions in the queue, or rows of results.
-const QUEUED: &str = "queued";
-const ASIDE: &str = "aside";
+const QUEUED: &str = "due executions";
+const ASIDE: &str = "results";
 
 /// Steps can be started again when no start has failed for this long, and one has succeeded.
 const STARTS_AGAIN: Duration = Duration::from_secs(3);
@@ -561,7 +561,7 @@ impl Worker {
             None => self.shared.over(Trouble::Locked, QUEUED),
             Some(first) => {
                 let text = format!(
-                    "due executions {LOCKED} (now: {}; the first is {first}): they begin when its transaction ends",
+                    "{QUEUED} {LOCKED} (now: {}; the first is {first}): they begin when its transaction ends",
                     locked.len()
                 );
                 self.shared.trouble(Trouble::Locked, QUEUED, &text);
@@ -672,7 +672,7 @@ impl Worker {
             Some(first) if is_of_all && were_aside => {
                 let (execution, step) = (first.claimed.execution_id, &first.claimed.step);
                 let text = format!(
-                    "results {LOCKED} (now: {}; the first is of the execution {execution}, step {step}): they are \
+                    "{ASIDE} {LOCKED} (now: {}; the first is of the execution {execution}, step {step}): they are \
                      stored when its transaction ends",
                     aside.len(),
                 );

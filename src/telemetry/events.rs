@@ -314,6 +314,15 @@ pub fn locked(error: &str, lasted: Duration) {
     );
 }
 
+/// Nobody has locked them any more.
+pub fn unlocked(about: &str, lasted: Duration) {
+    info!(
+        about,
+        seconds = lasted.as_secs(),
+        "another session has released the rows that it had locked"
+    );
+}
+
 /// The claims of a process could not be recovered. Logged at once, and ever more rarely while it lasts.
 pub fn recovery_failed(process: ProcessId, error: &crate::store::Error) {
     error!(

@@ -73,9 +73,9 @@ impl<K: Clone + Eq + Hash> Growing<K> {
         Some(Duration::ZERO)
     }
 
-    /// The condition is over; the next time it is new.
-    pub fn over(&mut self, key: &K) {
-        self.met.remove(key);
+    /// The condition is over; the next time it is new. Returns since when it had lasted, if it did.
+    pub fn over(&mut self, key: &K) -> Option<Instant> {
+        self.met.remove(key).map(|met| met.first)
     }
 
     /// All remembered conditions.

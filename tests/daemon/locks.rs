@@ -330,6 +330,7 @@ async fn no_other_claim_is_held_up(db: Db) {
     assert_eq!(state.unwrap().unwrap().status, RunStatus::InProgress);
     foreign.release().await;
     fixture.run_ended(held).await;
+    released(&daemon, "due executions").await;
     daemon.stop().await;
     fixture.succeeded_once_each().await;
     fixture.audited().await;
@@ -339,6 +340,12 @@ async fn no_other_claim_is_held_up(db: Db) {
 fn waited_at_most(daemon: &Daemon, times: usize) {
     let waited = daemon.logged("kept waiting");
     assert!((1..=times).contains(&waited.len()), "{waited:#?}");
+}
+
+/// The log tells that the lock is gone.
+async fn released(daemon: &Daemon, about: &str) {
+    let said = daemon.says("another session has released the rows").await;
+    assert_eq!(said[0]["about"], about, "{said:#?}");
 }
 
 /// Steps with the numbers 1 to 4 end as many seconds after they are let go; all others end at once.
@@ -395,6 +402,7 @@ async fn no_other_result_is_held_up(db: Db, pipeline: &str, rows: &str) {
     for held in held {
         fixture.run_ended(held).await;
     }
+    released(&daemon, "results").await;
     daemon.stop().await;
     let executions = fixture.succeeded_once_each().await;
     assert!(
@@ -446,6 +454,7 @@ async fn no_other_recovery_is_held_up(db: Db) {
     assert_eq!(state.unwrap().unwrap().status, RunStatus::InProgress);
     foreign.release().await;
     fixture.completed(PATIENCE).await;
+    released(&daemon, "claims of dead processes").await;
     eventually(PATIENCE, "`health` has nothing to tell", async || {
         (fixture.run(&[], &["health"]).status.code() == Some(0)).then_some(())
     })
