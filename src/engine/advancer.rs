@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::model::Role;
+use crate::model::{ProcessId, Role};
 use crate::store::advance::{self, Advanced, BranchClaim};
 use crate::store::definition::Definitions;
 use crate::store::process::Counters;
@@ -75,7 +75,7 @@ impl Advancer {
                 break;
             }
             let wait = match mode == Mode::Run || branches.may_hold() {
-                true => self.guarded_turn(&mut link, &mut branches).await,
+                true => self.guarded_turn(&mut link, &mut branches, process).await,
                 false => self.poll(),
             };
             if wait.is_zero() {
@@ -91,8 +91,13 @@ impl Advancer {
     }
 
     /// A turn; its error is noted on the link. Returns how long to wait then.
-    async fn guarded_turn(&self, link: &mut Link, branches: &mut AdvancerState) -> Duration {
-        let turned = self.turn(link, branches).await;
+    async fn guarded_turn(
+        &self,
+        link: &mut Link,
+        branches: &mut AdvancerState,
+        process: ProcessId,
+    ) -> Duration {
+        let turned = self.turn(link, branches, process).await;
         self.shared.set_holding(branches.may_hold());
         self.shared.sent(link.take_statements());
         match turned {
@@ -118,8 +123,13 @@ impl Advancer {
         self.shared.over(Trouble::Advancing, "");
     }
 
-    /// One operation, if it is time for it. Returns how long to wait then.
-    async fn turn(&self, link: &mut Link, branches: &mut AdvancerState) -> Result<Duration, Error> {
+    /// One operation of this process, if it is time for it. Returns how long to wait then.
+    async fn turn(
+        &self,
+        link: &mut Link,
+        branches: &mut AdvancerState,
+        process: ProcessId,
+    ) -> Result<Duration, Error> {
         match link.is_another().await {
             Ok(false) => {}
             Ok(true) => branches.doubt(),
@@ -143,7 +153,7 @@ impl Advancer {
             }
             _ => {}
         }
-        let (conn, me) = link.claiming(self.shared.process()).await?;
+        let (conn, me) = link.claiming(process).await?;
         if let Operation::Claim = operation {
             // One look first, because an advancer would otherwise often open a transaction and find
             // nothing.

@@ -238,7 +238,7 @@ pub fn recovered(
         Death::Stopped => ("stop", ExecutionResult::Released),
         Death::Witnessed { .. } => ("silence", ExecutionResult::ProcessCrashed),
     };
-    if recovered.removed {
+    if recovered.declared {
         counts.add(&metrics::RECOVERIES, &[proof], 1);
         if let Some(silence) = silence {
             counts.observe(&metrics::RECOVERY, &[], silence);

@@ -14,9 +14,9 @@
 //!   one statement, which waits for a lock for less time than the beat does; so does a reaper
 //!   that gives back the process's claims.
 //! - It reads the held executions without a lock, and extends leases that nobody has locked.
-//! - A sweep reads, and deletes rows of dead processes: it waits for a claim or a commit of theirs
-//!   that is under way, and then for the rows that they held, which a cancellation or an advance may
-//!   have locked. Between two dead processes it lets a beat through.
+//! - A sweep reads, and deletes rows of dead processes: it waits for a claim or a commit of theirs that is under way.
+//!   Rows that they held, and that somebody has locked, are left to a later sweep. Between two dead processes it lets a
+//!   beat through.
 //! - A context is read without a lock; `set` waits for another step that sets the same key, for a deletion of
 //!   the run, and for a reaper or a cancellation that closes the execution that sets it.
 //! - `notify` queues behind the commit of another notification.

@@ -8,7 +8,7 @@
 //! back.
 //! Never: removes anything by itself.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::machine::why::{LEFT, LOCKED};
 use crate::model::{ProcessId, Role};
 use crate::store::clock::{self, Overtaken, Rescheduling};
 use crate::store::definition::Definitions;
-use crate::store::process::{self, ProcessRow};
+use crate::store::process::{self, Condemned, ProcessRow};
 use crate::store::recovery::{self, Death, Left};
 use crate::store::{Conn, Error, metrics};
 use crate::telemetry::events;
@@ -181,13 +181,17 @@ pub struct Sweeper {
     reports: Reports,
     /// Failures of parts of the last sweeps.
     sweeping: Growing<()>,
-    /// Processes that could not be recovered.
+    /// Processes that could not be recovered, and when to tell of it.
     failed: Growing<ProcessId>,
+    /// Processes that could not be recovered the last time.
+    vain: HashSet<ProcessId>,
     /// The receiver of the rows of each sweep.
     seen: Option<watch::Sender<Arc<[ProcessRow]>>>,
     /// The claims that the last sweep left.
     left: Vec<(ProcessId, Left)>,
-    /// The pause before the next sweep looks at them.
+    /// The processes of which an earlier sweep left something.
+    known: HashSet<ProcessId>,
+    /// The pause before the next sweep looks at the claims that were left.
     pause: Duration,
     /// The process that recovers.
     shared: Option<Arc<Shared>>,
@@ -207,8 +211,10 @@ impl Sweeper {
             reports: Reports::default(),
             sweeping: Growing::default(),
             failed: Growing::default(),
+            vain: HashSet::new(),
             seen: None,
             left: Vec::new(),
+            known: HashSet::new(),
             pause: LEFT_FIRST,
             shared: None,
         }
@@ -250,7 +256,10 @@ impl Sweeper {
     ) -> Result<bool, Error> {
         self.left.clear();
         let swept = self.sweep_once(conn, me, waker, until).await;
-        self.report_left();
+        // A sweep that was cut short may have seen none of them.
+        if !self.left.is_empty() || matches!(swept, Ok(true)) {
+            self.report_left();
+        }
         swept
     }
 
@@ -262,24 +271,30 @@ impl Sweeper {
     /// Tells of the claims that a sweep left. One line of the log for all of them: a transaction may have locked very
     /// many.
     fn report_left(&mut self) {
+        let known: HashSet<ProcessId> = self.left.iter().map(|(id, _)| *id).collect();
+        let is_new = !known.is_subset(&self.known);
+        self.known = known;
         let Some((process, left)) = self.left.first() else {
-            self.pause = LEFT_FIRST;
             if let Some(shared) = &self.shared {
                 shared.over(Trouble::Locked, LEFT);
             }
             return;
         };
+        self.pause = match is_new {
+            true => LEFT_FIRST,
+            false => (self.pause * 2).min(LEFT_MAX),
+        };
         let lasts = self.pause == LEFT_MAX;
-        self.pause = (self.pause * 2).min(LEFT_MAX);
         let first = match left {
-            Left::Execution(id) => format!("execution {id}"),
-            Left::Branch(id) => format!("branch {id}"),
+            Left::Execution(id) => format!("execution {id} of the process {process}"),
+            Left::Branch(id) => format!("branch {id} of the process {process}"),
+            Left::All => format!("row of the process {process} itself"),
         };
         if let Some(shared) = &self.shared
             && lasts
         {
             let text = format!(
-                "{LEFT} {LOCKED} (now: {}; the first is the {first} of the process {process}): they are given back when \
+                "{LEFT} {LOCKED} (now: {}; the first is the {first}): they are given back when \
                  its transaction ends",
                 self.left.len()
             );
@@ -302,6 +317,7 @@ impl Sweeper {
         let postponed = rows.iter().any(|row| row.postponed);
         let mine = rows.iter().find(|row| row.id == me).cloned();
         rows.retain(|row| row.id != me);
+        self.vain.retain(|id| rows.iter().any(|row| row.id == *id));
         self.witness.look(&mut rows, now);
         let first = mine.is_some_and(|mine| is_first(&mine, &rows, self.policy.lease()));
         // Before everything else: work waits for the recovery of their claims, and nobody waits for the
@@ -319,12 +335,13 @@ impl Sweeper {
             self.look_after_the_clock(conn, waker, now, until).await?;
         }
         let stale_after = self.policy.lease();
-        rows.retain(|row| row.age >= stale_after);
+        rows.retain(|row| row.age >= stale_after && row.condemned.is_none());
         let stale: Vec<ProcessId> = rows.iter().map(|row| row.id).collect();
         if !stale.is_empty() {
             let under_lease = process::under_lease(conn, &stale).await?;
             rows.retain(|row| !under_lease.contains(&row.id));
         }
+        rows.sort_by_key(|row| self.vain.contains(&row.id));
         for row in &rows {
             let death = Death::Witnessed {
                 beat_seq: row.beat_seq,
@@ -363,9 +380,20 @@ impl Sweeper {
         waker: &dyn Waker,
         until: Instant,
     ) -> Result<bool, Error> {
+        // One that could not be recovered the last time may take all of the time again.
+        let mut rows: Vec<&ProcessRow> = rows.iter().collect();
+        rows.sort_by_key(|row| self.vain.contains(&row.id));
         for row in rows {
             let since = silent_since(row, now);
-            match (self.proof)(row) {
+            // A process that was declared dead may still beat, if its program is an older one.
+            let death = match row.condemned {
+                Some(Condemned::Crashed) => {
+                    Some(ProvenDeath::Crashed("it was declared dead".to_owned()))
+                }
+                Some(Condemned::Stopped) => Some(ProvenDeath::Stopped),
+                None => (self.proof)(row),
+            };
+            match death {
                 Some(ProvenDeath::Crashed(how)) => {
                     let death = Death::Proven { how: &how };
                     self.recover_one(conn, row.id, death, since, waker).await?;
@@ -444,8 +472,10 @@ impl Sweeper {
     ) -> Result<(), Error> {
         let Err(error) = self.recover(conn, id, death, since, waker).await else {
             self.failed.over(&id);
+            self.vain.remove(&id);
             return Ok(());
         };
+        self.vain.insert(id);
         if self.failed.meet(&id, Instant::now()).is_some() {
             events::recovery_failed(id, &error);
         }
@@ -555,6 +585,7 @@ mod tests {
             age: Duration::from_secs(age_s.max(0) as u64),
             quiet: false,
             paused: false,
+            condemned: None,
             postponed: false,
             counters: Counters::default(),
         }

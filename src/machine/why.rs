@@ -87,8 +87,10 @@ pub struct ProcessFact {
     pub pid: u32,
     /// The time since its last heartbeat.
     pub age: Duration,
-    /// Its host knows that it is dead.
+    /// Its host knows that it is dead, or it was declared dead.
     pub dead: bool,
+    /// It was declared dead, and holds claims that could not be given back yet.
+    pub condemned: bool,
     /// It claims nothing until it is told to.
     pub quiet: bool,
     /// How much it holds: steps that it runs or has claimed, or branches that it advances.
@@ -459,7 +461,10 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
         .iter()
         .filter(lives)
         .filter_map(|it| it.trouble.as_deref());
-    if let Some(left) = troubles.find(|trouble| trouble.starts_with(LEFT)) {
+    let concerns = |trouble: &&str| {
+        trouble.starts_with(LEFT) && (process.condemned || trouble.contains(&id.to_string()))
+    };
+    if let Some(left) = troubles.find(concerns) {
         let fact = format!(
             "{} is held by {at}, which is dead{place}; {left}",
             leaf.node
@@ -551,7 +556,8 @@ fn troubled(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     };
     // A definition that cannot be read concerns its own runs alone.
     let concerns = |trouble: &&String| {
-        !trouble.starts_with("definition ") || trouble.contains(&facts.definition)
+        !trouble.starts_with(LEFT)
+            && (!trouble.starts_with("definition ") || trouble.contains(&facts.definition))
     };
     let mut processes = facts.processes.iter().filter(serves);
     let (process, trouble) = processes
@@ -804,6 +810,7 @@ mod tests {
             pid: 7,
             age: Duration::from_secs(age_s),
             dead: false,
+            condemned: false,
             quiet: false,
             holds: 1,
             trouble: None,
@@ -1119,6 +1126,36 @@ mod tests {
         // A daemon whose worker has died knows the pipeline.
         facts.processes.push(process(Role::Worker, 60));
         assert_eq!(why(&facts).remedy.as_deref(), Some("start `ductworkd`"));
+    }
+
+    /// Each claim of a dead process that was left waits for a lock; the others are given back within seconds.
+    #[test]
+    fn a_claim_that_a_recovery_left_waits_for_a_lock_and_others_of_the_dead_do_not() {
+        let told = |condemned| {
+            let dead = ProcessFact {
+                dead: true,
+                condemned,
+                ..process(Role::Worker, 1)
+            };
+            let mut runs = facts(Some(LeafState::Running {
+                process: dead.id,
+                since: NOW,
+            }));
+            let mut supervisor = process(Role::Supervisor, 1);
+            supervisor.trouble = Some(format!("{LEFT} {LOCKED} (now: 1)"));
+            runs.processes = vec![dead, supervisor];
+            why(&runs)
+        };
+        let left = told(true);
+        assert!(left.fact.contains(LEFT), "{}", left.fact);
+        assert_eq!(left.remedy.as_deref(), Some(END_TRANSACTION));
+        let other = told(false);
+        assert!(!other.fact.contains(LEFT), "{}", other.fact);
+        assert!(
+            other
+                .remedy
+                .is_some_and(|it| it.contains("recovers it within seconds"))
+        );
     }
 
     #[test]

@@ -27,9 +27,9 @@ pub fn identity(row: &ProcessRow) -> Identity {
     }
 }
 
-/// True when it can be proven from here that a row's process is dead. Ends nothing.
+/// True when it can be proven from here that a row's process is dead, or when it was declared dead. Ends nothing.
 pub fn is_dead(me: &Identity, row: &ProcessRow) -> bool {
-    me.is_provably_dead(&identity(row))
+    row.condemned.is_some() || me.is_provably_dead(&identity(row))
 }
 
 /// True when it can be proven from here that a row's process is dead, and when nothing is left of what

@@ -158,6 +158,7 @@ mod tests {
             age: Duration::ZERO,
             quiet: false,
             paused: false,
+            condemned: None,
             postponed: false,
             counters: Counters::default(),
         }

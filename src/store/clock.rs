@@ -64,7 +64,7 @@ statements! {
         on Mysql [&OVERTAKEN_AVAILABILITIES, &DUE_AGAIN_ALONE];
     OVERTAKEN_AVAILABILITIES in Mysql = concat!("SELECT w.pipeline FROM ", overtaken_availabilities!(), " w");
     DUE_AGAIN_ALONE in Mysql = concat!("
-        UPDATE ", overtaken_availabilities!(), " w STRAIGHT_JOIN ductwork_availabilities
+        UPDATE ", overtaken_availabilities!(), " w {join:ductwork_availabilities}
            SET due_at = {now} + w.delay
          WHERE ductwork_availabilities.execution_id = w.execution_id");
     /// A branch that was claimed before has waited since it was given back, any other since its step's
@@ -87,7 +87,7 @@ statements! {
         on Mysql [&OVERTAKEN_BRANCHES, &READY_AGAIN_ALONE];
     OVERTAKEN_BRANCHES in Mysql = concat!("SELECT w.id FROM ", overtaken_branches!(), " w WHERE w.since > {now}");
     READY_AGAIN_ALONE in Mysql = concat!("
-        UPDATE ", overtaken_branches!(), " w STRAIGHT_JOIN ductwork_branches
+        UPDATE ", overtaken_branches!(), " w {join:ductwork_branches}
            SET ductwork_branches.ready_at = {now} + CASE WHEN ductwork_branches.ready_at > w.since
                                                          THEN ductwork_branches.ready_at - w.since ELSE 0 END,
                ductwork_branches.last_advanced_at = {now}

@@ -117,7 +117,7 @@ statements! {
     UNLOCKED_BARRIERS_IN_TURN in Mysql = "
         SELECT f.id FROM {rows:b(id id)} {join:ductwork_fan_outs f} ON {key:f.id;b.id} {skip_locked}";
     /// The results that still count, and whose rows are there: one that lacks a row is damaged, and its commit tells.
-    OPEN_RESULTS = "
+    pub(super) OPEN_RESULTS = "
         SELECT e.id, {big:CASE WHEN e.result IS NULL THEN 1 ELSE 0 END} AS is_open
           FROM ductwork_executions e
           JOIN ductwork_steps s ON {key:s.id;e.step_id}
@@ -436,7 +436,8 @@ async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Re
         };
         // An execution is in the place of the process's own row where this commit arrives after its epoch, when
         // nobody waits for its answer, or where the process was declared dead and somebody had locked the
-        // execution at that time. The error undoes everything.
+        // execution at that time. The error undoes everything; where the ROLLBACK fails, the server does so when it
+        // misses the connection.
         if process.get::<uuid::Uuid>("id").is_err() {
             is_over = true;
             return Err(Error::Corrupt("its process was declared dead".to_owned()));

@@ -87,7 +87,7 @@ statements! {
          WHERE {any:id;b(id id)} AND due_at <= {now} RETURNING id",
         on Mysql [&LOCK_DUE_DELIVERIES, &LEASE_LOCKED_DELIVERIES];
     LOCK_DUE_DELIVERIES in Mysql = "
-        SELECT d.id FROM {rows:b(id id)} STRAIGHT_JOIN ductwork_deliveries d ON d.id = b.id
+        SELECT d.id FROM {rows:b(id id)} {join:ductwork_deliveries d} ON d.id = b.id
          WHERE d.due_at <= {now} ORDER BY d.id {lock}";
     LEASE_LOCKED_DELIVERIES in Mysql = "
         UPDATE {into:ductwork_deliveries;b(id id)} SET due_at = {now} + :lease
@@ -105,7 +105,7 @@ statements! {
         on Mysql [&LOCK_ATTEMPTED_DELIVERIES, &RECORD_LOCKED_DELIVERIES];
     LOCK_ATTEMPTED_DELIVERIES in Mysql = "
         SELECT d.id FROM {rows:b(id id, made int, pause int, outcome text, code int, reason text)}
-          STRAIGHT_JOIN ductwork_deliveries d ON d.id = b.id
+          {join:ductwork_deliveries d} ON d.id = b.id
          WHERE d.due_at IS NOT NULL AND d.attempts = b.made ORDER BY d.id {lock}";
     RECORD_LOCKED_DELIVERIES in Mysql = "
         UPDATE {into:ductwork_deliveries;b(id id, made int, pause int, outcome text, code int, reason text)}

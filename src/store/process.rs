@@ -64,7 +64,7 @@ statements! {
     PROCESSES = "
         SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.boot_id, p.pid_namespace, p.pid,
                p.pid_started_at, p.version, p.started_at, p.last_heartbeat_at, p.beat_seq,
-               {now} AS seen_at, p.claimed, p.succeeded, p.errored, p.crashed,
+               {now} AS seen_at, p.epoch, p.claimed, p.succeeded, p.errored, p.crashed,
                p.advanced, p.stale, p.statements, p.quiet, p.paused,
                (SELECT count(*) FROM (SELECT b.id FROM ductwork_branches b WHERE b.ready_at > {now} LIMIT 1) w) AS postponed
           FROM ductwork_processes p ORDER BY p.started_at, p.id";
@@ -96,7 +96,7 @@ statements! {
     /// before its wait for the claim. Proven by
     /// `a_process_that_ends_while_a_claim_of_it_is_under_way_keeps_its_row`. (I22)
     pub(super) LOCK_PROCESS = "
-        SELECT role, pipeline, host, pid, version, started_at FROM ductwork_processes
+        SELECT role, pipeline, host, pid, version, started_at, epoch FROM ductwork_processes
          WHERE id = :id {lock}";
     /// Work that could not be committed or given back before the end is still held: then the row stays
     /// until somebody proves the death, which happens at once, and not when a lease is over (I22, C4).
@@ -165,6 +165,35 @@ pub async fn fence_earlier(conn: &mut Conn, claimant: Claimant) -> Result<(), Er
     Ok(())
 }
 
+/// How a process ended that was declared dead while claims of it could not be given back. Its row tells, by an epoch
+/// that no claimant has: statements that name the lowest of these epochs refuse the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condemned {
+    /// Its executions have crashed.
+    Crashed,
+    /// It was ended because the daemon stops: its claims are released.
+    Stopped,
+}
+
+impl Condemned {
+    /// Higher than any epoch of a claimant.
+    const FIRST: i64 = 1 << 32;
+
+    pub(super) fn of(epoch: i64) -> Option<Self> {
+        if epoch < Self::FIRST {
+            return None;
+        }
+        Some(match epoch == Self::Stopped.epoch() {
+            true => Self::Stopped,
+            false => Self::Crashed,
+        })
+    }
+
+    pub(super) fn epoch(self) -> i64 {
+        Self::FIRST + self as i64
+    }
+}
+
 /// A process row.
 #[derive(Clone, Debug)]
 pub struct ProcessRow {
@@ -204,6 +233,8 @@ pub struct ProcessRow {
     pub quiet: bool,
     /// True where it claims nothing because its pipeline is paused.
     pub paused: bool,
+    /// It was declared dead, and holds claims that could not be given back yet.
+    pub condemned: Option<Condemned>,
     /// True where a branch waited for a later time when this was read: the same in the rows of all
     /// processes.
     pub postponed: bool,
@@ -460,6 +491,7 @@ pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
                 },
                 quiet: row.get::<i64>("quiet")? != 0,
                 paused: pause::is_told(row)?,
+                condemned: Condemned::of(row.get("epoch")?),
                 postponed: row.get::<i64>("postponed")? != 0,
             })
         })

@@ -102,7 +102,7 @@ statements! {
         {delete:ductwork_availabilities;b(id id)} WHERE {of:ductwork_availabilities.execution_id;b(id id)}";
     BEGIN_PRUNING = "
         UPDATE {into:ductwork_runs;b(id id)} SET pruning_at = {now} WHERE {of:ductwork_runs.id;b(id id)}";
-    PRUNE_DELIVERIES = "{delete:ductwork_deliveries;b(id id)} WHERE {of:ductwork_deliveries.run_id;b(id id)}";
+    PRUNE_DELIVERIES = "{delete:ductwork_deliveries;b(id id);run_id} WHERE {of:ductwork_deliveries.run_id;b(id id)}";
     PRUNABLE_TUPLES = "
         SELECT t.run_id FROM ductwork_tuples t WHERE {any:t.run_id;b(id id)} LIMIT :n",
         on Mysql [&PRUNABLE_TUPLES_IN_TURN];
@@ -116,11 +116,11 @@ statements! {
     PRUNE_TUPLES = "{delete:ductwork_tuples;b(id id)} WHERE {of:ductwork_tuples.run_id;b(id id)}";
     PRUNE_ADVANCEMENTS = "{delete:ductwork_advancements;b(id id)} WHERE {of:ductwork_advancements.transition_id;b(id id)}";
     PRUNE_TRANSITIONS = "{delete:ductwork_transitions;b(id id)} WHERE {of:ductwork_transitions.id;b(id id)}";
-    PRUNE_EXECUTIONS = "{delete:ductwork_executions;b(id id)} WHERE {of:ductwork_executions.step_id;b(id id)}";
+    PRUNE_EXECUTIONS = "{delete:ductwork_executions;b(id id);ductwork_executions_attempt} WHERE {of:ductwork_executions.step_id;b(id id)}";
     PRUNE_STEPS = "{delete:ductwork_steps;b(id id)} WHERE {of:ductwork_steps.id;b(id id)}";
     /// The fan-outs of the branches that were split, and the barriers at which they arrived: a
     /// barrier that has lost some of its branches would no longer add up.
-    PRUNE_FAN_OUTS = "{delete:ductwork_fan_outs;b(id id)} WHERE {of:ductwork_fan_outs.branch_id;b(id id)}";
+    PRUNE_FAN_OUTS = "{delete:ductwork_fan_outs;b(id id);ductwork_fan_outs_branch} WHERE {of:ductwork_fan_outs.branch_id;b(id id)}";
     PRUNE_BARRIERS = "{delete:ductwork_fan_outs;b(id id)} WHERE {of:ductwork_fan_outs.id;b(id id)}";
     PRUNE_BRANCHES = "{delete:ductwork_branches;b(id id)} WHERE {of:ductwork_branches.id;b(id id)}";
     PRUNE_RUNS = "{delete:ductwork_runs;b(id id)} WHERE {of:ductwork_runs.id;b(id id)}";

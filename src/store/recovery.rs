@@ -13,14 +13,14 @@ use crate::failpoint::failpoint;
 use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits, Verdict};
 use crate::model::*;
 
-use super::commit::UNLOCKED_RESULTS;
+use super::commit::{OPEN_RESULTS, UNLOCKED_RESULTS};
 use super::conn::{Conn, Row};
 use super::definition::Definitions;
 use super::error::Error;
-use super::process::{LOCK_PROCESS, ids, with_rows};
+use super::process::{Condemned, LOCK_PROCESS, ids, with_rows};
 use super::statement::{Arg, Rows, Statement, statements};
 use super::transition::insert::{self, NewExecution};
-use super::{advance, batch, claim, departed, micros};
+use super::{advance, batch, claim, departed, micros, process};
 
 macro_rules! dead {
     () => {
@@ -49,11 +49,11 @@ statements! {
     REMOVE_PROCESS = concat!("
         DELETE FROM ductwork_processes", dead!());
     /// A dead process some of whose claims cannot be given back yet keeps its row, because claims belong to a process
-    /// (I22). No epoch of a claimant is as high as this one: if the process lives after all, it can claim nothing, and
+    /// (I22). No claimant's epoch is as high as this one: if the process lives after all, it can claim nothing, and
     /// its next beat tells it that it was declared dead. Proven by
     /// `a_process_of_which_a_part_was_recovered_beats_and_claims_no_more`.
     CONDEMN_PROCESS = concat!("
-        UPDATE ductwork_processes SET epoch = 4294967296", dead!());
+        UPDATE ductwork_processes SET epoch = :condemned", dead!());
     LOST_EXECUTIONS = "
         UPDATE {into:ductwork_executions;b(id id)}
            SET completed_at = {now}, result = :result, error_class = :class, error_message = :message
@@ -84,6 +84,7 @@ statements! {
           STRAIGHT_JOIN ductwork_advancements a {found:ductwork_advancements_open} ON a.open_branch = b.id
          WHERE a.process_id = :process AND a.completed_at IS NULL
          ORDER BY a.branch_id {lock}";
+    HAS_ROW = "SELECT id FROM ductwork_processes WHERE id = :id";
     /// The branches whose advancements a recovery can give back: one that lacks a row is damaged.
     HELD_TO_ADVANCE = held_to_advance!("");
     /// Of these, the branches of which nobody has locked a row that is written then.
@@ -155,9 +156,12 @@ pub struct Closed {
 /// The claims that a recovery gave back.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// False where the process was alive, or had been recovered before, or where claims were left.
+    /// The row of the process was removed: false where it was alive, or had been recovered before, or where claims
+    /// were left.
     pub removed: bool,
-    /// The purpose that the process had, where its row was removed and this version knows it.
+    /// The process counts as dead since then.
+    pub declared: bool,
+    /// The purpose that the process had, where it had a row and this version knows it.
     pub role: Option<Role>,
     /// Executions that may be claimed again.
     pub again: usize,
@@ -178,6 +182,8 @@ pub struct Recovered {
 /// A claim that was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
+    /// All of them: the row of the process itself is locked.
+    All,
     /// Of an execution.
     Execution(ExecutionId),
     /// Of a branch, for advancing.
@@ -187,6 +193,8 @@ pub enum Left {
 /// The claims of a process whose rows somebody has locked.
 #[derive(Clone, Debug, Default)]
 pub struct Locked {
+    /// The row of the process itself, without which nothing can be given back.
+    pub process: bool,
     /// Executions that cannot be closed.
     pub executions: HashSet<ExecutionId>,
     /// Executions that can be closed and tried again, and whose steps or branches cannot fail.
@@ -197,7 +205,10 @@ pub struct Locked {
 
 impl Locked {
     fn is_empty(&self) -> bool {
-        self.executions.is_empty() && self.steps.is_empty() && self.branches.is_empty()
+        !self.process
+            && self.executions.is_empty()
+            && self.steps.is_empty()
+            && self.branches.is_empty()
     }
 }
 
@@ -206,6 +217,19 @@ impl Locked {
 pub async fn locked(conn: &mut Conn, process: ProcessId) -> Result<Locked, Error> {
     if !conn.dialect().backend().is_server() {
         return Ok(Locked::default());
+    }
+    if !process::kept_from_beating(conn, vec![process])
+        .await?
+        .is_empty()
+        && conn
+            .fetch_optional(&HAS_ROW, &[("id", process.0.into())])
+            .await?
+            .is_some()
+    {
+        return Ok(Locked {
+            process: true,
+            ..Locked::default()
+        });
     }
     let args = [("process", process.0.into())];
     let held = ids(&conn.fetch(&claim::HELD, &args).await?)?;
@@ -222,10 +246,22 @@ pub async fn locked(conn: &mut Conn, process: ProcessId) -> Result<Locked, Error
             branches.remove(&BranchId(id));
         }
     }
-    let steps = free.into_iter().filter(|id| !whole.contains(id));
+    let mut steps = HashSet::new();
+    let mut others = free.into_iter().filter(|id| !whole.contains(id)).peekable();
+    if others.peek().is_some() {
+        let others = Rows::new().ids("id", others);
+        // One that lacks a row is damaged, and not locked.
+        for row in conn
+            .fetch(&OPEN_RESULTS, &[("b", (&others).into())])
+            .await?
+        {
+            steps.insert(ExecutionId(row.get("id")?));
+        }
+    }
     Ok(Locked {
+        process: false,
         executions: locked.into_iter().map(ExecutionId).collect(),
-        steps: steps.map(ExecutionId).collect(),
+        steps,
         branches,
     })
 }
@@ -241,6 +277,12 @@ pub async fn recover(
     definitions: &Definitions,
 ) -> Result<Recovered, Error> {
     let locked = locked(conn, process).await?;
+    if locked.process {
+        return Ok(Recovered {
+            left: vec![Left::All],
+            ..Recovered::default()
+        });
+    }
     recover_all_but(conn, process, death, limits, definitions, &locked).await
 }
 
@@ -261,14 +303,16 @@ pub async fn recover_all_but(
             stale_after,
         } => (0, beat_seq, stale_after, "its heartbeat stopped"),
     };
-    let (ending, message) = match death {
+    let (condemned, ending, message) = match death {
         Death::Stopped => (
+            Condemned::Stopped,
             Ending::Released {
                 delay: Duration::ZERO,
             },
             "its process was stopped before it had ended".to_owned(),
         ),
         _ => (
+            Condemned::Crashed,
             Ending::Crashed,
             format!("the process that ran it died: {how}"),
         ),
@@ -286,28 +330,41 @@ pub async fn recover_all_but(
             ("proven", i64::from(proven).into()),
             ("seen", seen.into()),
             ("age", micros(age).into()),
+            ("condemned", condemned.epoch().into()),
         ];
         let row = conn.fetch_optional(&LOCK_PROCESS, &args[..1]).await?;
-        let end = match locked.is_empty() {
-            true => &REMOVE_PROCESS,
-            false => &CONDEMN_PROCESS,
+        let before = match &row {
+            Some(row) => Condemned::of(row.get("epoch")?),
+            None => None,
         };
-        let ended = row.is_some() && conn.execute(end, &args).await? == 1;
+        let is_whole = locked.is_empty();
+        let ended = match (&row, before) {
+            (None, _) => false,
+            (Some(_), Some(_)) if !is_whole => true,
+            _ if is_whole => conn.execute(&REMOVE_PROCESS, &args[..4]).await? == 1,
+            _ => conn.execute(&CONDEMN_PROCESS, &args).await? == 1,
+        };
         // With proof, claims of a row that is already gone are orphans, and are healed as well.
         if !ended && proven == 0 {
             return Ok(Recovered::default());
         }
-        let mut recovered = Recovered::default();
-        if let Some(row) = row
-            && locked.is_empty()
-        {
-            recovered.removed = ended;
-            recovered.role = row.get::<String>("role")?.parse().ok();
-            departed::remember(conn, process, &row, Some(how)).await?;
-        }
         failpoint!(conn, "recover.removed");
+        let mut recovered = Recovered {
+            declared: ended && before.is_none(),
+            ..Recovered::default()
+        };
         give_back_executions(conn, &lost, limits, definitions, &mut recovered).await?;
         give_back_branches(conn, &lost, &mut recovered).await?;
+        // Perhaps nothing of the locked rows had to be written.
+        recovered.removed = ended
+            && recovered.left.is_empty()
+            && (is_whole || conn.execute(&REMOVE_PROCESS, &args[..4]).await? == 1);
+        if ended && let Some(row) = row {
+            recovered.role = row.get::<String>("role")?.parse().ok();
+            if recovered.removed {
+                departed::remember(conn, process, &row, Some(how)).await?;
+            }
+        }
         failpoint!(conn, "recover.written");
         Ok(recovered)
     });

@@ -19,7 +19,7 @@
 //! | `UPDATE {into:table;b(id id, n int)} SET …` | the table that is written from the rows of a batch, which the WHERE looks up by its key |
 //! | `UPDATE {into:table;b(id id, n int);index} SET …` | the same, where the WHERE looks them up by another index |
 //! | `SET … {from:b(id id, n int)} WHERE …` | these rows once more: each database names them in one of the two places |
-//! | `{delete:table;b(id id)} WHERE …` | the beginning of a DELETE of the rows of a batch, which the WHERE looks up |
+//! | `{delete:table;b(id id)} WHERE …` | the beginning of a DELETE of the rows of a batch, which the WHERE looks up by its key; or by an index, as above |
 //! | `{of:table.id;b(id id)}` | the same as `{any:…}`, for a table that `{into:…}` or `{delete:…}` names with the same batch. An UPDATE with it has no `{from:…}`. Other conditions may follow. |
 //! | `{keep:table;key, key}` | the end of an INSERT: a row whose key exists already is left out, without telling whether it was |
 //! | `{replace:key, key} a = …, b = …` | the end of an INSERT: a row whose key exists already is updated |

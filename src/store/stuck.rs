@@ -14,7 +14,7 @@ use super::error::Error;
 use super::micros;
 use super::overview;
 use super::pause;
-use super::process::has_known_role;
+use super::process::{Condemned, has_known_role};
 use super::query;
 use super::statement::{Rows, statements};
 
@@ -32,7 +32,7 @@ statements! {
                         WHERE a.completed_at IS NULL{narrow: AND a.holder IS NOT NULL})
             OR EXISTS (SELECT 1 FROM ductwork_processes WHERE trouble IS NOT NULL)";
     STUCK_PROCESSES = "
-        SELECT p.id, p.role, p.pipeline, p.host, p.pid, p.version, p.quiet, p.trouble, p.troubled_at,
+        SELECT p.id, p.role, p.pipeline, p.host, p.pid, p.version, p.quiet, p.epoch, p.trouble, p.troubled_at,
                {now} - p.last_heartbeat_at AS age, coalesce(p.worked_at, p.started_at) AS moved_at,
                (SELECT count(*) FROM ductwork_executions e {found:ductwork_executions_claimed}
                  WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder = p.id})
@@ -160,7 +160,7 @@ pub async fn movers(conn: &mut Conn) -> Result<Vec<Mover>, Error> {
             pid: row.count("pid")?,
             version: row.get("version")?,
             age: Duration::from_micros(row.get::<i64>("age")?.max(0) as u64),
-            dead: false,
+            dead: Condemned::of(row.get("epoch")?).is_some(),
             quiet: row.get::<i64>("quiet")? != 0,
             moved_at: row.get("moved_at")?,
             holds: row.get::<i64>("holds")?.max(0) as u64,

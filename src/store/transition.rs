@@ -76,7 +76,7 @@ statements! {
                   LEFT JOIN ductwork_branches c ON c.fan_out_id = b.fan_out_id
                   LEFT JOIN ductwork_steps s ON {key:s.id;c.step_id}
                  GROUP BY b.id) gathered
-               STRAIGHT_JOIN ductwork_branches
+               {join:ductwork_branches}
            SET ductwork_branches.output = gathered.value
          WHERE ductwork_branches.id = gathered.id";
     LEAVE_STEPS = "

@@ -10,7 +10,7 @@ use ductwork::model::*;
 use ductwork::store::claim::Claim;
 use ductwork::store::definition::LeftOut;
 use ductwork::store::process::{self, Counters, Heard};
-use ductwork::store::recovery::Left;
+use ductwork::store::recovery::{Left, Recovered};
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect, Location, Purpose, claim, commit};
 use serde_json::json;
@@ -155,6 +155,8 @@ on_every_database! {
             ("ductwork_branches", 0, true),
             // It ends when an advancer halts the branch.
             ("ductwork_runs", 0, false),
+            // Rows of a foreign table refer to the execution.
+            ("referred", 9, false),
         ] {
             let mut driver = Driver::new(&db).await;
             reaper.limits = limits(0, max_crash);
@@ -164,12 +166,16 @@ on_every_database! {
             let held = driver.claim("P", 3).await;
             let first = &held[0];
             let row = match table {
-                "ductwork_executions" => first.execution_id.0,
+                "ductwork_executions" | "referred" => first.execution_id.0,
                 "ductwork_steps" => first.step_id.0,
                 "ductwork_branches" => first.branch_id.0,
                 _ => first.run_id.0,
             };
-            lock(&mut other, table, row, "FOR UPDATE").await;
+            match table {
+                "referred" if driver.conn.dialect() == Dialect::Mysql => {}
+                "referred" => lock(&mut other, "ductwork_executions", row, "FOR KEY SHARE").await,
+                table => lock(&mut other, table, row, "FOR UPDATE").await,
+            }
             let recovered = reaper.recover(driver.process).await;
             let left = match is_left && driver.conn.dialect() != Dialect::Sqlite {
                 true => vec![Left::Execution(first.execution_id)],
@@ -275,6 +281,28 @@ on_every_database! {
         let rest = reaper.recover(id).await;
         assert_eq!((rest.removed, rest.again), (on_server, usize::from(on_server)));
         assert_eq!(reaper.claim("P", 9).await.len(), 3);
+    }
+
+    async fn a_recovery_waits_for_no_lock_on_the_row_of_the_process(db: Db) {
+        let definition = Pipeline::named("P").start("A").build().unwrap();
+        let mut driver = Driver::new(&db).await;
+        let mut other = db.conn().await;
+        let mut reaper = Driver::new(&db).await;
+        reaper.limits = limits(0, 9);
+        driver.trigger(&definition, "1").await;
+        driver.claim("P", 1).await;
+        lock(&mut other, "ductwork_processes", driver.process.0, "FOR UPDATE").await;
+        let recovered = reaper.recover(driver.process).await;
+        match driver.conn.dialect() {
+            Dialect::Sqlite => assert!(recovered.removed),
+            _ => {
+                let nothing = Recovered { left: vec![Left::All], ..Recovered::default() };
+                assert_eq!(recovered, nothing);
+                lock(&mut other, "ductwork_tokens", uuid::Uuid::nil(), "FOR UPDATE").await;
+                assert!(reaper.recover(driver.process).await.removed);
+            }
+        }
+        assert_eq!(reaper.claim("P", 9).await.len(), 1);
     }
 
     async fn a_worker_waits_for_a_lock_once_before_it_asks(db: Db) {

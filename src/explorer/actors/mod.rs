@@ -34,7 +34,7 @@ use crate::model::*;
 use crate::store::claim::Claimed;
 use crate::store::definition::Definitions;
 use crate::store::error::Source;
-use crate::store::process::{self, Claimant, Counters, Heard, NewProcess};
+use crate::store::process::{self, Claimant, Counters, Heard, NewProcess, ProcessRow};
 use crate::store::recovery::{self, Death, Locked, Recovered};
 use crate::store::statement::Statement;
 use crate::store::trigger::{self, NewRun};
@@ -638,11 +638,13 @@ impl Reaper {
         match verb {
             b'l' => {
                 let mut rows = process::processes(cx.conn).await?;
-                let proven = rows.iter().filter(|row| cx.crashed.contains(&row.id));
+                let is_proven =
+                    |row: &ProcessRow| row.condemned.is_some() || cx.crashed.contains(&row.id);
+                let proven = rows.iter().filter(|row| is_proven(row));
                 self.todo = proven.map(|row| (row.id, None)).collect();
                 self.witness.look(&mut rows, instant(cx.clock));
                 for row in rows.iter().filter(|row| row.age >= LEASE) {
-                    if !cx.crashed.contains(&row.id) {
+                    if !is_proven(row) {
                         self.todo.push((row.id, Some(row.beat_seq)));
                     }
                 }

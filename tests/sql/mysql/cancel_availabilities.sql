@@ -1,1 +1,1 @@
-DELETE ductwork_availabilities FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_availabilities WHERE ductwork_availabilities.execution_id = b.id
+DELETE ductwork_availabilities FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_availabilities FORCE INDEX (PRIMARY) WHERE ductwork_availabilities.execution_id = b.id

@@ -6,6 +6,6 @@ UPDATE (SELECT q.execution_id, q.pipeline,
     JOIN ductwork_steps s ON s.id = e.step_id
     LEFT JOIN ductwork_executions p ON p.step_id = e.step_id AND p.attempt = e.attempt - 1
    WHERE q.execution_id > ? AND q.execution_id <= ?
-     AND q.due_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AND coalesce(p.completed_at, s.created_at) > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) w STRAIGHT_JOIN ductwork_availabilities
+     AND q.due_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AND coalesce(p.completed_at, s.created_at) > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) w STRAIGHT_JOIN ductwork_availabilities FORCE INDEX (PRIMARY)
    SET due_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + w.delay
  WHERE ductwork_availabilities.execution_id = w.execution_id

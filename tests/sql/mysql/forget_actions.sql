@@ -1,1 +1,1 @@
-DELETE ductwork_actions FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_actions WHERE ductwork_actions.id = b.id
+DELETE ductwork_actions FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_actions FORCE INDEX (PRIMARY) WHERE ductwork_actions.id = b.id

@@ -1,1 +1,1 @@
-DELETE ductwork_bulks FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_bulks WHERE ductwork_bulks.id = b.id
+DELETE ductwork_bulks FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_bulks FORCE INDEX (PRIMARY) WHERE ductwork_bulks.id = b.id

@@ -1,1 +1,1 @@
-DELETE ductwork_departed FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_departed WHERE ductwork_departed.id = b.id
+DELETE ductwork_departed FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_departed FORCE INDEX (PRIMARY) WHERE ductwork_departed.id = b.id

@@ -1,1 +1,1 @@
-DELETE ductwork_metrics FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_metrics WHERE ductwork_metrics.process_id = b.id
+DELETE ductwork_metrics FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_metrics FORCE INDEX (PRIMARY) WHERE ductwork_metrics.process_id = b.id

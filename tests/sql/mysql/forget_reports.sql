@@ -1,1 +1,1 @@
-DELETE ductwork_reports FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_reports WHERE ductwork_reports.id = b.id
+DELETE ductwork_reports FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_reports FORCE INDEX (PRIMARY) WHERE ductwork_reports.id = b.id

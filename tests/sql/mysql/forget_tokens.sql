@@ -1,1 +1,1 @@
-DELETE ductwork_tokens FROM (SELECT j.c0 AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_tokens WHERE ductwork_tokens.id = b.id
+DELETE ductwork_tokens FROM (SELECT j.c0 AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_tokens FORCE INDEX (PRIMARY) WHERE ductwork_tokens.id = b.id

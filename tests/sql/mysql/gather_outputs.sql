@@ -3,6 +3,6 @@ UPDATE (SELECT b.id, CONCAT('[', coalesce(group_concat(coalesce(c.output, s.outp
           LEFT JOIN ductwork_branches c ON c.fan_out_id = b.fan_out_id
           LEFT JOIN ductwork_steps s ON s.id = c.step_id
          GROUP BY b.id) gathered
-       STRAIGHT_JOIN ductwork_branches
+       STRAIGHT_JOIN ductwork_branches FORCE INDEX (PRIMARY)
    SET ductwork_branches.output = gathered.value
  WHERE ductwork_branches.id = gathered.id;

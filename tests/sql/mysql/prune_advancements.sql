@@ -1,1 +1,1 @@
-DELETE ductwork_advancements FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_advancements WHERE ductwork_advancements.transition_id = b.id
+DELETE ductwork_advancements FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_advancements FORCE INDEX (PRIMARY) WHERE ductwork_advancements.transition_id = b.id

@@ -1,1 +1,1 @@
-DELETE ductwork_fan_outs FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_fan_outs WHERE ductwork_fan_outs.id = b.id
+DELETE ductwork_fan_outs FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_fan_outs FORCE INDEX (PRIMARY) WHERE ductwork_fan_outs.id = b.id

@@ -1,1 +1,1 @@
-DELETE ductwork_branches FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_branches WHERE ductwork_branches.id = b.id
+DELETE ductwork_branches FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_branches FORCE INDEX (PRIMARY) WHERE ductwork_branches.id = b.id

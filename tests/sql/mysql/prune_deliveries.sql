@@ -1,1 +1,1 @@
-DELETE ductwork_deliveries FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_deliveries WHERE ductwork_deliveries.run_id = b.id
+DELETE ductwork_deliveries FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_deliveries FORCE INDEX (run_id) WHERE ductwork_deliveries.run_id = b.id

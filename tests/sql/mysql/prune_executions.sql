@@ -1,1 +1,1 @@
-DELETE ductwork_executions FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_executions WHERE ductwork_executions.step_id = b.id
+DELETE ductwork_executions FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_executions FORCE INDEX (ductwork_executions_attempt) WHERE ductwork_executions.step_id = b.id

@@ -1,1 +1,1 @@
-DELETE ductwork_fan_outs FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_fan_outs WHERE ductwork_fan_outs.branch_id = b.id
+DELETE ductwork_fan_outs FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_fan_outs FORCE INDEX (ductwork_fan_outs_branch) WHERE ductwork_fan_outs.branch_id = b.id

@@ -1,1 +1,1 @@
-DELETE ductwork_steps FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_steps WHERE ductwork_steps.id = b.id
+DELETE ductwork_steps FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_steps FORCE INDEX (PRIMARY) WHERE ductwork_steps.id = b.id

@@ -1,1 +1,1 @@
-DELETE ductwork_transitions FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_transitions WHERE ductwork_transitions.id = b.id
+DELETE ductwork_transitions FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_transitions FORCE INDEX (PRIMARY) WHERE ductwork_transitions.id = b.id

@@ -1,2 +1,2 @@
 SELECT id FROM ductwork_fan_outs
- WHERE id = ANY ($1::uuid[]) ORDER BY id DESC FOR UPDATE
+ WHERE id = ANY ($1::uuid[]) ORDER BY id DESC FOR NO KEY UPDATE

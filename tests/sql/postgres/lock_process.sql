@@ -1,2 +1,2 @@
-SELECT role, pipeline, host, pid, version, started_at FROM ductwork_processes
- WHERE id = $1 FOR UPDATE
+SELECT role, pipeline, host, pid, version, started_at, epoch FROM ductwork_processes
+ WHERE id = $1 FOR NO KEY UPDATE

@@ -1,1 +1,1 @@
-SELECT body FROM ductwork_metrics WHERE process_id = $1 FOR UPDATE
+SELECT body FROM ductwork_metrics WHERE process_id = $1 FOR NO KEY UPDATE

@@ -1,3 +1,3 @@
-UPDATE ductwork_processes SET epoch = 4294967296
- WHERE id = ?1 AND (?2 = 1 OR (beat_seq = ?3
-       AND (last_heartbeat_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?4 OR last_heartbeat_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER))))
+UPDATE ductwork_processes SET epoch = ?1
+ WHERE id = ?2 AND (?3 = 1 OR (beat_seq = ?4
+       AND (last_heartbeat_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?5 OR last_heartbeat_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER))))

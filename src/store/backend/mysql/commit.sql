@@ -5,7 +5,7 @@
 -- name: HELD_RESULTS
 -- The results whose execution is still ours. It stays ours: its row is locked.
 SELECT e.id AS execution_id
-  FROM {rows:results} STRAIGHT_JOIN ductwork_executions e ON e.id = results.execution_id
+  FROM {rows:results} {join:ductwork_executions e} ON e.id = results.execution_id
  WHERE e.process_id = :process AND e.result IS NULL
  ORDER BY e.id {lock}
 
@@ -42,7 +42,7 @@ SELECT execution_id FROM (
 -- name: ARRIVE_COUNTED
 UPDATE (SELECT held.arrives_at AS id, count(*) AS n FROM {rows:held}
          WHERE held.arrives_at IS NOT NULL AND held.last = 0 GROUP BY held.arrives_at) a
-       STRAIGHT_JOIN ductwork_fan_outs
+       {join:ductwork_fan_outs}
    SET ductwork_fan_outs.arrived = ductwork_fan_outs.arrived + a.n
  WHERE ductwork_fan_outs.id = a.id
 

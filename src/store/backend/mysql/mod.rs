@@ -136,11 +136,11 @@ impl Backend for Mysql {
                 write!(to, "{rows} STRAIGHT_JOIN {table} FORCE INDEX ({index})")
             }
             "delete" => {
-                let (table, batch) = both(argument);
+                let (table, batch, index) = into(argument);
+                let rows = rows(batch);
                 write!(
                     to,
-                    "DELETE {table} FROM {} STRAIGHT_JOIN {table}",
-                    rows(batch)
+                    "DELETE {table} FROM {rows} STRAIGHT_JOIN {table} FORCE INDEX ({index})"
                 )
             }
             // The batch is a table of the statement.

@@ -94,7 +94,8 @@ impl Backend for Postgres {
             "skip_locked" => to.write_str("FOR UPDATE SKIP LOCKED"),
             // As strong as an UPDATE that leaves the key alone: rows that others refer to are none to wait for.
             "skip_waiting" => to.write_str("FOR NO KEY UPDATE SKIP LOCKED"),
-            "lock" => to.write_str("FOR UPDATE"),
+            // A row to which somebody's row merely refers can be written.
+            "lock" => to.write_str("FOR NO KEY UPDATE"),
             // The row stays until we are done; a writer of its other columns need not wait.
             "share" => to.write_str("FOR KEY SHARE"),
             // The planner has statistics.

@@ -1,0 +1,1 @@
+SELECT id FROM ductwork_processes WHERE id = $1
