@@ -32,7 +32,7 @@ impl Cancel {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
         let by = person::actor(self.by)?;
-        setup::block_on(async {
+        setup::block_on_telling(&config, async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
             let before = query::brief(&mut conn, run).await?;

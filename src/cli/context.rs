@@ -94,7 +94,7 @@ fn of_worker(cli: &CliContext, own: &Address, verb: Verb) -> Result<(), Failure>
 
 fn of_database(cli: &CliContext, run: &str, verb: Verb) -> Result<(), Failure> {
     let config = cli.config()?;
-    setup::block_on(async {
+    setup::block_on_telling(&config, async {
         let mut conn = setup::connect(&config, Purpose::Engine).await?;
         let run = setup::find_run(&mut conn, run).await?;
         match verb {

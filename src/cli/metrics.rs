@@ -28,7 +28,7 @@ impl Metrics {
             true => Format::OpenMetrics,
             false => Format::Text,
         };
-        setup::block_on(async {
+        setup::block_on_telling(&config, async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             let (counts, mut readings) = metrics::counts(&mut conn).await?;
             let lease = config.supervisor.reaper_timeout;

@@ -1,4 +1,4 @@
-//! One line on a terminal while a person waits.
+//! Lines for a person who waits: one on a terminal that shows the progress, and others that stay.
 //!
 //! Owns: when it is shown, and that it is erased before anything else is printed.
 
@@ -37,6 +37,15 @@ pub async fn patiently<T>(what: impl Fn() -> String, work: impl Future<Output = 
             }
         }
     }
+}
+
+/// A line that stays, on a terminal or elsewhere.
+pub fn tell(text: &str) {
+    let erase = match std::io::stderr().is_terminal() {
+        true => "\r\x1b[K",
+        false => "",
+    };
+    say(&format!("{erase}waiting: {}\n", super::out::clean(text)));
 }
 
 /// If nobody reads it any more, the work goes on.

@@ -80,7 +80,7 @@ impl Pause {
             )));
         }
         let by = person::actor(self.by)?;
-        setup::block_on(async {
+        setup::block_on_telling(&config, async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let pipeline = &self.pipeline;
             setup::known(&mut conn, &config, cli, pipeline).await?;
@@ -131,7 +131,7 @@ impl Unpause {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
         let by = person::actor(self.by)?;
-        setup::block_on(async {
+        setup::block_on_telling(&config, async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let pipeline = &self.pipeline;
             let unpaused = pause::unpause(&mut conn, pipeline, &by);

@@ -55,7 +55,7 @@ impl Witness {
 impl Processes {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
-        setup::block_on(async {
+        setup::block_on_telling(&config, async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             if self.gone {
                 let departed = departed::latest(&mut conn, self.limit as usize).await?;

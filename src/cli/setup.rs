@@ -2,6 +2,7 @@
 //!
 //! Owns: how the command line gets these. Never: prints.
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,10 @@ use crate::time;
 use super::Embedded;
 use super::exit::{self, Failure};
 use super::out::{Out, short};
-use super::patiently::waiting;
+use super::patiently::{tell, waiting};
+
+/// A command that waits for longer than this tells for whom.
+const UNUSUAL: Duration = Duration::from_secs(6);
 
 /// Shown while the database does not answer.
 pub const CONNECTING: &str = "waiting for the database";
@@ -395,6 +399,39 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, 
             "no runtime can be started: {error}"
         )))),
     }
+}
+
+/// The same for a command that waits for other sessions for as long as they lock what it needs: after a while, it tells
+/// which one that is.
+pub fn block_on_telling<T>(
+    config: &Config,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    block_on(async {
+        tokio::select! {
+            biased;
+            done = work => done,
+            never = tell_of_locks(config) => match never {},
+        }
+    })
+}
+
+async fn tell_of_locks(config: &Config) -> Infallible {
+    tokio::time::sleep(UNUSUAL).await;
+    if let Ok(Some(text)) = locked_by(config).await {
+        tell(&text);
+    }
+    std::future::pending().await
+}
+
+/// The session that has locked a table or, perhaps, rows of ours, and the remedy.
+async fn locked_by(config: &Config) -> Result<Option<String>, Failure> {
+    let mut conn = config.location()?.connect(Purpose::Look).await?;
+    if let Some(locked) = store::writable::locked(&mut conn).await? {
+        return Ok(Some(format!("{}: {}", locked.fact, locked.remedy())));
+    }
+    let holder = store::writable::row_holder(&mut conn).await?;
+    Ok(holder.map(|remedy| format!("another session may have locked rows: {remedy}")))
 }
 
 /// True if a bracket at this line and column closes directly after a comma.

@@ -54,7 +54,7 @@ impl Show {
             return Err(Failure::usage(problem.help("leave one of the two out")));
         }
         let config = cli.config()?;
-        setup::block_on(async {
+        setup::block_on_telling(&config, async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
             if self.svg {

@@ -60,6 +60,8 @@ pub struct Facts {
     pub tried: Vec<(Waiting, Option<String>)>,
     /// Work that is held under a lease that has been over for longer than the grace.
     pub expired: Vec<Waiting>,
+    /// The way to end the transaction that has locked rows for which work waits, if its session is known.
+    pub holder: Option<String>,
     /// Pipelines that are paused: work that waits in their queues is not stuck.
     pub pauses: Vec<Pause>,
 }
@@ -186,6 +188,12 @@ impl Facts {
         }
     }
 
+    /// True where a process has reported that work waits for rows that somebody has locked.
+    pub fn waits_for_rows(&self) -> bool {
+        let mut troubles = self.processes.iter().filter_map(|it| it.trouble.as_ref());
+        troubles.any(|(trouble, _)| trouble.contains(why::LOCKED))
+    }
+
     fn alive(&self, process: &Mover) -> bool {
         !process.dead && process.age < self.stale_after
     }
@@ -228,7 +236,9 @@ impl Facts {
             Role::Console if trouble.starts_with(UNSENT) => (TROUBLE, READ_RUNS.to_owned()),
             Role::Supervisor if trouble.starts_with(NOT_RELOADED) => (TROUBLE, RELOAD.to_owned()),
             Role::Console => (TROUBLE, LISTEN_ELSEWHERE.to_owned()),
-            _ if trouble.contains(why::LOCKED) => (TROUBLE, why::END_TRANSACTION.to_owned()),
+            _ if trouble.contains(why::LOCKED) => {
+                (TROUBLE, why::end_transaction(self.holder.as_deref()))
+            }
             _ => (TROUBLE, list()),
         };
         let state = match trouble {

@@ -22,6 +22,11 @@ pub const LEFT: &str = "claims of dead processes";
 pub const END_TRANSACTION: &str = "end that transaction: PostgreSQL's pg_stat_activity and MySQL's \
      information_schema.INNODB_TRX list the sessions that have one open";
 
+/// The same, where the session may be known.
+pub fn end_transaction(holder: Option<&str>) -> String {
+    holder.unwrap_or(END_TRANSACTION).to_owned()
+}
+
 /// The facts about a run, and about the processes that could move it.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -57,6 +62,8 @@ pub struct Facts {
     pub definition: String,
     /// Its definition, if this version can read it.
     pub graph: Option<Arc<Definition>>,
+    /// The way to end the transaction that has locked rows for which work waits, if its session is known.
+    pub holder: Option<String>,
     /// Executions of its pipeline that are due; `None` when it is not queued.
     pub backlog: Option<u64>,
     /// The pause of its pipeline, if it is paused.
@@ -444,6 +451,7 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     if process.is_alive(facts.stale_after) {
         let attempt = attempt(leaf);
         let trouble = process.trouble.as_deref().filter(|it| !is_of_a_start(it));
+        let is_locked = trouble.is_some_and(|trouble| trouble.contains(LOCKED));
         let trouble = trouble.map_or_else(String::new, |trouble| {
             format!("; its {} has trouble: {trouble}", process.role)
         });
@@ -451,7 +459,11 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
             "{}{attempt} has been {verb} on {at} for {span}{place}{trouble}",
             leaf.node
         );
-        return Some(Why::new("running", fact));
+        let why = Why::new("running", fact);
+        return Some(match is_locked {
+            true => why.remedy(end_transaction(facts.holder.as_deref())),
+            false => why,
+        });
     }
     let age = time::whole(process.age);
     // A process that recovers has reported why it does not recover everything.
@@ -469,7 +481,9 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
             "{} is held by {at}, which is dead{place}; {left}",
             leaf.node
         );
-        return Some(Why::new("process_gone", fact).remedy(END_TRANSACTION.to_owned()));
+        return Some(
+            Why::new("process_gone", fact).remedy(end_transaction(facts.holder.as_deref())),
+        );
     }
     if process.dead {
         let fact = format!("{} is held by {at}, which is dead{place}", leaf.node);
@@ -567,12 +581,13 @@ fn troubled(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
         leaf.node, process.role, process.pid, process.host
     );
     let remedy = match trouble.contains(LOCKED) {
-        true => END_TRANSACTION,
+        true => end_transaction(facts.holder.as_deref()),
         false => {
             "fix that problem; if the version of that process is too old, start a newer `ductworkd`"
+                .to_owned()
         }
     };
-    Some(Why::new("trouble", fact).remedy(remedy.to_owned()))
+    Some(Why::new("trouble", fact).remedy(remedy))
 }
 
 /// A leaf in the queue of a paused pipeline: nobody takes it, whatever else applies to it.
@@ -796,6 +811,7 @@ mod tests {
             unreadable: None,
             definition: "0123456789ab".into(),
             graph: None,
+            holder: None,
             backlog: Some(3),
             pause: None,
         }
@@ -1144,12 +1160,14 @@ mod tests {
             let mut supervisor = process(Role::Supervisor, 1);
             supervisor.trouble = Some(format!("{LEFT} {LOCKED} (now: 1)"));
             runs.processes = vec![dead, supervisor];
-            why(&runs)
+            (why(&runs), runs)
         };
-        let left = told(true);
+        let (left, mut facts) = told(true);
         assert!(left.fact.contains(LEFT), "{}", left.fact);
         assert_eq!(left.remedy.as_deref(), Some(END_TRANSACTION));
-        let other = told(false);
+        facts.holder = Some("end 7".to_owned());
+        assert_eq!(why(&facts).remedy.as_deref(), Some("end 7"));
+        let (other, _) = told(false);
         assert!(!other.fact.contains(LEFT), "{}", other.fact);
         assert!(
             other

@@ -17,6 +17,7 @@ use super::pause;
 use super::process::{Condemned, has_known_role};
 use super::query;
 use super::statement::{Rows, statements};
+use super::writable;
 
 statements! {
     /// Reads the first rows of the indexes that the other statements read.
@@ -123,6 +124,9 @@ pub async fn facts(conn: &mut Conn, stale_after: Duration) -> Result<Facts, Erro
             pauses: pause::pauses(conn).await?,
             ..Facts::default()
         };
+        if facts.waits_for_rows() {
+            facts.holder = writable::row_holder(conn).await?;
+        }
         let queued = match conn.dialect() {
             Dialect::Mysql => overview::queued(conn).await?,
             Dialect::Postgres | Dialect::Sqlite => Vec::new(),

@@ -10,7 +10,8 @@ use uuid::Uuid;
 use crate::machine::halt::{HaltFact, OutputFact};
 use crate::machine::stuck::Mover;
 use crate::machine::why::{
-    BACKLOG_MAX, BarrierFact, Facts, HALTS_MAX, INPUT_MAX, Leaf, LeafState, ProcessFact, Unreadable,
+    self, BACKLOG_MAX, BarrierFact, Facts, HALTS_MAX, INPUT_MAX, Leaf, LeafState, ProcessFact,
+    Unreadable,
 };
 use crate::model::*;
 
@@ -19,7 +20,7 @@ use super::definition::{Definitions, short};
 use super::error::Error;
 use super::resume::Due;
 use super::statement::{Rows, statements};
-use super::{pause, process, query, stuck};
+use super::{pause, process, query, stuck, writable};
 
 macro_rules! leaf_columns {
     () => {
@@ -184,6 +185,7 @@ pub async fn facts(
             }),
             definition: short(&found.definition).to_owned(),
             graph: definition.as_ref().ok().cloned(),
+            holder: None,
         };
         // For a run in progress, these tell how it will end.
         facts.halts = halts(conn, run, HALTS_MAX).await?;
@@ -232,6 +234,13 @@ pub async fn facts(
                 holds: mover.as_ref().map_or(0, |mover| mover.holds),
                 trouble: mover.and_then(|mover| Some(mover.trouble?.0)),
             });
+        }
+        let waits = |process: &ProcessFact| {
+            let trouble = process.trouble.as_deref();
+            trouble.is_some_and(|trouble| trouble.contains(why::LOCKED))
+        };
+        if facts.processes.iter().any(waits) {
+            facts.holder = writable::row_holder(conn).await?;
         }
         let pipeline = [
             ("pipeline", (&facts.pipeline).into()),

@@ -97,6 +97,25 @@ static HOLDER: Statement = Statement::new(
       ORDER BY a.xact_start LIMIT 1",
 );
 
+/// PostgreSQL only. The catalogue does not list locks on rows. A session that has locked one has also locked its table, in
+/// one of these modes, until its transaction ends; so has a session of ours that writes. One that is idle has very
+/// probably been forgotten.
+static ROW_HOLDER: Statement = Statement::only(
+    Only::Postgres,
+    "ROW_HOLDER",
+    "SELECT l.pid::bigint AS pid, coalesce(nullif(a.application_name, ''), 'no name') AS application, a.state AS state,
+            {big:extract(epoch FROM clock_timestamp() - a.xact_start)} AS seconds
+       FROM pg_locks l
+       JOIN pg_class c ON c.oid = l.relation
+       JOIN pg_stat_activity a ON a.pid = l.pid
+      WHERE l.granted AND l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.mode IN ('RowShareLock', 'RowExclusiveLock')
+        AND c.relkind = 'r' AND c.relname LIKE 'ductwork%' AND pg_table_is_visible(c.oid)
+        AND l.pid <> pg_backend_pid() AND a.xact_start < clock_timestamp() - interval '5 s'
+        AND a.state LIKE 'idle in transaction%'
+      ORDER BY a.xact_start LIMIT 1",
+);
+
 /// MySQL only. Processes that make no progress, that have been silent for longer than a healthy one, or that have
 /// long taken none of the due executions: somebody may have locked their rows.
 static HINDERED: Statement = Statement::only(
@@ -136,6 +155,23 @@ pub async fn holder(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error
     Ok(Some(format!(
         "the session of the database with pid {pid} ({application}, {state}), which is in a transaction{since}: end it, or wait \
          for its end"
+    )))
+}
+
+/// The remedy where somebody has locked rows of ours, with the session that has probably done so. On MySQL, `locked`
+/// names the session.
+pub async fn row_holder(conn: &mut Conn) -> Result<Option<String>, Error> {
+    if conn.dialect() != Dialect::Postgres {
+        return Ok(None);
+    }
+    let Some(row) = conn.fetch_optional(&ROW_HOLDER, &[]).await? else {
+        return Ok(None);
+    };
+    let (pid, seconds): (i64, i64) = (row.get("pid")?, row.get("seconds")?);
+    let (application, state): (String, String) = (row.get("application")?, row.get("state")?);
+    Ok(Some(format!(
+        "end the transaction of the session with pid {pid} ({application}, {state}, for {seconds} s), which has probably \
+         locked them: SELECT pg_terminate_backend({pid})"
     )))
 }
 

@@ -177,6 +177,17 @@ impl DaemonFixture {
         command.stdin(Stdio::null()).output().expect("it runs")
     }
 
+    /// The same, for a command that somebody keeps waiting; its output goes to this file.
+    pub fn begin(&self, verb: &[&str], output: &str) -> std::process::Child {
+        let output = std::fs::File::create(self.path(output)).expect("a file");
+        let mut command = self.command(&[], verb);
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().expect("a file"))
+            .stderr(output);
+        command.spawn().expect("it runs")
+    }
+
     /// The program in this fixture's directory, where it finds its configuration, and without any other
     /// configuration.
     fn command(&self, wrapper: &[&str], verb: &[&str]) -> Command {

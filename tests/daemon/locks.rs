@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ductwork::model::RunStatus;
 use ductwork::store::process::ProcessRow;
-use ductwork::store::query;
+use ductwork::store::{Dialect, query};
 use nix::sys::signal::Signal;
 use sqlx::Connection;
 
@@ -286,6 +286,42 @@ async fn who_waits_is_no_holder(db: Db) {
     daemon.stop().await;
 }
 
+/// A table that nobody can read, and a row that is to be written.
+async fn commands_tell_for_whom_they_wait(db: Db) {
+    let mut fixture = DaemonFixture::new(&db, Settings::default(), &[LONG]).await;
+    let run = fixture.trigger("Long", "1", 1).await[0].to_string();
+    for (verb, lock, told) in [
+        (
+            &["processes"][..],
+            "BEGIN; LOCK TABLE ductwork_processes IN ACCESS EXCLUSIVE MODE",
+            "waiting: the table ductwork_processes is locked by the session with pid ",
+        ),
+        (
+            &["cancel", &run],
+            "BEGIN; SELECT id FROM ductwork_executions FOR UPDATE",
+            "waiting: another session may have locked rows: end the transaction of the session with pid ",
+        ),
+    ] {
+        let mut foreign = sqlx::PgConnection::connect(&db.url).await.unwrap();
+        sqlx::raw_sql(lock).execute(&mut foreign).await.unwrap();
+        let mut begun = fixture.begin(verb, "said");
+        eventually(PATIENCE, "it tells for whom it waits", async || {
+            let said = std::fs::read_to_string(fixture.path("said")).unwrap();
+            said.contains(told).then_some(())
+        })
+        .await;
+        assert_eq!(begun.try_wait().unwrap(), None, "{verb:?} did not wait");
+        sqlx::raw_sql("COMMIT").execute(&mut foreign).await.unwrap();
+        let status = eventually(PATIENCE, "it goes on", async || begun.try_wait().unwrap()).await;
+        assert!(status.success(), "{verb:?}: {status}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_waits_for_a_lock_tells_whose_it_is() {
+    support::with(Db::postgres().await, commands_tell_for_whom_they_wait).await;
+}
+
 #[tokio::test]
 async fn a_session_that_waits_for_a_row_has_locked_no_table() {
     let test = support::with(Db::postgres().await, who_waits_is_no_holder);
@@ -443,11 +479,15 @@ async fn no_other_recovery_is_held_up(db: Db) {
             .then_some((health, why))
     })
     .await;
-    assert!(health.contains("end that transaction"), "{health}");
+    let end = match fixture.conn.dialect() {
+        Dialect::Postgres => "end the transaction of the session with pid ",
+        _ => "end that transaction",
+    };
+    assert!(health.contains(end), "{health}");
     // MariaDB names the session.
     let is_named = why.contains("rows that are to be written are locked by the session");
-    let is_told = why.contains("claims of dead processes") && why.contains("end that transaction");
-    let on_mysql = fixture.conn.dialect() == ductwork::store::Dialect::Mysql;
+    let is_told = why.contains("claims of dead processes") && why.contains(end);
+    let on_mysql = fixture.conn.dialect() == Dialect::Mysql;
     assert!(if on_mysql { is_named } else { is_told }, "{why}");
     std::fs::write(fixture.path("go"), "").unwrap();
     fixture.said("ends", 3).await;
