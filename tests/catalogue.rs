@@ -7,8 +7,8 @@ use std::path::Path;
 /// The last row of each letter.
 const ROWS: [(char, u32); 8] = [
     ('C', 14),
-    ('E', 24),
-    ('A', 20),
+    ('E', 25),
+    ('A', 21),
     ('H', 27),
     ('S', 28),
     ('D', 28),

@@ -10,17 +10,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::model::{ProcessId, Role};
-use crate::store::advance::{self, Advanced, BranchClaim};
-use crate::store::definition::Definitions;
+use crate::machine::why::LOCKED;
+use crate::model::{BranchId, ProcessId, Role};
+use crate::store::advance::{self, Advanced, BranchClaim, ClaimedBranch};
+use crate::store::definition::{Definitions, LeftOut};
 use crate::store::process::Counters;
 use crate::store::{Conn, Error, Location};
 use crate::telemetry::events;
 
 use super::advancer_state::{AdvancerState, Answer, Operation, Terms, Why};
 use super::counting;
+use super::locked::Locked;
 use super::shared::{Mode, Shared};
 use super::trouble::Trouble;
+use super::worker::bearable;
 use super::{Link, Policy, Waker, spread};
 
 /// Branches per batch for each of `count`. A batch holds its branches for one transaction; wider
@@ -52,30 +55,50 @@ pub struct Advancer {
     pub waker: Arc<dyn Waker>,
 }
 
+/// The branches that somebody has locked.
+const BRANCHES: &str = "branches";
+
+/// The state of the loop.
+struct Loop {
+    link: Link,
+    branches: AdvancerState,
+    /// The process that claims.
+    process: ProcessId,
+    /// The branches that somebody has locked.
+    locked: Locked<BranchId>,
+    /// The last error of an advance that waited for a lock.
+    waited: Option<Error>,
+}
+
 impl Advancer {
     /// Runs until told to stop.
     pub async fn run(self) {
-        let mut link = Link::new(self.location.clone());
         let mut modes = self.shared.modes();
-        let mut branches = AdvancerState::default();
-        let mut process = self.shared.process();
+        let mut state = Loop {
+            link: Link::asking(self.location.clone()),
+            branches: AdvancerState::default(),
+            process: self.shared.process(),
+            locked: Locked::default(),
+            waited: None,
+        };
         loop {
             self.shared.progress();
             // Its claims were those of the process that was declared dead. A claim that somebody had locked at that time
             // was left to that process, and nobody uses it any more.
-            if std::mem::replace(&mut process, self.shared.process()) != process {
-                branches.forget();
+            let process = self.shared.process();
+            if std::mem::replace(&mut state.process, process) != process {
+                state.branches.forget();
             }
             let mode = self.shared.mode();
             if mode != Mode::Run {
-                branches.stop_spreading();
+                state.branches.stop_spreading();
             }
             // Claimed branches are advanced first.
-            if matches!(mode, Mode::Drain { .. }) && !branches.is_busy() {
+            if matches!(mode, Mode::Drain { .. }) && !state.branches.is_busy() {
                 break;
             }
-            let wait = match mode == Mode::Run || branches.may_hold() {
-                true => self.guarded_turn(&mut link, &mut branches, process).await,
+            let wait = match mode == Mode::Run || state.branches.may_hold() {
+                true => self.guarded_turn(&mut state).await,
                 false => self.poll(),
             };
             if wait.is_zero() {
@@ -87,21 +110,22 @@ impl Advancer {
                 _ = modes.changed() => {}
             }
         }
-        link.close().await;
+        state.link.close().await;
     }
 
     /// A turn; its error is noted on the link. Returns how long to wait then.
-    async fn guarded_turn(
-        &self,
-        link: &mut Link,
-        branches: &mut AdvancerState,
-        process: ProcessId,
-    ) -> Duration {
-        let turned = self.turn(link, branches, process).await;
+    async fn guarded_turn(&self, state: &mut Loop) -> Duration {
+        let turned = self.turn(state).await;
+        let Loop { link, branches, .. } = state;
         self.shared.set_holding(branches.may_hold());
         self.shared.sent(link.take_statements());
         match turned {
-            Ok(wait) => wait,
+            Ok(wait) => wait.min(
+                state
+                    .locked
+                    .look_in(Instant::now())
+                    .unwrap_or(Duration::MAX),
+            ),
             Err(error) if error.is_unavailable() => link.failed(&error),
             Err(error) => {
                 // A bug or a broken database: say so, and do not spin (E14).
@@ -124,21 +148,32 @@ impl Advancer {
     }
 
     /// One operation of this process, if it is time for it. Returns how long to wait then.
-    async fn turn(
-        &self,
-        link: &mut Link,
-        branches: &mut AdvancerState,
-        process: ProcessId,
-    ) -> Result<Duration, Error> {
-        match link.is_another().await {
+    async fn turn(&self, state: &mut Loop) -> Result<Duration, Error> {
+        match state.link.is_another().await {
             Ok(false) => {}
-            Ok(true) => branches.doubt(),
+            Ok(true) => state.branches.doubt(),
             Err(error) => {
-                branches.doubt();
+                state.branches.doubt();
                 return Err(error);
             }
         }
-        let operation = branches.next();
+        if state.locked.look_in(Instant::now()) == Some(Duration::ZERO) {
+            bearable(self.look_at_locked(state).await)?;
+        }
+        let mut operation = state.branches.next();
+        // While some are locked, others may be locked by the same transaction.
+        let some_are_locked = state.locked.keys().next().is_some();
+        if let (Operation::Advance(batch), true) = (&operation, some_are_locked) {
+            bearable(self.set_aside(state, batch).await)?;
+            operation = state.branches.next();
+        }
+        let left_out = self.left_out(state);
+        let Loop {
+            link,
+            branches,
+            process,
+            ..
+        } = state;
         match operation.blames() {
             Some((branch, Why::Refused(error))) => events::advance_refused(branch, error),
             Some((
@@ -153,7 +188,7 @@ impl Advancer {
             }
             _ => {}
         }
-        let (conn, me) = link.claiming(process).await?;
+        let (conn, me) = link.claiming(*process).await?;
         if let Operation::Claim = operation {
             // One look first, because an advancer would otherwise often open a transaction and find
             // nothing.
@@ -179,14 +214,26 @@ impl Advancer {
             lease: self.policy.lease(),
             limits: &|pipeline| self.policy.advance(pipeline),
             definitions: &self.definitions,
+            left_out: &left_out,
             backoff: &|pipeline, times| self.policy.advance_backoff(pipeline, times),
         };
         let asked = Instant::now();
         let answer = operation.perform(conn, me, &terms).await;
         let took = asked.elapsed();
+        let waited = answer
+            .as_ref()
+            .err()
+            .filter(|error| error.is_lock_wait())
+            .cloned();
+        if let (Operation::Advance(batch), Some(error)) = (&operation, waited) {
+            branches.settle(&operation, Err(error.clone()))?;
+            state.waited = Some(error);
+            bearable(self.set_aside(state, batch).await)?;
+            return Ok(Duration::ZERO);
+        }
         let answer = match branches.settle(&operation, answer) {
             Err(error) if matches!(operation, Operation::Claim) && error.blames_a_row() => {
-                if terms.most == 1 && self.leaves_out_first(conn, &error).await? {
+                if terms.most == 1 && self.leaves_out_first(conn, &left_out, &error).await? {
                     // Without it, others can be claimed at once.
                     return Ok(Duration::ZERO);
                 }
@@ -230,11 +277,50 @@ impl Advancer {
         })
     }
 
+    /// The branches and the definitions that claims leave out.
+    fn left_out(&self, state: &Loop) -> LeftOut {
+        let locked = state.locked.keys().map(|id| id.0);
+        self.definitions.left_out().and(locked)
+    }
+
+    /// Asks which branches of a batch somebody has locked. They are given back, and the next claims leave them out.
+    async fn set_aside(&self, state: &mut Loop, batch: &[ClaimedBranch]) -> Result<(), Error> {
+        let ids: Vec<BranchId> = batch.iter().map(|branch| branch.id).collect();
+        let locked = advance::locked(state.link.get().await?, &ids).await?;
+        state.locked.found(&locked, Instant::now());
+        if let Some(error) = &state.waited {
+            state.branches.set_aside(&locked, error);
+        }
+        Ok(())
+    }
+
+    /// Looks whether the branches that are left out are still locked.
+    async fn look_at_locked(&self, state: &mut Loop) -> Result<(), Error> {
+        let left_out: Vec<_> = state.locked.keys().collect();
+        let locked = advance::locked(state.link.get().await?, &left_out).await?;
+        state.locked.looked(&locked, Instant::now());
+        match locked.first() {
+            None => self.shared.over(Trouble::Locked, BRANCHES),
+            Some(first) => {
+                let text = format!(
+                    "{BRANCHES} {LOCKED} (now: {}; the first is {first}): they are advanced when its transaction ends",
+                    locked.len()
+                );
+                self.shared.trouble(Trouble::Locked, BRANCHES, &text);
+            }
+        }
+        Ok(())
+    }
+
     /// The first branch that is ready cannot be claimed: the next claims leave it out for a while. False if
     /// there is none, or too many are left out.
-    async fn leaves_out_first(&self, conn: &mut Conn, error: &Error) -> Result<bool, Error> {
-        let left_out = self.definitions.left_out();
-        let first = advance::first_ready(conn, self.pipelines.as_deref(), &left_out);
+    async fn leaves_out_first(
+        &self,
+        conn: &mut Conn,
+        left_out: &LeftOut,
+        error: &Error,
+    ) -> Result<bool, Error> {
+        let first = advance::first_ready(conn, self.pipelines.as_deref(), left_out);
         let Some(branch) = first.await? else {
             return Ok(false);
         };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::machine::advance::AdvanceLimits;
 use crate::model::BranchId;
 use crate::store::advance::{self, Advanced, BranchClaim, ClaimedBranch, GiveBack};
-use crate::store::definition::{Definitions, Unreadable};
+use crate::store::definition::{Definitions, LeftOut, Unreadable};
 use crate::store::process::{self, Claimant};
 use crate::store::{Conn, Error};
 
@@ -141,6 +141,8 @@ pub struct Terms<'a> {
     pub limits: &'a (dyn Fn(&str) -> AdvanceLimits + Sync),
     /// The definitions read so far.
     pub definitions: &'a Definitions,
+    /// The branches and the definitions that claims leave out.
+    pub left_out: &'a LeftOut,
     /// The wait before a branch of a pipeline is tried again, after this many failures.
     pub backoff: advance::Backoff<'a>,
 }
@@ -271,6 +273,20 @@ impl AdvancerState {
         }
         self.alone &= !self.claimed.is_empty();
         answer.map(Some)
+    }
+
+    /// Somebody has locked rows of these: those that are claimed are given back. `error` tells of the lock for which an
+    /// advance has waited in vain.
+    pub fn set_aside(&mut self, locked: &[BranchId], error: &Error) {
+        let is_locked = |branch: &mut ClaimedBranch| locked.contains(&branch.id);
+        let aside: Vec<_> = self.claimed.extract_if(.., is_locked).collect();
+        if aside.is_empty() {
+            return;
+        }
+        // The others may be advanced together.
+        self.alone = false;
+        let why = self.why(error);
+        self.giving.push_back((aside, why));
     }
 
     /// Forgets a batch that was advanced or is given back: the first of the claimed branches or, if
@@ -424,9 +440,8 @@ impl Operation {
                 given.map(|()| Answer::GivenBack)
             }
             Self::Claim => {
-                let left_out = terms.definitions.left_out();
-                let (pipelines, most) = (terms.pipelines, terms.most);
-                let claim = advance::claim(conn, me, pipelines, most, terms.lease, &left_out);
+                let (pipelines, most, left_out) = (terms.pipelines, terms.most, terms.left_out);
+                let claim = advance::claim(conn, me, pipelines, most, terms.lease, left_out);
                 claim.await.map(Answer::Claimed)
             }
             Self::Advance(branches) => {

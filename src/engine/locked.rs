@@ -1,13 +1,12 @@
-//! Executions that a session of another program has locked.
+//! Executions and branches of which a session of another program has locked a row.
 //!
-//! A claim takes all of its executions or none, and waits for a row that somebody has locked. A person's transaction
-//! that is left open may last for hours. So a worker's claims leave out the executions in which it was kept waiting,
-//! and look at them again and again. Owns: which ones, and when to look. Pure. Never: finds a lock.
+//! A claim takes all of its executions or none, an advance moves all of its branches or none, and both wait for a row
+//! that somebody has locked. A person's transaction that is left open may last for hours. So the claims of a worker and of
+//! an advancer leave out those for which it was kept waiting, and look at them again and again. Owns: which ones, and
+//! when to look. Pure. Never: finds a lock.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-
-use crate::model::ExecutionId;
 
 /// The time between two looks at the locks.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -15,29 +14,38 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// At most so many are left out: each claim sends them all.
 pub const MOST: usize = 1_000;
 
-/// The executions that a worker leaves out.
-#[derive(Debug, Default)]
-pub struct Locked {
-    executions: BTreeSet<ExecutionId>,
+/// The keys that claims leave out.
+#[derive(Debug)]
+pub struct Locked<T> {
+    keys: BTreeSet<T>,
     /// When to look at them again.
     look: Option<Instant>,
 }
 
-impl Locked {
+impl<T> Default for Locked<T> {
+    fn default() -> Self {
+        Self {
+            keys: BTreeSet::new(),
+            look: None,
+        }
+    }
+}
+
+impl<T: Copy + Ord> Locked<T> {
     /// These were found locked. False if none of them is left out now that was not before.
-    pub fn found(&mut self, locked: &[ExecutionId], now: Instant) -> bool {
-        let before = self.executions.len();
+    pub fn found(&mut self, locked: &[T], now: Instant) -> bool {
+        let before = self.keys.len();
         let room = MOST - before;
-        self.executions.extend(locked.iter().take(room));
-        if !self.executions.is_empty() {
+        self.keys.extend(locked.iter().take(room));
+        if !self.keys.is_empty() {
             self.look.get_or_insert(now + LOOK_EVERY);
         }
-        self.executions.len() > before
+        self.keys.len() > before
     }
 
     /// Those that are left out.
-    pub fn executions(&self) -> impl Iterator<Item = ExecutionId> {
-        self.executions.iter().copied()
+    pub fn keys(&self) -> impl Iterator<Item = T> {
+        self.keys.iter().copied()
     }
 
     /// The time until the next look; none while nothing is left out.
@@ -47,17 +55,18 @@ impl Locked {
 
     /// Of those that were left out, these are still locked, and the others can be claimed. True if there are
     /// any.
-    pub fn looked(&mut self, locked: &[ExecutionId], now: Instant) -> bool {
-        let before = self.executions.len();
-        self.executions = locked.iter().copied().collect();
-        self.look = (!self.executions.is_empty()).then(|| now + LOOK_EVERY);
-        self.executions.len() < before
+    pub fn looked(&mut self, locked: &[T], now: Instant) -> bool {
+        let before = self.keys.len();
+        self.keys = locked.iter().copied().collect();
+        self.look = (!self.keys.is_empty()).then(|| now + LOOK_EVERY);
+        self.keys.len() < before
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ExecutionId;
 
     #[test]
     fn what_is_locked_is_left_out_until_a_look_finds_it_free() {
@@ -73,11 +82,11 @@ mod tests {
         let later = now + LOOK_EVERY / 2;
         assert!(locked.found(&ids, later));
         assert_eq!(locked.look_in(later), Some(LOOK_EVERY / 2));
-        assert_eq!(locked.executions().count(), 3);
+        assert_eq!(locked.keys().count(), 3);
 
         let then = now + LOOK_EVERY;
         assert!(locked.looked(&ids[1..2], then));
-        assert_eq!(locked.executions().collect::<Vec<_>>(), [ids[1]]);
+        assert_eq!(locked.keys().collect::<Vec<_>>(), [ids[1]]);
         assert_eq!(locked.look_in(then), Some(LOOK_EVERY));
         assert!(!locked.looked(&ids[1..2], then));
         assert!(locked.looked(&[], then));
@@ -90,7 +99,7 @@ mod tests {
         let mut locked = Locked::default();
         let many: Vec<_> = (0..=MOST).map(|_| ExecutionId::new()).collect();
         assert!(locked.found(&many, now));
-        assert_eq!(locked.executions().count(), MOST);
+        assert_eq!(locked.keys().count(), MOST);
         assert!(!locked.found(&[ExecutionId::new()], now));
     }
 }

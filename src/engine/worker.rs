@@ -106,7 +106,7 @@ struct Loop {
     /// The last claim failed because somebody was in the way.
     kept_waiting: bool,
     /// The executions that somebody has locked.
-    locked: Locked,
+    locked: Locked<ExecutionId>,
     /// When to look again whether the results that were set aside are still locked.
     look_aside: Instant,
     /// The most to claim at once: where inputs are large, as many as could be held.
@@ -124,8 +124,8 @@ enum Asked {
     All,
 }
 
-/// An answer that the worker can do without: only a lost connection is an error.
-fn bearable<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+/// An answer that the caller can do without: only a lost connection is an error.
+pub(super) fn bearable<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(error) if error.is_unavailable() => Err(error),
@@ -414,7 +414,7 @@ impl Worker {
             _ => (Cursor::FIRST, now),
         };
         // Those that have become due since the last look may be locked as well.
-        if state.locked.executions().next().is_some() {
+        if state.locked.keys().next().is_some() {
             bearable(self.leaves_out_locked(state, room).await)?;
         }
         let claim = Operation::Claim { behind, room };
@@ -510,7 +510,7 @@ impl Worker {
 
     /// The executions that the next claim leaves out.
     fn left_out(&self, state: &Loop) -> LeftOut {
-        let locked = state.locked.executions().map(|id| id.0);
+        let locked = state.locked.keys().map(|id| id.0);
         self.definitions.left_out().and(locked)
     }
 
@@ -552,7 +552,7 @@ impl Worker {
     }
 
     async fn look_at_locked(&self, state: &mut Loop) -> Result<(), Error> {
-        let left_out: Vec<_> = state.locked.executions().collect();
+        let left_out: Vec<_> = state.locked.keys().collect();
         let conn = state.link.get().await?;
         let locked = claim::locked(conn, &left_out).await?;
         state.eager |= state.locked.looked(&locked, Instant::now());

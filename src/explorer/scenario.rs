@@ -47,6 +47,8 @@ pub enum Who {
     Reaper,
     /// A reaper that may find claims locked.
     ReaperAmongLocks,
+    /// The same for an advancer, which claims so many at once.
+    AdvancerAmongLocks(usize),
     /// Triggers the first flow again, with a key.
     Trigger,
     /// Triggers the first flow again, without a key.
@@ -124,6 +126,7 @@ impl Scenario {
                 | Who::Leasing(_)
                 | Who::SetsAside
                 | Who::Advancer(_)
+                | Who::AdvancerAmongLocks(_)
                 | Who::LeavingAdvancer => b"r",
                 _ => b"",
             };
@@ -180,6 +183,13 @@ impl Scenario {
                 actor => actor,
             },
             Who::Advancer(slots) => Actor::advancer(slots),
+            Who::AdvancerAmongLocks(slots) => match Actor::advancer(slots) {
+                Actor::Advancer(mut advancer) => {
+                    advancer.sets_aside = true;
+                    Actor::Advancer(advancer)
+                }
+                actor => actor,
+            },
             Who::Reaper => Actor::reaper(false),
             Who::ReaperAmongLocks => Actor::reaper(true),
             Who::Trigger => Actor::person(trigger(Some("key"))),
@@ -374,6 +384,12 @@ pub fn triples() -> Vec<Scenario> {
             &[("divide", 1)],
             &[Advancer(2), ReaperAmongLocks],
             (1, 1, 1),
+        ),
+        two(
+            "a branch that is set aside",
+            &[("divide", 1), ("bad", 1)],
+            &[AdvancerAmongLocks(2), Reaper],
+            (1, 0, 1),
         ),
         two(
             "a result that is set aside",

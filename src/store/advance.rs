@@ -17,7 +17,7 @@ use crate::machine::outcome;
 use crate::model::*;
 
 use super::batch;
-use super::claim::{raw, touch};
+use super::claim::{raw, touch, unlocked};
 use super::conn::Conn;
 use super::definition::{Definitions, LeftOut, Unreadable};
 use super::error::Error;
@@ -123,6 +123,37 @@ statements! {
     pub(super) HELD_BRANCHES = "
         SELECT branch_id, claim_token FROM ductwork_advancements
          WHERE process_id = :process AND completed_at IS NULL{narrow: AND holder = :process}";
+    /// The branches of which nobody has locked a row that moving them may write, but for those of the barrier.
+    UNLOCKED_BRANCHES = "
+        SELECT br.id FROM ductwork_branches br
+          JOIN ductwork_steps s ON {key:s.id;br.step_id}
+          JOIN ductwork_runs r ON {key:r.id;br.run_id}
+         WHERE {any:br.id;b(id id)} {skip_waiting}",
+        on Mysql [&UNLOCKED_BRANCHES_IN_TURN];
+    UNLOCKED_BRANCHES_IN_TURN in Mysql = "
+        SELECT br.id FROM {rows:b(id id)} {join:ductwork_branches br} ON {key:br.id;b.id}
+          {join:ductwork_steps s} ON {key:s.id;br.step_id}
+          {join:ductwork_runs r} ON {key:r.id;br.run_id} {skip_waiting}";
+    /// The barriers of which nobody has locked a row, nor of the branch that was split.
+    UNLOCKED_BARRIERS_AND_PARENTS = "
+        SELECT f.id FROM ductwork_fan_outs f
+          JOIN ductwork_branches p ON {key:p.id;f.branch_id}
+         WHERE {any:f.id;b(id id)} {skip_waiting}",
+        on Mysql [&UNLOCKED_BARRIERS_AND_PARENTS_IN_TURN];
+    UNLOCKED_BARRIERS_AND_PARENTS_IN_TURN in Mysql = "
+        SELECT f.id FROM {rows:b(id id)} {join:ductwork_fan_outs f} ON {key:f.id;b.id}
+          {join:ductwork_branches p} ON {key:p.id;f.branch_id} {skip_waiting}";
+    /// Those whose rows are there: one that lacks a row is damaged, and an advance tells.
+    PARENT_BARRIERS = "
+        SELECT br.id, br.fan_out_id FROM ductwork_branches br
+          JOIN ductwork_steps s ON {key:s.id;br.step_id}
+          JOIN ductwork_runs r ON {key:r.id;br.run_id}
+         WHERE {any:br.id;b(id id)}",
+        on Mysql [&PARENT_BARRIERS_IN_TURN];
+    PARENT_BARRIERS_IN_TURN in Mysql = "
+        SELECT br.id, br.fan_out_id FROM {rows:b(id id)} {join:ductwork_branches br} ON {key:br.id;b.id}
+          {join:ductwork_steps s} ON {key:s.id;br.step_id}
+          {join:ductwork_runs r} ON {key:r.id;br.run_id}";
     NEXT_READY = "
         SELECT min(ready_at) - {now} AS wait FROM ductwork_branches WHERE ready_at IS NOT NULL";
 }
@@ -708,6 +739,30 @@ pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<Vec<ClaimedBran
             })
         })
         .collect()
+}
+
+/// Of these branches, those for whose rows an advance may have to wait at this moment. It waits for no lock on a row.
+pub async fn locked(conn: &mut Conn, among: &[BranchId]) -> Result<Vec<BranchId>, Error> {
+    if among.is_empty() || !conn.dialect().backend().is_server() {
+        return Ok(Vec::new());
+    }
+    let ids = || among.iter().map(|id| id.0);
+    let free = unlocked(conn, &UNLOCKED_BRANCHES, ids()).await?;
+    let rows = Rows::new().ids("id", ids());
+    let mut known = Vec::with_capacity(among.len());
+    for row in conn
+        .fetch(&PARENT_BARRIERS, &[("b", (&rows).into())])
+        .await?
+    {
+        let barrier: Option<uuid::Uuid> = row.get("fan_out_id")?;
+        known.push((row.get::<uuid::Uuid>("id")?, barrier));
+    }
+    let barriers = known.iter().filter_map(|(_, barrier)| *barrier);
+    let barriers = unlocked(conn, &UNLOCKED_BARRIERS_AND_PARENTS, barriers).await?;
+    let locked = known.iter().filter(|(id, barrier)| {
+        !free.contains(id) || barrier.is_some_and(|barrier| !barriers.contains(&barrier))
+    });
+    Ok(locked.map(|(id, _)| BranchId(*id)).collect())
 }
 
 /// Time until the next branch is ready, if one is; negative when it is overdue.

@@ -270,7 +270,7 @@ impl Error {
     }
 
     /// True where a server has waited for a lock for as long as it may.
-    pub(super) fn is_lock_wait(&self) -> bool {
+    pub fn is_lock_wait(&self) -> bool {
         matches!(self, Self::Retryable { source, .. }
             if source.driver().is_some_and(DriverError::is_lock_wait))
     }

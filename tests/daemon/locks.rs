@@ -318,6 +318,15 @@ async fn commands_tell_for_whom_they_wait(db: Db) {
 }
 
 #[tokio::test]
+async fn a_run_that_somebody_has_locked_holds_up_the_advancing_of_no_other() {
+    let db = Db::postgres().await;
+    support::with(db, async |db| {
+        no_other_branch_is_held_up(db, FAILS, "ductwork_runs").await
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_command_that_waits_for_a_lock_tells_whose_it_is() {
     support::with(Db::postgres().await, commands_tell_for_whom_they_wait).await;
 }
@@ -448,6 +457,59 @@ async fn no_other_result_is_held_up(db: Db, pipeline: &str, rows: &str) {
     fixture.audited().await;
 }
 
+/// The same, but 1 fails as soon as it is let go.
+const FAILS: &str = r#"
+pipeline: Some
+steps:
+  Split: { command: [sh, -c, 'read n; [ "$n" != 1 ] || { echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; exit 1; }; echo "$n"'] }
+  A: { command: [cat] }
+  Join: { command: [cat] }
+flow: [{ start: Split }, { expand: A }, { collapse: Join }]
+"#;
+
+/// An advancer has to move runs whose rows are locked: others are advanced.
+async fn no_other_branch_is_held_up(db: Db, pipeline: &str, rows: &str) {
+    let slow = match pipeline == LISTS {
+        true => "[1,2,3,4]",
+        false => "1",
+    };
+    let settings = Settings {
+        reaper_timeout: "4s",
+        count: 12,
+        max_retry: 0,
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::new(&db, settings, &[pipeline]).await;
+    let mut daemon = fixture.start();
+    let held = fixture.trigger("Some", slow, 2).await;
+    fixture.pids("pids", 2 * slow.split(',').count()).await;
+    let mut foreign = Foreign::on(&db.url).await;
+    foreign.lock_rows(rows).await;
+    std::fs::write(fixture.path("go"), "").unwrap();
+    let said = daemon.says("rows are locked by another session").await;
+    let is_of_branches = said[0].to_string().contains("they are advanced when");
+    assert!(is_of_branches, "{said:#?}");
+    for _ in 0..10 {
+        for run in fixture.trigger("Some", "[5,5]", 8).await {
+            fixture.run_ended(run).await;
+        }
+    }
+    for held in &held {
+        let state = query::run_state(&mut fixture.conn, *held).await;
+        assert_eq!(state.unwrap().unwrap().status, RunStatus::InProgress);
+    }
+    // Once together, and at most once each: then they are left out.
+    let waited = daemon.logged("the database could not advance a branch");
+    assert!((1..=3).contains(&waited.len()), "{waited:#?}");
+    foreign.release().await;
+    for held in held {
+        fixture.run_ended(held).await;
+    }
+    released(&daemon, "branches").await;
+    daemon.stop().await;
+    fixture.audited().await;
+}
+
 /// The worker is killed, and one of its executions cannot be given back.
 async fn no_other_recovery_is_held_up(db: Db) {
     let settings = Settings {
@@ -526,6 +588,10 @@ on_servers! {
 
     async fn an_execution_that_somebody_has_locked_holds_up_no_other_claim(db: Db) {
         no_other_claim_is_held_up(db).await;
+    }
+
+    async fn a_branch_that_somebody_has_locked_holds_up_the_advancing_of_no_other(db: Db) {
+        no_other_branch_is_held_up(db, LISTS, "ductwork_branches WHERE fan_out_id IS NULL").await;
     }
 
     async fn an_execution_that_somebody_has_locked_holds_up_the_recovery_of_no_other(db: Db) {

@@ -9,7 +9,8 @@
 //! | all of `on_servers!` and `on_every_server!` | SQLite | there is no server that stops, no session that ends or goes silent, no row or table that a foreign session locks, no other host |
 //! | `files`, `sqlite`, `writers`; of `stale` the worker that is frozen while it writes; of `resources` the file that cannot grow | servers | they are about SQLite's file, its log, or its one lock for all writers |
 //! | `crowded`: a disk that is full or fills up | PostgreSQL | a server's disk belongs to its own host, and `tests/chaos` fills PostgreSQL's |
-//! | `locks`: a locked table is named, with the session that has the lock | MariaDB, SQLite | `obstacles` covers MariaDB's locks; SQLite has none (`writers` names its writer) |
+//! | `locks`: a locked table is named, with the session that has the lock, and so it is by a command that waits | MariaDB, SQLite | `obstacles` covers MariaDB's locks; SQLite has none (`writers` names its writer) |
+//! | `locks`: an advancer and a run that is locked | MariaDB, SQLite | the tripwires of the tests read the run of each branch that is written, and on MariaDB they wait for the lock; SQLite has no locks of rows |
 //! | `obstacles` | PostgreSQL, SQLite | it is about the information that a login of MariaDB's may see |
 //! | `failover`: a promoted standby that lacks the last commits; `promotion` | MariaDB, SQLite | nodes of a Galera cluster take the place of standbys; SQLite has neither |
 //! | `giants`: a result that no connection survives | MariaDB, SQLite | PostgreSQL's protocol is cut. MariaDB and its driver refuse a long packet with a named error, which `tests/mysql` covers; SQLite has no connection |

@@ -141,6 +141,33 @@ on_every_database! {
         assert_eq!(commit::locked(&mut driver.conn, results.iter()).await.unwrap(), HashSet::new());
     }
 
+    async fn a_result_waits_for_no_lock_on_a_row_that_it_does_not_write(db: Db) {
+        let definition = Pipeline::named("P").start("A").chain("B").build().unwrap();
+        let mut driver = Driver::new(&db).await;
+        driver.limits = limits(9, 9);
+        let mut other = db.conn().await;
+        for _ in 0..4 {
+            driver.trigger(&definition, "1").await;
+        }
+        let mut claimed = driver.claim("P", 9).await.into_iter();
+        for (did, table) in [
+            (Did::Erred, "ductwork_steps"),
+            (Did::Erred, "ductwork_branches"),
+            (Did::Refused, "ductwork_runs"),
+            (Did::Returned(json!(1)), "ductwork_runs"),
+        ] {
+            let claimed = claimed.next().unwrap();
+            let row = match table {
+                "ductwork_steps" => claimed.step_id.0,
+                "ductwork_branches" => claimed.branch_id.0,
+                _ => claimed.run_id.0,
+            };
+            lock(&mut other, table, row, "FOR UPDATE").await;
+            let done = driver.finished(claimed, did).await;
+            assert_eq!(driver.commit(&[done]).await.stale, []);
+        }
+    }
+
     /// Each kind of row of the first execution, with a budget for another attempt and without.
     async fn a_recovery_leaves_the_executions_that_are_locked_and_no_others(db: Db) {
         let definition = Pipeline::named("P").start("A").build().unwrap();

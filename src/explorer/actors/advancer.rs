@@ -29,6 +29,14 @@ impl Advancer {
                 self.branches.forget();
                 return self.life.register(Role::Advancer, cx).await;
             }
+            // Somebody has locked a row of the first branch of the batch.
+            b'h' => {
+                if let Operation::Advance(batch) = self.branches.next() {
+                    let error = Error::Gone("somebody has locked it".to_owned());
+                    self.branches.set_aside(&[batch[0].id], &error);
+                }
+                return Ok(());
+            }
             b'b' => {
                 let holds = self.branches.may_hold();
                 return self.life.beat(holds, cx).await.map(drop);
@@ -37,12 +45,14 @@ impl Advancer {
         }
         let operation = self.branches.next();
         let me = self.life.claimant();
+        let left_out = cx.definitions.left_out();
         let terms = Terms {
             pipelines: None,
             most: self.slots,
             lease: LEASE,
             limits: &advance_limits,
             definitions: cx.definitions,
+            left_out: &left_out,
             backoff: &|_, _| Duration::from_secs(1),
         };
         let done = async |conn: &mut Conn| operation.perform(conn, me, &terms).await;

@@ -164,6 +164,8 @@ pub struct Advancer {
     pub life: Life,
     /// The number of branches that it may claim at once.
     pub slots: usize,
+    /// A claimed branch may be set aside, as if somebody had locked a row of it.
+    pub sets_aside: bool,
     branches: AdvancerState,
 }
 
@@ -248,6 +250,7 @@ impl Actor {
         Self::Advancer(Advancer {
             life: Life::new(),
             slots,
+            sets_aside: false,
             branches: AdvancerState::default(),
         })
     }
@@ -341,6 +344,9 @@ impl Actor {
             Self::Advancer(advancer) => {
                 if advancer.life.verbs(clock, &mut verbs) {
                     verbs.push(advancer.verb());
+                    if advancer.sets_aside && advancer.verb() == b'd' {
+                        verbs.push(b'h');
+                    }
                 }
             }
             Self::Reaper(reaper) if reaper.todo.is_empty() => verbs.extend([b'l', b'o']),

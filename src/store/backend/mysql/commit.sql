@@ -47,12 +47,14 @@ UPDATE (SELECT held.arrives_at AS id, count(*) AS n FROM {rows:held}
  WHERE ductwork_fan_outs.id = a.id
 
 -- name: END_HELD_STEPS
+-- Where the batch has one row, the planner reads the row that it names, and locks it, before it looks at any other
+-- condition. So only a result that writes the row names it, here and below. Proven by
+-- `a_result_waits_for_no_lock_on_a_row_that_it_does_not_write`.
 UPDATE {into:ductwork_steps;held}
    SET ductwork_steps.status = CASE WHEN held.last = 1 THEN 'advancing' ELSE held.step_status END,
        ductwork_steps.output = held.output, ductwork_steps.completed_at = {now}
   {from:held}
- WHERE ductwork_steps.id = held.step_id
-   AND held.step_status IS NOT NULL
+ WHERE ductwork_steps.id = CASE WHEN held.step_status IS NOT NULL THEN held.step_id END
    AND ductwork_steps.status = 'in_progress'
 
 -- name: MOVE_HELD
@@ -63,8 +65,7 @@ UPDATE {into:ductwork_branches;held}
        ductwork_branches.last_advanced_at = CASE WHEN held.ready = 1 OR held.last = 1
                                                  THEN ductwork_branches.last_advanced_at ELSE {now} END
   {from:held}
- WHERE ductwork_branches.id = held.branch_id
-   AND (held.ready = 1 OR held.transition_id IS NOT NULL)
+ WHERE ductwork_branches.id = CASE WHEN held.ready = 1 OR held.transition_id IS NOT NULL THEN held.branch_id END
    AND ductwork_branches.step_id = held.step_id
    AND ductwork_branches.status = 'in_progress'
 
@@ -76,9 +77,7 @@ UPDATE {into:ductwork_branches;held}
 UPDATE {into:ductwork_runs;held}
    SET ductwork_runs.status = 'completed', ductwork_runs.completed_at = {now}, ductwork_runs.output = held.output
   {from:held}
- WHERE ductwork_runs.id = held.run_id
-   AND held.ends = 1
-   AND held.arrives_at IS NULL
+ WHERE ductwork_runs.id = CASE WHEN held.ends = 1 AND held.arrives_at IS NULL THEN held.run_id END
    AND ductwork_runs.status IN ('in_progress', 'dampened')
 
 -- name: TOUCH_UNPAUSED
