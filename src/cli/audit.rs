@@ -35,7 +35,7 @@ pub struct Audit {
 impl Audit {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
-        setup::block_on_telling(&config, async {
+        setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             let started = Instant::now();
             let grace = self.grace.unwrap_or(GRACE);

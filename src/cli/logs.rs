@@ -50,7 +50,7 @@ pub struct Logs {
 impl Logs {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
-        setup::block_on_telling(&config, async {
+        setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
             let mut shown = Shown::default();

@@ -71,7 +71,7 @@ impl Prune {
             ))));
         }
         let limit = self.limit.unwrap_or(u64::MAX);
-        setup::block_on_telling(&config, async {
+        setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             if self.dry_run {
                 let old = prune::count(&mut conn, older_than).await?.min(limit);

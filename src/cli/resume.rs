@@ -39,7 +39,7 @@ impl Resume {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
         let by = person::actor(self.by)?;
-        setup::block_on_telling(&config, async {
+        setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
             let Some(state) = query::brief(&mut conn, run).await? else {

@@ -56,7 +56,7 @@ impl Revive {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
         let by = person::actor(self.by)?;
-        setup::block_on_telling(&config, async {
+        setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
             let Some(found) = query::run(&mut conn, run).await? else {

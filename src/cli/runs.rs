@@ -57,7 +57,7 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 impl Runs {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
-        setup::block_on_telling(&config, async {
+        setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             let before = match &self.before {
                 Some(before) => Some(setup::find_run(&mut conn, before).await?),

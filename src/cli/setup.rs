@@ -430,8 +430,7 @@ async fn locked_by(config: &Config) -> Result<Option<String>, Failure> {
     if let Some(locked) = store::writable::locked(&mut conn).await? {
         return Ok(Some(format!("{}: {}", locked.fact, locked.remedy())));
     }
-    let holder = store::writable::row_holder(&mut conn).await?;
-    Ok(holder.map(|remedy| format!("another session may have locked rows: {remedy}")))
+    Ok(store::writable::blocker(&mut conn).await?)
 }
 
 /// True if a bracket at this line and column closes directly after a comma.

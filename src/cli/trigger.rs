@@ -90,7 +90,7 @@ impl Trigger {
         let input = input(definition, &self.input, max, self.key.as_deref())?;
         let [span, state, baggage] = CALLER.map(|it| std::env::var(it).ok());
         let caller = Caller::read(span.as_deref(), state.as_deref(), baggage.as_deref());
-        setup::block_on_telling(&config, async {
+        setup::block_on(async {
             let mut conn = setup::connect_or_create(&config, Purpose::Engine).await?;
             let runs = [NewRun {
                 key: self.key.as_deref(),

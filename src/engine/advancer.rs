@@ -15,12 +15,13 @@ use crate::model::{BranchId, ProcessId, Role};
 use crate::store::advance::{self, Advanced, BranchClaim, ClaimedBranch};
 use crate::store::definition::{Definitions, LeftOut};
 use crate::store::process::Counters;
+use crate::store::recovery;
 use crate::store::{Conn, Error, Location};
 use crate::telemetry::events;
 
 use super::advancer_state::{AdvancerState, Answer, Operation, Terms, Why};
 use super::counting;
-use super::locked::Locked;
+use super::locked::{LOOK_EVERY, Locked};
 use super::shared::{Mode, Shared};
 use super::trouble::Trouble;
 use super::worker::bearable;
@@ -58,6 +59,9 @@ pub struct Advancer {
 /// The branches that somebody has locked.
 const BRANCHES: &str = "branches";
 
+/// A process of ours holds a lock for less than this, as a rule.
+const MOMENT: Duration = Duration::from_millis(20);
+
 /// The state of the loop.
 struct Loop {
     link: Link,
@@ -66,8 +70,22 @@ struct Loop {
     process: ProcessId,
     /// The branches that somebody has locked.
     locked: Locked<BranchId>,
+    /// When to look again whether branches that could not be given back are still locked.
+    look_kept: Instant,
     /// The last error of an advance that waited for a lock.
     waited: Option<Error>,
+}
+
+impl Loop {
+    /// The time until locks are looked at again.
+    fn next_look(&self) -> Duration {
+        let now = Instant::now();
+        let left_out = self.locked.look_in(now).unwrap_or(Duration::MAX);
+        match self.branches.keeps() {
+            true => left_out.min(self.look_kept.saturating_duration_since(now)),
+            false => left_out,
+        }
+    }
 }
 
 impl Advancer {
@@ -75,10 +93,11 @@ impl Advancer {
     pub async fn run(self) {
         let mut modes = self.shared.modes();
         let mut state = Loop {
-            link: Link::asking(self.location.clone()),
+            link: Link::new(self.location.clone()),
             branches: AdvancerState::default(),
             process: self.shared.process(),
             locked: Locked::default(),
+            look_kept: Instant::now(),
             waited: None,
         };
         loop {
@@ -120,12 +139,7 @@ impl Advancer {
         self.shared.set_holding(branches.may_hold());
         self.shared.sent(link.take_statements());
         match turned {
-            Ok(wait) => wait.min(
-                state
-                    .locked
-                    .look_in(Instant::now())
-                    .unwrap_or(Duration::MAX),
-            ),
+            Ok(wait) => wait.min(state.next_look()),
             Err(error) if error.is_unavailable() => link.failed(&error),
             Err(error) => {
                 // A bug or a broken database: say so, and do not spin (E14).
@@ -157,7 +171,7 @@ impl Advancer {
                 return Err(error);
             }
         }
-        if state.locked.look_in(Instant::now()) == Some(Duration::ZERO) {
+        if state.next_look().is_zero() {
             bearable(self.look_at_locked(state).await)?;
         }
         let mut operation = state.branches.next();
@@ -189,6 +203,10 @@ impl Advancer {
             _ => {}
         }
         let (conn, me) = link.claiming(*process).await?;
+        conn.ask_about_locks(matches!(
+            operation,
+            Operation::Advance(_) | Operation::GiveBack(..)
+        ));
         if let Operation::Claim = operation {
             // One look first, because an advancer would otherwise often open a transaction and find
             // nothing.
@@ -286,7 +304,13 @@ impl Advancer {
     /// Asks which branches of a batch somebody has locked. They are given back, and the next claims leave them out.
     async fn set_aside(&self, state: &mut Loop, batch: &[ClaimedBranch]) -> Result<(), Error> {
         let ids: Vec<BranchId> = batch.iter().map(|branch| branch.id).collect();
-        let locked = advance::locked(state.link.get().await?, &ids).await?;
+        let conn = state.link.get().await?;
+        let mut locked = advance::locked(conn, &ids).await?;
+        if !locked.is_empty() {
+            // A lock of ours is over by then.
+            tokio::time::sleep(MOMENT).await;
+            locked = advance::locked(conn, &locked).await?;
+        }
         state.locked.found(&locked, Instant::now());
         if let Some(error) = &state.waited {
             state.branches.set_aside(&locked, error);
@@ -296,6 +320,14 @@ impl Advancer {
 
     /// Looks whether the branches that are left out are still locked.
     async fn look_at_locked(&self, state: &mut Loop) -> Result<(), Error> {
+        let now = Instant::now();
+        state.locked.begin_look(now);
+        state.look_kept = now + LOOK_EVERY;
+        if state.branches.keeps() {
+            let conn = state.link.get().await?;
+            let kept = recovery::locked_branches(conn, state.process).await?;
+            state.branches.release(&kept);
+        }
         let left_out: Vec<_> = state.locked.keys().collect();
         let locked = advance::locked(state.link.get().await?, &left_out).await?;
         state.locked.looked(&locked, Instant::now());

@@ -46,6 +46,9 @@ pub struct AdvancerState {
     culprit: Option<(BranchId, Why)>,
     /// The branches to give back before anything else, and why.
     giving: VecDeque<(Vec<ClaimedBranch>, Why)>,
+    /// Branches that could not be given back, because somebody has locked their rows: they stay claimed until a look
+    /// finds them free.
+    kept: Vec<(Vec<ClaimedBranch>, Why)>,
     /// How many batches in a row the database could not advance for a reason of its own.
     hindered: u32,
     /// The claimed batch is counted as one of them.
@@ -210,7 +213,27 @@ impl AdvancerState {
 
     /// True while there may be claims whose leases a heartbeat has to extend.
     pub fn may_hold(&self) -> bool {
-        self.is_busy() || self.unsure
+        self.is_busy() || self.unsure || self.keeps()
+    }
+
+    /// True while branches cannot be given back.
+    pub fn keeps(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// The branches that cannot be given back, except for the locked ones, can be given back again.
+    pub fn release(&mut self, locked: &HashSet<BranchId>) {
+        for (branches, why) in std::mem::take(&mut self.kept) {
+            let (kept, free): (Vec<_>, Vec<_>) = branches
+                .into_iter()
+                .partition(|branch| locked.contains(&branch.id));
+            if !free.is_empty() {
+                self.giving.push_back((free, why.clone()));
+            }
+            if !kept.is_empty() {
+                self.kept.push((kept, why));
+            }
+        }
     }
 
     /// Takes note of the answer to `done`, and returns it. `None`: a batch was refused, and the
@@ -263,6 +286,11 @@ impl AdvancerState {
             (Operation::Advance(batch), Err(error)) => {
                 self.lost(batch, error);
                 self.doubt();
+            }
+            // Nothing was done, and all other branches can be given back, and advanced.
+            (Operation::GiveBack(..), Err(error)) if error.is_lock_wait() => {
+                self.kept.extend(self.giving.pop_front());
+                return Ok(None);
             }
             (_, Err(error)) => {
                 if matches!(done, Operation::Claim) && error.blames_a_row() {
@@ -338,6 +366,12 @@ impl AdvancerState {
     /// Nobody works on these branches, which the process was found to hold.
     fn give_back(&mut self, held: &[ClaimedBranch]) {
         let mut held = held.to_vec();
+        // Those that are kept are known.
+        for (branches, _) in &mut self.kept {
+            branches.retain(|branch| held.contains(branch));
+            held.retain(|branch| !branches.contains(branch));
+        }
+        self.kept.retain(|(branches, _)| !branches.is_empty());
         if let Some((culprit, why)) = self.culprit.take() {
             let its = held.extract_if(.., |branch| branch.id == culprit).collect();
             self.giving.push_back((its, why));
@@ -369,6 +403,7 @@ impl AdvancerState {
             claim_size: self.claim_size,
             suspects: std::mem::take(&mut self.suspects),
             culprit: self.culprit.take(),
+            kept: std::mem::take(&mut self.kept),
             ..Self::default()
         };
     }
@@ -377,6 +412,7 @@ impl AdvancerState {
     pub fn forget(&mut self) {
         self.doubt();
         self.unsure = false;
+        self.kept.clear();
     }
 
     /// Its whole memory, for the explorer, which compares memories: claims in lists, each with a

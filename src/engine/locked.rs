@@ -48,6 +48,11 @@ impl<T: Copy + Ord> Locked<T> {
         self.keys.iter().copied()
     }
 
+    /// A look begins: whether or not it is answered, the next one is a pause later.
+    pub fn begin_look(&mut self, now: Instant) {
+        self.look = self.look.map(|_| now + LOOK_EVERY);
+    }
+
     /// The time until the next look; none while nothing is left out.
     pub fn look_in(&self, now: Instant) -> Option<Duration> {
         self.look.map(|look| look.saturating_duration_since(now))

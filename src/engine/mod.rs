@@ -101,7 +101,7 @@ impl Link {
             None => {
                 let mut conn = self.location.connect(Purpose::Engine).await?;
                 if self.asks {
-                    conn.ask_about_locks();
+                    conn.ask_about_locks(true);
                 }
                 conn
             }

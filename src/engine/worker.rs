@@ -552,6 +552,7 @@ impl Worker {
     }
 
     async fn look_at_locked(&self, state: &mut Loop) -> Result<(), Error> {
+        state.locked.begin_look(Instant::now());
         let left_out: Vec<_> = state.locked.keys().collect();
         let conn = state.link.get().await?;
         let locked = claim::locked(conn, &left_out).await?;

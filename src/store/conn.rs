@@ -914,10 +914,10 @@ impl Conn {
         }
     }
 
-    /// From now on, a transaction that has waited for a lock in vain is not tried again: the caller asks first which
-    /// row is locked.
-    pub fn ask_about_locks(&mut self) {
-        self.patience.asks = true;
+    /// Whether, from now on, a transaction that has waited for a lock in vain is not tried again: the caller asks first
+    /// which row is locked.
+    pub fn ask_about_locks(&mut self, asks: bool) {
+        self.patience.asks = asks;
     }
 
     /// Ends the connection politely.

@@ -237,15 +237,7 @@ pub async fn locked(conn: &mut Conn, process: ProcessId) -> Result<Locked, Error
     let unlocked = claim::unlocked(conn, &claim::UNLOCKED, executions()).await?;
     let whole = claim::unlocked(conn, &UNLOCKED_RESULTS, executions()).await?;
     let (free, locked): (Vec<_>, Vec<_>) = executions().partition(|id| unlocked.contains(id));
-    let mut branches: HashSet<_> = ids(&conn.fetch(&HELD_TO_ADVANCE, &args).await?)?
-        .into_iter()
-        .map(BranchId)
-        .collect();
-    if !branches.is_empty() {
-        for id in ids(&conn.fetch(&UNLOCKED_TO_ADVANCE, &args).await?)? {
-            branches.remove(&BranchId(id));
-        }
-    }
+    let branches = locked_branches(conn, process).await?;
     let mut steps = HashSet::new();
     let mut others = free.into_iter().filter(|id| !whole.contains(id)).peekable();
     if others.peek().is_some() {
@@ -264,6 +256,23 @@ pub async fn locked(conn: &mut Conn, process: ProcessId) -> Result<Locked, Error
         steps,
         branches,
     })
+}
+
+/// The branches that `process` holds and cannot give back at this moment, because somebody has locked their rows. It
+/// waits for no lock on a row.
+pub async fn locked_branches(
+    conn: &mut Conn,
+    process: ProcessId,
+) -> Result<HashSet<BranchId>, Error> {
+    let args = [("process", process.0.into())];
+    let held = ids(&conn.fetch(&HELD_TO_ADVANCE, &args).await?)?;
+    let mut locked: HashSet<_> = held.into_iter().map(BranchId).collect();
+    if !locked.is_empty() {
+        for id in ids(&conn.fetch(&UNLOCKED_TO_ADVANCE, &args).await?)? {
+            locked.remove(&BranchId(id));
+        }
+    }
+    Ok(locked)
 }
 
 /// Takes everything that a dead process held, and makes it available again, except for claims whose rows somebody has
@@ -361,7 +370,8 @@ pub async fn recover_all_but(
             && (is_whole || conn.execute(&REMOVE_PROCESS, &args[..4]).await? == 1);
         if ended && let Some(row) = row {
             recovered.role = row.get::<String>("role")?.parse().ok();
-            if recovered.removed {
+            // The process that gives back the rest does not know how this one died.
+            if recovered.declared || recovered.removed {
                 departed::remember(conn, process, &row, Some(how)).await?;
             }
         }

@@ -116,6 +116,20 @@ static ROW_HOLDER: Statement = Statement::only(
       ORDER BY a.xact_start LIMIT 1",
 );
 
+/// PostgreSQL only. The session for which one of ours waits, and which itself waits for nobody.
+static BLOCKER: Statement = Statement::only(
+    Only::Postgres,
+    "BLOCKER",
+    "SELECT b.pid::bigint AS pid, coalesce(nullif(b.application_name, ''), 'no name') AS application,
+            coalesce(b.state, 'of another role') AS state
+       FROM pg_stat_activity w
+      CROSS JOIN LATERAL unnest(pg_blocking_pids(w.pid)) AS of (pid)
+       JOIN pg_stat_activity b ON b.pid = of.pid
+      WHERE w.datname = current_database() AND w.wait_event_type = 'Lock' AND w.query LIKE '%ductwork%'
+        AND b.wait_event_type IS DISTINCT FROM 'Lock'
+      LIMIT 1",
+);
+
 /// MySQL only. Processes that make no progress, that have been silent for longer than a healthy one, or that have
 /// long taken none of the due executions: somebody may have locked their rows.
 static HINDERED: Statement = Statement::only(
@@ -160,7 +174,7 @@ pub async fn holder(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error
 
 /// The remedy where somebody has locked rows of ours, with the session that has probably done so. On MySQL, `locked`
 /// names the session.
-pub async fn row_holder(conn: &mut Conn) -> Result<Option<String>, Error> {
+pub(super) async fn row_holder(conn: &mut Conn) -> Result<Option<String>, Error> {
     if conn.dialect() != Dialect::Postgres {
         return Ok(None);
     }
@@ -172,6 +186,22 @@ pub async fn row_holder(conn: &mut Conn) -> Result<Option<String>, Error> {
     Ok(Some(format!(
         "end the transaction of the session with pid {pid} ({application}, {state}, for {seconds} s), which has probably \
          locked them: SELECT pg_terminate_backend({pid})"
+    )))
+}
+
+/// On PostgreSQL, the session for which a session of ours waits at this moment, and the remedy.
+pub async fn blocker(conn: &mut Conn) -> Result<Option<String>, Error> {
+    if conn.dialect() != Dialect::Postgres {
+        return Ok(None);
+    }
+    let Some(row) = conn.fetch_optional(&BLOCKER, &[]).await? else {
+        return Ok(None);
+    };
+    let pid: i64 = row.get("pid")?;
+    let (application, state): (String, String) = (row.get("application")?, row.get("state")?);
+    Ok(Some(format!(
+        "rows are locked by the session with pid {pid} ({application}, {state}): wait until it has ended its transaction, \
+         or end it: SELECT pg_terminate_backend({pid})"
     )))
 }
 

@@ -299,7 +299,7 @@ async fn commands_tell_for_whom_they_wait(db: Db) {
         (
             &["cancel", &run],
             "BEGIN; SELECT id FROM ductwork_executions FOR UPDATE",
-            "waiting: another session may have locked rows: end the transaction of the session with pid ",
+            "waiting: rows are locked by the session with pid ",
         ),
     ] {
         let mut foreign = sqlx::PgConnection::connect(&db.url).await.unwrap();

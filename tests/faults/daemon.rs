@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 use super::{Fault, armed, to_come};
 use crate::clock::Clock;
 use crate::fixture::*;
+use crate::foreign::Foreign;
 use crate::on_every_database;
 use crate::support::{self, Db};
 
@@ -604,6 +605,40 @@ on_every_database! {
         let executions = fixture.succeeded_once_each().await;
         assert!(executions.iter().all(|it| it.attempt == 1), "{executions:?}");
         fixture.audited().await;
+    }
+}
+
+/// A person locks the branch that an advancer has just claimed: it can neither be advanced nor given back.
+async fn a_claimed_branch_is_locked(db: Db) {
+    let place = tempfile::tempdir().unwrap();
+    let (fifo, action) = pause_in(place.path());
+    let (mut fixture, mut daemon) = at_fault(&db, "30s", ("branches.end", action)).await;
+    let mut foreign = Foreign::on(&db.url).await;
+    foreign.lock_rows("ductwork_branches").await;
+    std::fs::write(&fifo, "go on").unwrap();
+    daemon.says("rows are locked by another session").await;
+    // Others are claimed, advanced and completed.
+    for run in fixture.trigger("Work", "[1,2,3]", 4).await {
+        fixture.run_ended(run).await;
+    }
+    foreign.release().await;
+    fixture.completed(PATIENCE).await;
+    daemon.stop().await;
+    fixture.succeeded_once_each().await;
+    fixture.audited().await;
+}
+
+mod a_branch_that_is_locked_while_it_is_claimed_holds_up_no_other {
+    use super::*;
+
+    #[tokio::test]
+    async fn postgres() {
+        support::with(Db::postgres().await, a_claimed_branch_is_locked).await;
+    }
+
+    #[tokio::test]
+    async fn mysql() {
+        support::with(Db::mysql().await, a_claimed_branch_is_locked).await;
     }
 }
 

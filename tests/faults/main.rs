@@ -19,6 +19,10 @@ mod wires;
 mod fixture;
 
 #[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../support/foreign.rs"]
+mod foreign;
+
+#[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../support/clock.rs"]
 mod clock;
 

@@ -498,7 +498,8 @@ on_every_database! {
             });
             let recover = Box::pin(async move {
                 tokio::time::sleep(Duration::from_micros(200 * round)).await;
-                driver.recover(process).await;
+                // The claim may have locked the row of its process.
+                while !driver.recover(process).await.left.is_empty() {}
                 Some(driver)
             });
             let mut done = together([claim, recover]).await;

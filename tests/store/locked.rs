@@ -346,9 +346,7 @@ on_every_database! {
         let location = Location::parse(&db.url).unwrap().leased(Duration::from_secs(12));
         for asks in [false, true] {
             let mut conn = location.connect(Purpose::Engine).await.unwrap();
-            if asks {
-                conn.ask_about_locks();
-            }
+            conn.ask_about_locks(asks);
             let mut waited = 0;
             let answer = conn.transaction(async |conn| {
                 waited += 1;

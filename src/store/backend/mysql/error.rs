@@ -124,6 +124,11 @@ impl DriverError for Failure {
                 match (error.code, key(error.code, &error.message)) {
                     (1062 | 1586, Some(key)) => format!("there is such a row already, says {key}"),
                     (1062 | 1586, None) => "there is such a row already".to_owned(),
+                    // Without room for it, the server finds what it could not write damaged.
+                    (126 | 145 | 1034 | 1194, _) if error.message.contains("'#sql") => format!(
+                        "{}: a table of this session, in the `tmpdir` of the server, whose disk is full or fails",
+                        error.message
+                    ),
                     _ => error.message.clone(),
                 }
             }
@@ -488,5 +493,12 @@ mod tests {
         let told = format!("{} {:?}", failure.describe(), failure.constraint());
         assert!(!told.contains("secret"), "{told}");
         assert_eq!(of(1064, "near 'x'").constraint(), None);
+        let full = of(
+            126,
+            "Got error '126 \"Index is corrupted\"' for '#sql-temptable-1-2.MAI'",
+        );
+        assert!(full.describe().ends_with("whose disk is full or fails"));
+        let damaged = of(126, "Index for table 'ductwork_runs' is corrupt");
+        assert!(!damaged.describe().contains("tmpdir"));
     }
 }
