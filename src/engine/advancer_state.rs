@@ -424,6 +424,7 @@ impl AdvancerState {
             giving[usize::from(matches!(why, Why::Unsure))].extend(branches);
         }
         let [given, unsure] = giving;
+        debug_assert!(self.kept.is_empty(), "nothing waits for a lock there");
         let spreading = self.spreading.iter().copied().collect();
         let flags = [self.unsure, self.alone, self.spreads_next];
         let bits = flags.iter().enumerate();
@@ -584,6 +585,39 @@ mod tests {
             let next = self.next(expected);
             assert!(matches!(self.0.settle(&next, Err(refused())), Ok(None)));
         }
+    }
+
+    /// They stay claimed, whatever else happens, and hold up neither other branches nor a drain.
+    #[test]
+    fn branches_that_cannot_be_given_back_are_kept_until_they_are_free() {
+        let [locked, free, other] = [branch(), branch(), branch()];
+        let mut state = AdvancerState::default();
+        state.kept.push((vec![locked, free], Why::Unsure));
+        assert!(state.may_hold() && !state.is_busy());
+        assert!(matches!(state.next(), Operation::Claim));
+
+        // After a reconnect, the others that the process holds are given back, and these are not.
+        state.doubt();
+        let held = Answer::Held(vec![locked, free, other]);
+        state.settle(&Operation::ReadBack, Ok(held)).unwrap();
+        assert!(matches!(state.next(), Operation::GiveBack(given, _) if given == [other]));
+        let given = state.next();
+        state.settle(&given, Ok(Answer::GivenBack)).unwrap();
+        assert!(matches!(state.next(), Operation::Claim) && state.keeps());
+
+        state.release(&HashSet::from([locked.id]));
+        assert!(matches!(state.next(), Operation::GiveBack(given, _) if given == [free]));
+        assert!(state.keeps());
+        state.release(&HashSet::new());
+        assert!(!state.keeps());
+
+        state.kept.push((vec![locked], Why::Unsure));
+        state.doubt();
+        // Somebody else has it by now.
+        state
+            .settle(&Operation::ReadBack, Ok(Answer::Held(vec![])))
+            .unwrap();
+        assert!(!state.keeps());
     }
 
     #[test]

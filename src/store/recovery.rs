@@ -193,8 +193,6 @@ pub enum Left {
 /// The claims of a process whose rows somebody has locked.
 #[derive(Clone, Debug, Default)]
 pub struct Locked {
-    /// The row of the process itself, without which nothing can be given back.
-    pub process: bool,
     /// Executions that cannot be closed.
     pub executions: HashSet<ExecutionId>,
     /// Executions that can be closed and tried again, and whose steps or branches cannot fail.
@@ -205,18 +203,15 @@ pub struct Locked {
 
 impl Locked {
     fn is_empty(&self) -> bool {
-        !self.process
-            && self.executions.is_empty()
-            && self.steps.is_empty()
-            && self.branches.is_empty()
+        self.executions.is_empty() && self.steps.is_empty() && self.branches.is_empty()
     }
 }
 
-/// The claims of `process` whose recovery would have to wait for somebody's lock at this moment. It waits for no lock
-/// on a row.
-pub async fn locked(conn: &mut Conn, process: ProcessId) -> Result<Locked, Error> {
+/// The claims of `process` whose recovery would have to wait for somebody's lock at this moment; `None` where somebody
+/// has locked the row of the process itself, without which nothing can be given back. It waits for no lock on a row.
+async fn locked(conn: &mut Conn, process: ProcessId) -> Result<Option<Locked>, Error> {
     if !conn.dialect().backend().is_server() {
-        return Ok(Locked::default());
+        return Ok(Some(Locked::default()));
     }
     if !process::kept_from_beating(conn, vec![process])
         .await?
@@ -226,10 +221,7 @@ pub async fn locked(conn: &mut Conn, process: ProcessId) -> Result<Locked, Error
             .await?
             .is_some()
     {
-        return Ok(Locked {
-            process: true,
-            ..Locked::default()
-        });
+        return Ok(None);
     }
     let args = [("process", process.0.into())];
     let held = ids(&conn.fetch(&claim::HELD, &args).await?)?;
@@ -250,12 +242,11 @@ pub async fn locked(conn: &mut Conn, process: ProcessId) -> Result<Locked, Error
             steps.insert(ExecutionId(row.get("id")?));
         }
     }
-    Ok(Locked {
-        process: false,
+    Ok(Some(Locked {
         executions: locked.into_iter().map(ExecutionId).collect(),
         steps,
         branches,
-    })
+    }))
 }
 
 /// The branches that `process` holds and cannot give back at this moment, because somebody has locked their rows. It
@@ -285,14 +276,13 @@ pub async fn recover(
     limits: &(dyn Fn(&Definition, &str) -> StepLimits + Sync),
     definitions: &Definitions,
 ) -> Result<Recovered, Error> {
-    let locked = locked(conn, process).await?;
-    if locked.process {
-        return Ok(Recovered {
+    match locked(conn, process).await? {
+        Some(locked) => recover_all_but(conn, process, death, limits, definitions, &locked).await,
+        None => Ok(Recovered {
             left: vec![Left::All],
             ..Recovered::default()
-        });
+        }),
     }
-    recover_all_but(conn, process, death, limits, definitions, &locked).await
 }
 
 /// The same, for claims that are known to be locked.
@@ -347,11 +337,11 @@ pub async fn recover_all_but(
             None => None,
         };
         let is_whole = locked.is_empty();
-        let ended = match (&row, before) {
-            (None, _) => false,
-            (Some(_), Some(_)) if !is_whole => true,
-            _ if is_whole => conn.execute(&REMOVE_PROCESS, &args[..4]).await? == 1,
-            _ => conn.execute(&CONDEMN_PROCESS, &args).await? == 1,
+        let ended = match &row {
+            None => false,
+            Some(_) if is_whole => conn.execute(&REMOVE_PROCESS, &args[..4]).await? == 1,
+            Some(_) if before.is_some() => true,
+            Some(_) => conn.execute(&CONDEMN_PROCESS, &args).await? == 1,
         };
         // With proof, claims of a row that is already gone are orphans, and are healed as well.
         if !ended && proven == 0 {

@@ -598,6 +598,35 @@ on_servers! {
         no_other_recovery_is_held_up(db).await;
     }
 
+    /// The claim is left by the stop, and given back at the next start.
+    async fn a_stop_beside_a_lock_costs_the_locked_execution_no_crash(db: Db) {
+        let settings = Settings {
+            shutdown_timeout: "500ms",
+            max_retry: 0,
+            max_crash: 0,
+            ..Settings::default()
+        };
+        let mut fixture = DaemonFixture::new(&db, settings, &[LONG]).await;
+        let mut daemon = fixture.start();
+        fixture.trigger("Long", "1", 2).await;
+        fixture.pids("pids", 2).await;
+        let mut foreign = Foreign::on(&db.url).await;
+        foreign.lock_rows("ductwork_executions").await;
+        daemon.send(Signal::SIGTERM);
+        daemon.ended(PATIENCE).await;
+        let left = fixture.processes().await;
+        let stopped = Some(ductwork::store::process::Condemned::Stopped);
+        assert!(left.iter().any(|row| row.condemned == stopped), "{left:#?}");
+        foreign.release().await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = fixture.succeeded_once_each().await;
+        assert!(executions.iter().all(|it| it.crash_count == 0), "{executions:#?}");
+        fixture.audited().await;
+    }
+
     async fn rows_of_processes_that_are_locked_for_longer_than_a_lease_cost_no_process(db: Db) {
         nobody_is_judged_by_a_row_that_is_locked(db).await;
     }
