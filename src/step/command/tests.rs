@@ -6,6 +6,7 @@ mod held_up;
 mod starts;
 mod values;
 
+use std::cell::Cell;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
@@ -131,7 +132,7 @@ impl Stage {
             self.limits.clone(),
         );
         let argv: Vec<String> = argv.iter().map(|text| (*text).into()).collect();
-        let mut started = None;
+        let started = Cell::new(None);
         let stop = self.stop.subscribe();
         let running = runner.run(
             &self.assignment,
@@ -139,14 +140,14 @@ impl Stage {
             &self.env,
             self.cwd.as_deref(),
             stop,
-            |pid| started = Some(pid),
+            |pid| started.set(Some(pid)),
         );
         let outcome = tokio::select! {
             biased;
-            () = self.stop_when_marked() => unreachable!("only the step ends"),
+            () = self.stop_when_marked(&started) => unreachable!("only the step ends"),
             outcome = timeout(PATIENCE, running) => outcome.expect("the step wedged the runner"),
         };
-        if let Some(pid) = started {
+        if let Some(pid) = started.get() {
             assert_eq!(
                 waitpid(Pid::from_raw(pid as i32), None),
                 Err(Errno::ECHILD),
@@ -157,9 +158,11 @@ impl Stage {
         outcome
     }
 
-    async fn stop_when_marked(&self) {
+    /// RACE: the program makes its mark before the runner has been told that it has started, and a start is given up
+    /// at a stop. So we wait for both.
+    async fn stop_when_marked(&self, started: &Cell<Option<u32>>) {
         if let Some(cause) = self.stop_at_mark {
-            while !self.path("mark").exists() {
+            while started.get().is_none() || !self.path("mark").exists() {
                 sleep(Duration::from_millis(5)).await;
             }
             if self.stop_after_end {

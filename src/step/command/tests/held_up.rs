@@ -37,15 +37,31 @@ async fn a_step_that_is_held_up_hears_that_it_is_to_end() {
         (StopCause::Abandon, true),
         (StopCause::Cancel, false),
     ] {
-        let stage = Stage::new("1").stopped_at_mark(cause);
+        let stage = Stage::new("1");
         let _lease = held_up(&stage);
-        std::fs::write(stage.path("mark"), "").unwrap();
-        match stage.run(&["./held_up"]).await {
+        let stop = async {
+            while !is_at_work_in(stage.directory.path()) {
+                sleep(Duration::from_millis(5)).await;
+            }
+            stage.stop.send_replace(Some(cause));
+            std::future::pending::<()>().await;
+        };
+        let outcome = tokio::select! {
+            () = stop => unreachable!("only the step ends"),
+            outcome = stage.run(&["./held_up"]) => outcome,
+        };
+        match outcome {
             Outcome::Released => assert!(is_released),
             Outcome::Cancelled => assert!(!is_released),
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// True when a process has this working directory: a step has it before its program is executed.
+fn is_at_work_in(directory: &Path) -> bool {
+    let mut processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes.any(|it| std::fs::read_link(it.path().join("cwd")).is_ok_and(|cwd| cwd == directory))
 }
 
 /// One that still reads its input, of which the worker has the other end, and one that starts afterwards.
