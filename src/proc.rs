@@ -28,6 +28,8 @@ pub struct Stat {
     pub session: Pid,
     /// It is about to be a corpse.
     pub is_exiting: bool,
+    /// The bytes of its environment; `None` between two programs.
+    pub environment: Option<u64>,
     /// How many threads it has.
     pub threads: u64,
     /// When the kernel started it, in clock ticks since boot.
@@ -74,37 +76,61 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     // The first of these fields is the third of proc(5).
     let field = |number: usize| fields.get(number - 3).copied();
+    // Between two programs it has memory and no code; its environment begins and ends at 0, or grows. Without memory it
+    // is dead, or a thread of the kernel.
+    let address = |number: usize| field(number).and_then(|text| text.parse::<u64>().ok());
+    let environment = match (field(23)?, field(26), address(50), address(51)) {
+        ("0", ..) => Some(0),
+        (_, Some("0"), ..) => None,
+        (_, _, Some(begin), Some(end)) if end > 0 => Some(end.saturating_sub(begin)),
+        _ => None,
+    };
     Some(Stat {
         state: *field(3)?.as_bytes().first()?,
         parent: field(4)?.parse().ok()?,
         group: field(5)?.parse().ok()?,
         session: field(6)?.parse().ok()?,
         is_exiting: field(9)?.parse::<u64>().ok()? & EXITING != 0,
+        environment,
         threads: field(20)?.parse().ok()?,
         started_ticks: field(22)?.parse().ok()?,
     })
 }
 
-/// True when the process was started with this variable. A dead process has none. False also when nobody can tell.
-pub fn has(pid: Pid, variable: &[u8]) -> bool {
-    try_has(pid, variable).unwrap_or_default()
-}
-
-/// The same, with an error when nobody can tell.
-pub fn try_has(pid: Pid, variable: &[u8]) -> io::Result<bool> {
+/// True when the process was started with this variable, `None` when it executes a program at this moment. A dead
+/// process has no variables. An error when nobody can tell.
+pub fn has(pid: Pid, variable: &[u8]) -> io::Result<Option<bool>> {
     let environment = environment(pid)?;
-    let mut entries = environment.split(|byte| *byte == 0);
-    Ok(entries.any(|entry| entry == variable))
+    let is_there = |environment: Vec<u8>| {
+        let mut entries = environment.split(|byte| *byte == 0);
+        entries.any(|entry| entry == variable)
+    };
+    Ok(environment.map(is_there))
 }
 
 /// The environment that a process was started with; empty when there is no such process any more, or when the
 /// environment is not for us to read. An error when nobody can tell.
-pub fn environment(pid: Pid) -> io::Result<Vec<u8>> {
-    let mut longest = read(format!("/proc/{pid}/environ"))?;
-    // A first thread that has ended has no environment, while others go on.
-    if !longest.is_empty() || try_stat(pid)?.is_none_or(|stat| stat.threads <= 1) {
-        return Ok(longest);
-    }
+///
+/// RACE: the process executes another program. For a moment, or for as long as the kernel reads that program from a
+/// disk, it has no environment; and if that happens between two reads, the rest of the old one is missing. So `None`
+/// says: look again. Proven by `a_process_that_executes_one_program_after_the_other_never_hides`.
+pub fn environment(pid: Pid) -> io::Result<Option<Vec<u8>>> {
+    let found = match std::fs::read(format!("/proc/{pid}/environ")) {
+        Err(error) if is_shortage(&error) => return Err(error),
+        Err(_) => return Ok(Some(Vec::new())),
+        Ok(found) => found,
+    };
+    Ok(match try_stat(pid)? {
+        // A first thread that has ended has no environment, while others go on.
+        Some(stat) if stat.environment == Some(0) && stat.threads > 1 => Some(of_threads(pid)?),
+        Some(stat) if stat.environment != Some(found.len() as u64) => None,
+        _ => Some(found),
+    })
+}
+
+/// The environment that the threads share.
+fn of_threads(pid: Pid) -> io::Result<Vec<u8>> {
+    let mut longest = Vec::new();
     let threads = match std::fs::read_dir(format!("/proc/{pid}/task")) {
         Err(error) if is_shortage(&error) => return Err(error),
         Err(_) => return Ok(longest),
@@ -182,12 +208,57 @@ mod tests {
                 group: 9,
                 session: 8,
                 is_exiting: true,
+                environment: Some(0),
                 threads: 3,
                 started_ticks: 12345
             })
         );
         for torn in [&b""[..], b"42", b"42 (x)", b"42 (x) S 1", b"42 (x) S x 1 1"] {
             assert_eq!(parse_stat(torn), None);
+        }
+    }
+
+    #[test]
+    fn the_size_of_an_environment_is_unknown_between_two_programs() {
+        for (memory, code, begin, end, expected) in [
+            ("4096", "0", "0", "0", None),
+            ("4096", "0", "7000", "7000", None),
+            ("4096", "50", "7000", "7900", Some(900)),
+            ("4096", "50", "7000", "7000", Some(0)),
+            ("0", "0", "0", "0", Some(0)),
+        ] {
+            let between = "0 ".repeat(23);
+            let line = format!(
+                "42 (a) S 7 9 8 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 12345 {memory} 0 0 {code} {between}{begin} {end} 0"
+            );
+            let stat = parse_stat(line.as_bytes()).unwrap();
+            assert_eq!(stat.environment, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_environment_is_read_whole() {
+        let long = format!("NAME={}", "x".repeat(100_000));
+        for (value, expected) in [
+            (None, Vec::new()),
+            (Some(&long[5..]), [long.as_bytes(), b"\0"].concat()),
+        ] {
+            let mut command = std::process::Command::new("sleep");
+            command.arg("1000").env_clear();
+            if let Some(value) = value {
+                command.env("NAME", value);
+            }
+            let mut child = command.spawn().unwrap();
+            let pid = child.id() as Pid;
+            let known = loop {
+                if let Some(known) = environment(pid).unwrap() {
+                    break known;
+                }
+            };
+            assert!(known == expected, "{} bytes", known.len());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert_eq!(environment(pid).unwrap(), Some(Vec::new()));
         }
     }
 

@@ -156,8 +156,8 @@ impl Clock {
     }
 }
 
-/// Tells whether a row's process cannot exist any more.
-pub type Proof = dyn Fn(&ProcessRow) -> Option<ProvenDeath> + Send + Sync;
+/// Tells whether a row's process cannot exist any more. It is also given the rows of the others.
+pub type Proof = dyn FnMut(&ProcessRow, &[ProcessRow]) -> Option<ProvenDeath> + Send + Sync;
 
 /// A death that somebody can prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -381,9 +381,9 @@ impl Sweeper {
         until: Instant,
     ) -> Result<bool, Error> {
         // One that could not be recovered the last time may take all of the time again.
-        let mut rows: Vec<&ProcessRow> = rows.iter().collect();
-        rows.sort_by_key(|row| self.vain.contains(&row.id));
-        for row in rows {
+        let mut order: Vec<&ProcessRow> = rows.iter().collect();
+        order.sort_by_key(|row| self.vain.contains(&row.id));
+        for row in order {
             let since = silent_since(row, now);
             // A process that was declared dead may still beat, if its program is an older one.
             let death = match row.condemned {
@@ -391,7 +391,7 @@ impl Sweeper {
                     Some(ProvenDeath::Crashed("it was declared dead".to_owned()))
                 }
                 Some(Condemned::Stopped) => Some(ProvenDeath::Stopped),
-                None => (self.proof)(row),
+                None => (self.proof)(row, rows),
             };
             match death {
                 Some(ProvenDeath::Crashed(how)) => {

@@ -18,7 +18,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid as NixPid;
 
 use crate::model::ProcessId;
-use crate::proc::{Stat, environment, try_has, try_stat};
+use crate::proc::{Stat, environment, has, try_stat};
 use crate::step::PROCESS;
 
 use super::identity;
@@ -64,6 +64,9 @@ pub struct Sweep {
     pub reaped: usize,
     /// Processes that are still there, and must be looked for again.
     pub left: usize,
+    /// Processes that were sent SIGKILL and do not die, or that execute another program just now, so that nobody can tell
+    /// whose they are.
+    pub in_doubt: usize,
 }
 
 /// Looks once at the children of this process that nobody answers for: reaps zombies, and kills the
@@ -85,8 +88,8 @@ pub fn sweep_once(living: &Living) -> io::Result<Sweep> {
         if living.elders.contains(&(pid, stat.started_ticks)) {
             continue;
         }
-        let Ok(tag) = tag_of(pid) else {
-            // Nobody can tell at the moment whose it is.
+        let Ok(Some(tag)) = tag_of(pid) else {
+            // Nobody can tell at the moment whose it is: a living worker's step may have detached it.
             sweep.left += 1;
             continue;
         };
@@ -139,7 +142,7 @@ pub fn left_nothing(living: &Living) -> io::Result<bool> {
         living.pids.contains(pid)
             || spawn::is_spared(*pid)
             || identity::stat(*pid).is_some_and(|stat| stat.is_corpse() || is_elder(&stat))
-            || matches!(tag_of(*pid), Ok(Some(tag)) if living.tags.contains(&tag))
+            || matches!(tag_of(*pid), Ok(Some(Some(tag))) if living.tags.contains(&tag))
     };
     let before = listed()?;
     Ok(
@@ -150,9 +153,8 @@ pub fn left_nothing(living: &Living) -> io::Result<bool> {
 }
 
 /// Ends the processes that a dead worker's steps have left behind on this host. Returns how many it
-/// killed, and how many it found too late to kill. Blocks for about as long as the killed processes take
-/// to die. A process that does not even die does not count as left: it does nothing of its own any more,
-/// and may sit in the kernel for as long as a disk is gone.
+/// killed, how many it found too late to kill, and how many are in doubt. Blocks for about as long as the killed
+/// processes take to die.
 ///
 /// It kills every process that was born with the key of that worker, and every process that shares a
 /// process group with one of them: a step has a group and a session of its own, which nobody can join
@@ -170,9 +172,12 @@ pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
     let mut killed = HashSet::new();
     loop {
         let mut marked = Vec::new();
+        let mut unknown = 0;
         for pid in pids()? {
-            if try_has(pid, &mark)? {
-                marked.push(pid);
+            match has(pid, &mark)? {
+                Some(true) => marked.push(pid),
+                Some(false) => {}
+                None => unknown += 1,
             }
         }
         let mut groups = HashSet::new();
@@ -183,7 +188,7 @@ pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
         let is_left = |pid: Pid| -> io::Result<bool> {
             Ok(match try_stat(pid)? {
                 Some(stat) if !stat.is_corpse() => {
-                    groups.contains(&stat.group) || try_has(pid, &mark)?
+                    groups.contains(&stat.group) || has(pid, &mark)? == Some(true)
                 }
                 _ => false,
             })
@@ -213,7 +218,8 @@ pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
         }
         total.killed = killed.len();
         total.left = late;
-        if left.is_empty() || started.elapsed() >= bound {
+        total.in_doubt = left.len() - late + unknown;
+        if (left.is_empty() && unknown == 0) || started.elapsed() >= bound {
             return Ok(total);
         }
         std::thread::sleep(ROUND);
@@ -239,7 +245,7 @@ pub fn stop_family<'a>(
     let mut in_vain = 0;
     while in_vain < LOOKS {
         let is_new = |pid: &Pid| {
-            let is_of_them = || matches!(tag_of(*pid), Ok(Some(tag)) if tags.contains(&tag));
+            let is_of_them = || matches!(tag_of(*pid), Ok(Some(Some(tag))) if tags.contains(&tag));
             !stopped.contains(pid) && is_of_them() && !identity::is_corpse(*pid)
         };
         let mut found = pids().unwrap_or_default();
@@ -282,14 +288,17 @@ fn is_orphan(tag: Option<&str>, living: &Living, is_init: bool) -> bool {
     }
 }
 
-/// The child that a process descends from, as far as its environment tells. An error when nobody can tell.
-fn tag_of(pid: Pid) -> io::Result<Option<String>> {
-    let environment = environment(pid)?;
-    let mut entries = environment.split(|byte| *byte == 0);
-    Ok(entries.find_map(|entry| {
-        let value = entry.strip_prefix(TAG.as_bytes())?.strip_prefix(b"=")?;
-        Some(String::from_utf8_lossy(value).into_owned())
-    }))
+/// The child that a process descends from, as far as its environment tells; `None` when it executes a program at this
+/// moment. An error when nobody can tell.
+fn tag_of(pid: Pid) -> io::Result<Option<Option<String>>> {
+    let tag = |environment: Vec<u8>| {
+        let mut entries = environment.split(|byte| *byte == 0);
+        entries.find_map(|entry| {
+            let value = entry.strip_prefix(TAG.as_bytes())?.strip_prefix(b"=")?;
+            Some(String::from_utf8_lossy(value).into_owned())
+        })
+    };
+    Ok(environment(pid)?.map(tag))
 }
 
 /// Reaps zombies in a process that waits for its own steps by their numbers.
@@ -552,7 +561,9 @@ mod tests {
 
         let mut orphan = sleeper();
         assert!(!left_nothing(&living).unwrap());
-        assert_eq!(sweep_once(&living).unwrap().killed, 1);
+        eventually("it has begun its program, and was killed", || {
+            (sweep_once(&living).unwrap().killed == 1).then_some(())
+        });
         orphan.wait().unwrap();
         assert_eq!(elder.try_wait().unwrap(), None, "it was killed");
         elder.kill().unwrap();
@@ -588,5 +599,65 @@ mod tests {
             .unwrap();
         assert!(reaped > 0);
         assert!(children_of_self().unwrap().is_empty());
+    }
+
+    /// It is held on its way to the end, as by a system call that waits for a disk.
+    #[test]
+    fn a_process_that_was_killed_and_does_not_die_is_in_doubt() {
+        use std::process::{Command, Stdio};
+
+        let hold = "import ctypes, os, sys\n\
+                    pid = os.fork()\n\
+                    if pid == 0: os.execvpe('sleep', ['sleep', '1000'], {**os.environ, sys.argv[1]: sys.argv[2]})\n\
+                    seize, stop_at_its_end = 0x4206, ctypes.c_void_p(0x40)\n\
+                    assert ctypes.CDLL(None).ptrace(seize, pid, None, stop_at_its_end) == 0\n\
+                    print(pid, flush=True)\n\
+                    sys.stdin.read()";
+        let worker = ProcessId::new();
+        let mut command = Command::new("python3");
+        let command = command.args(["-c", hold, PROCESS, &worker.to_string()]);
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = piped.spawn().unwrap();
+        let mut said = std::io::BufReader::new(holder.stdout.take().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+        let held: Pid = line.trim().parse().unwrap();
+        let doubted = Sweep {
+            killed: 1,
+            in_doubt: 1,
+            ..Sweep::default()
+        };
+        eventually("it has begun its program, and was killed", || {
+            (hunt(worker, Duration::from_millis(50)).unwrap() == doubted).then_some(())
+        });
+        assert!(!identity::is_corpse(held));
+        drop(holder.stdin.take());
+        assert!(holder.wait().unwrap().success());
+        eventually("it is dead", || {
+            (hunt(worker, Duration::ZERO).unwrap() == Sweep::default()).then_some(())
+        });
+    }
+
+    /// A shell that executes itself again and again. Without the look at what the kernel knows, it has no environment
+    /// at some of these looks.
+    #[test]
+    fn a_process_that_executes_one_program_after_the_other_never_hides() {
+        let worker = ProcessId::new();
+        let mark = format!("{PROCESS}={worker}").into_bytes();
+        let mut command = std::process::Command::new("sh");
+        let command = command.args(["-c", "exec sh -c \"$0\" \"$0\""]);
+        let command = command.arg("exec sh -c \"$0\" \"$0\"");
+        let mut shell = command.env(PROCESS, worker.to_string()).spawn().unwrap();
+        let pid = shell.id() as Pid;
+        let (mut seen, mut unknown) = (0, 0);
+        while seen < 1_000 || unknown < 3 {
+            match has(pid, &mark).unwrap() {
+                Some(true) => seen += 1,
+                None => unknown += 1,
+                Some(false) => panic!("it hides after {seen} looks"),
+            }
+        }
+        shell.kill().unwrap();
+        shell.wait().unwrap();
     }
 }

@@ -37,7 +37,7 @@ use super::identity::Identity;
 use super::live::Stamp;
 use super::orphan::{self, Living, TAG};
 use super::over::Over;
-use super::proof;
+use super::proof::{self, Keeper, Proofs};
 use super::roster::{self, Cause, ChildKind, Order, Pid, Roster, SlotId, Standing};
 use super::signal::{Event as SignalEvent, Signals};
 use super::spawn::{self, Spawned};
@@ -48,9 +48,6 @@ use super::writer;
 /// How long the last sweep of a stopping supervisor may take: the next start gives back at once, with
 /// the same proof, what this sweep does not.
 const LAST_SWEEP: Duration = Duration::from_secs(5);
-
-/// How long the recovery of a dead child waits for the processes that its steps left behind.
-const DOUBTED: Duration = Duration::from_millis(500);
 
 /// How long the orphans of one dead child are hunted before the loop looks at the next event.
 const ORPHANS_BOUND: Duration = Duration::from_millis(250);
@@ -938,8 +935,6 @@ struct Pids {
     living: Living,
     /// Children that died because the daemon stops: what they held is released.
     stopped: HashSet<Pid>,
-    /// The rows of dead children that may have left processes behind, and since when that is known.
-    doubted: HashMap<ProcessId, Instant>,
 }
 
 fn lock(pids: &Mutex<Pids>) -> MutexGuard<'_, Pids> {
@@ -953,7 +948,8 @@ fn proof_of(
     own: Arc<Shared>,
     pids: Arc<Mutex<Pids>>,
 ) -> Box<crate::engine::reaper::Proof> {
-    Box::new(move |row| {
+    let mut proofs = Proofs::default();
+    Box::new(move |row, rows| {
         // RACE: a child of ours has died, and nobody has waited for it yet. Only the roster knows why
         // it died, and learns of the death when somebody waits for it: a child that was stopped has not
         // crashed. Nobody waits for it between these two looks, because this thread does the waiting.
@@ -961,23 +957,18 @@ fn proof_of(
         if !proof::is_dead(&me, row) || proof::identity(row).is_unreaped_child() {
             return None;
         }
-        let mut pids = lock(&pids);
+        let pids = lock(&pids);
         // The processes that our own child's steps left behind have come to us, and we are ending them.
-        // We wait for one that does not die no longer than `DOUBTED`. Then we search the host, as for
-        // another supervisor's child.
         let is_ours = row.supervisor == Some(own.process());
-        let is_clean = is_ours && orphan::left_nothing(&pids.living).unwrap_or(false);
-        if is_ours && !is_clean {
-            let now = Instant::now();
-            pids.doubted.retain(|_, since| now < *since + DOUBTED * 10);
-            if now < *pids.doubted.entry(row.id).or_insert(now) + DOUBTED {
-                return None;
-            }
-        }
-        if !is_clean && !proof::is_gone(&me, row) {
+        let keeper = match is_ours {
+            true => Keeper::Me {
+                nothing_is_left: orphan::left_nothing(&pids.living).unwrap_or(false),
+            },
+            false => Keeper::of(&me, row, rows),
+        };
+        if !proofs.is_gone(row, rows, keeper) {
             return None;
         }
-        pids.doubted.remove(&row.id);
         Some(match is_ours && pids.stopped.contains(&(row.pid as Pid)) {
             true => ProvenDeath::Stopped,
             false => ProvenDeath::Crashed(format!("pid {} does not exist any more", row.pid)),

@@ -11,6 +11,10 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+use crate::model::{ProcessId, Role};
+use crate::store::process::{Counters, ProcessRow};
+
+use super::identity::Identity;
 use super::roster::Pid;
 use super::spawn::{self, Spawned};
 
@@ -125,4 +129,31 @@ pub fn said(place: &Path, file: &str) -> String {
 /// True while such a process lives (a zombie does not).
 pub fn lives(pid: Pid) -> bool {
     super::identity::stat(pid).is_some_and(|stat| stat.state != b'Z')
+}
+
+/// A worker's row, with a heartbeat that is this old.
+pub fn row(identity: &Identity, silent: Duration) -> ProcessRow {
+    const NOW: i64 = 1_000_000_000_000;
+    ProcessRow {
+        id: ProcessId::new(),
+        supervisor: None,
+        role: Role::Worker,
+        pipeline: None,
+        host: identity.host.clone(),
+        boot_id: identity.boot_id.clone(),
+        pid_namespace: identity.pid_namespace.clone(),
+        pid: identity.pid as u32,
+        pid_started_at: identity.started_ticks,
+        version: String::new(),
+        started_at: 0,
+        last_heartbeat_at: NOW - silent.as_micros() as i64,
+        beat_seq: 1,
+        seen_at: NOW,
+        age: Duration::ZERO,
+        quiet: false,
+        paused: false,
+        condemned: None,
+        postponed: false,
+        counters: Counters::default(),
+    }
 }

@@ -115,10 +115,8 @@ pub fn end(writer: &Writer) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing;
+    use super::super::testing::{self, row};
     use super::*;
-    use crate::model::{ProcessId, Role};
-    use crate::store::process::Counters;
 
     const LEASE: Duration = Duration::from_secs(30);
 
@@ -136,32 +134,6 @@ mod tests {
         // A process of another pid namespace.
         let hidden = "1: POSIX  ADVISORY  WRITE 0 08:01:77 120 120\n";
         assert_eq!(find(hidden, (8, 1, 77)), None);
-    }
-
-    fn row(identity: &Identity, silent: Duration) -> ProcessRow {
-        const NOW: i64 = 1_000_000_000_000;
-        ProcessRow {
-            id: ProcessId::new(),
-            supervisor: None,
-            role: Role::Worker,
-            pipeline: None,
-            host: identity.host.clone(),
-            boot_id: identity.boot_id.clone(),
-            pid_namespace: identity.pid_namespace.clone(),
-            pid: identity.pid as u32,
-            pid_started_at: identity.started_ticks,
-            version: String::new(),
-            started_at: 0,
-            last_heartbeat_at: NOW - silent.as_micros() as i64,
-            beat_seq: 1,
-            seen_at: NOW,
-            age: Duration::ZERO,
-            quiet: false,
-            paused: false,
-            condemned: None,
-            postponed: false,
-            counters: Counters::default(),
-        }
     }
 
     #[test]

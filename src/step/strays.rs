@@ -39,10 +39,9 @@ impl Strays {
         self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True for a process that is about to be a corpse: it has no environment any more, and may have children that
-    /// are ours.
-    fn waits_for(&self, pid: Pid, stat: &Stat) -> bool {
-        is_dying(pid, stat) && !self.stuck().contains(&(pid, stat.started_ticks))
+    /// True for a process that was waited for in vain.
+    fn is_stuck(&self, pid: Pid, stat: &Stat) -> bool {
+        self.stuck().contains(&(pid, stat.started_ticks))
     }
 
     fn give_up(&self, left: Vec<(Pid, u64)>) {
@@ -98,7 +97,13 @@ impl Strays {
                     // Its pid may come to mean another process.
                     killed.remove(pid);
                 }
-            } else if is_ours || proc::has(*pid, mark) {
+                continue;
+            }
+            // When nobody can tell, for lack of descriptors, only the command's group was ended. One that is between two
+            // programs is looked at again, and so is one that is about to be a corpse: it has no environment any more,
+            // and may have children that are ours.
+            let has_mark = proc::has(*pid, mark).unwrap_or(Some(false));
+            if is_ours || has_mark == Some(true) {
                 // Its pid means no other process: it is our child, and only we reap it.
                 if stat.group == *pid {
                     let _gone = killpg(number, Signal::SIGKILL);
@@ -106,7 +111,7 @@ impl Strays {
                 let _gone = kill(number, Signal::SIGKILL);
                 look.killed += usize::from(killed.insert(*pid));
                 look.left.push((*pid, stat.started_ticks));
-            } else if self.waits_for(*pid, &stat) {
+            } else if (has_mark.is_none() || is_dying(*pid, &stat)) && !self.is_stuck(*pid, &stat) {
                 look.left.push((*pid, stat.started_ticks));
             }
         }
@@ -151,23 +156,19 @@ mod tests {
             group: 7,
             session: 7,
             is_exiting: true,
+            environment: Some(0),
             threads: 1,
             started_ticks: 100,
         };
         let strays = Strays::default();
-        assert!(strays.waits_for(7, &stat));
+        assert!(!strays.is_stuck(7, &stat));
         strays.give_up(vec![(7, 100)]);
-        assert!(!strays.waits_for(7, &stat));
+        assert!(strays.is_stuck(7, &stat));
         // Its pid may come to mean another process.
         let later = Stat {
             started_ticks: 101,
             ..stat
         };
-        assert!(strays.waits_for(7, &later));
-        let runs = Stat {
-            is_exiting: false,
-            ..later
-        };
-        assert!(!strays.waits_for(7, &runs));
+        assert!(!strays.is_stuck(7, &later));
     }
 }
