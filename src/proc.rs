@@ -2,7 +2,8 @@
 //!
 //! Owns: reading a process's status, environment and children. Never: signals a process, or waits for one.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,8 +29,9 @@ pub struct Stat {
     pub session: Pid,
     /// It is about to be a corpse.
     pub is_exiting: bool,
-    /// The bytes of its environment; `None` between two programs.
-    pub environment: Option<u64>,
+    /// Where its environment begins and ends; `None` while it executes another program. Both are the same when it has
+    /// none, and when we may not know.
+    pub environment: Option<(u64, u64)>,
     /// How many threads it has.
     pub threads: u64,
     /// When the kernel started it, in clock ticks since boot.
@@ -76,15 +78,11 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     // The first of these fields is the third of proc(5).
     let field = |number: usize| fields.get(number - 3).copied();
-    // Between two programs it has memory and no code; its environment begins and ends at 0, or grows. Without memory it
-    // is dead, or a thread of the kernel.
+    // Between two programs a process has memory and no code; its environment is at 0, or grows. Without memory it is dead,
+    // or a thread of the kernel. The code of a process into which we may not look begins at 1.
     let address = |number: usize| field(number).and_then(|text| text.parse::<u64>().ok());
-    let environment = match (field(23)?, field(26), address(50), address(51)) {
-        ("0", ..) => Some(0),
-        (_, Some("0"), ..) => None,
-        (_, _, Some(begin), Some(end)) if end > 0 => Some(end.saturating_sub(begin)),
-        _ => None,
-    };
+    let is_executing = field(23)? != "0" && field(26) == Some("0");
+    let environment = address(50).zip(address(51)).filter(|_| !is_executing);
     Some(Stat {
         state: *field(3)?.as_bytes().first()?,
         parent: field(4)?.parse().ok()?,
@@ -97,52 +95,79 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     })
 }
 
-/// True when the process was started with this variable, `None` when it executes a program at this moment. A dead
-/// process has no variables. An error when nobody can tell.
-pub fn has(pid: Pid, variable: &[u8]) -> io::Result<Option<bool>> {
-    let environment = environment(pid)?;
-    let is_there = |environment: Vec<u8>| {
-        let mut entries = environment.split(|byte| *byte == 0);
-        entries.any(|entry| entry == variable)
-    };
-    Ok(environment.map(is_there))
+/// True when the process was started with such a variable, `None` while it executes another program. A dead process has
+/// no variables. An error when nobody can tell.
+pub fn has(pid: Pid, is_such: impl Fn(&[u8]) -> bool) -> io::Result<Option<bool>> {
+    let found = |environment: Vec<u8>| environment.split(|byte| *byte == 0).any(is_such);
+    Ok(environment(pid)?.map(found))
 }
 
 /// The environment that a process was started with; empty when there is no such process any more, or when the
 /// environment is not for us to read. An error when nobody can tell.
 ///
 /// RACE: the process executes another program. For a moment, or for as long as the kernel reads that program from a
-/// disk, it has no environment; and if that happens between two reads, the rest of the old one is missing. So `None`
-/// says: look again. Proven by `a_process_that_executes_one_program_after_the_other_never_hides`.
+/// disk, it has no environment, and `None` says: look again. Proven by
+/// `a_process_that_executes_one_program_after_the_other_never_hides`.
 pub fn environment(pid: Pid) -> io::Result<Option<Vec<u8>>> {
-    let found = match std::fs::read(format!("/proc/{pid}/environ")) {
-        Err(error) if is_shortage(&error) => return Err(error),
-        Err(_) => return Ok(Some(Vec::new())),
-        Ok(found) => found,
-    };
-    Ok(match try_stat(pid)? {
-        // A first thread that has ended has no environment, while others go on.
-        Some(stat) if stat.environment == Some(0) && stat.threads > 1 => Some(of_threads(pid)?),
-        Some(stat) if stat.environment != Some(found.len() as u64) => None,
-        _ => Some(found),
-    })
+    const READS: usize = 3;
+    let mut before = None;
+    for _ in 0..READS {
+        let found = read_at_once(format!("/proc/{pid}/environ"))?;
+        if !found.is_empty() {
+            return Ok(Some(found));
+        }
+        let Some(stat) = try_stat(pid)? else {
+            return Ok(Some(found));
+        };
+        let Some((begin, end)) = stat.environment else {
+            return Ok(None);
+        };
+        if begin == end && stat.threads > 1 {
+            return of_threads(pid).map(Some);
+        }
+        if begin == end || before == Some((begin, end)) {
+            return Ok(Some(found));
+        }
+        // It has executed another program since the file was opened, or nobody can read its environment.
+        before = Some((begin, end));
+    }
+    Ok(None)
 }
 
-/// The environment that the threads share.
+/// The environment that the threads share: a first thread that has ended has none, while others go on.
 fn of_threads(pid: Pid) -> io::Result<Vec<u8>> {
-    let mut longest = Vec::new();
     let threads = match std::fs::read_dir(format!("/proc/{pid}/task")) {
         Err(error) if is_shortage(&error) => return Err(error),
-        Err(_) => return Ok(longest),
+        Err(_) => return Ok(Vec::new()),
         Ok(threads) => threads,
     };
     for thread in threads.flatten() {
-        let own = read(thread.path().join("environ"))?;
-        if own.len() > longest.len() {
-            longest = own;
+        let found = read_at_once(thread.path().join("environ"))?;
+        if !found.is_empty() {
+            return Ok(found);
         }
     }
-    Ok(longest)
+    Ok(Vec::new())
+}
+
+/// A file about a process, as [`read`] returns it, but of one moment: between two reads the process may execute another
+/// program, and the rest of the file be gone.
+fn read_at_once(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    const LONGEST: usize = 128 * 1024;
+    let mut found = vec![0; LONGEST];
+    let read = File::open(path).and_then(|mut file| {
+        let read = file.read(&mut found)?;
+        found.truncate(read);
+        match read {
+            LONGEST => file.read_to_end(&mut found),
+            _ => Ok(0),
+        }
+    });
+    match read {
+        Err(error) if is_shortage(&error) => Err(error),
+        Err(_) => Ok(Vec::new()),
+        Ok(_) => Ok(found),
+    }
 }
 
 /// The children of this process's first thread, including dead ones: processes that become our children when
@@ -195,7 +220,10 @@ fn resident(status: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+    use crate::process::testing::{Killed, eventually};
 
     #[test]
     fn a_name_cannot_forge_the_rest_of_the_line() {
@@ -208,7 +236,7 @@ mod tests {
                 group: 9,
                 session: 8,
                 is_exiting: true,
-                environment: Some(0),
+                environment: None,
                 threads: 3,
                 started_ticks: 12345
             })
@@ -219,13 +247,15 @@ mod tests {
     }
 
     #[test]
-    fn the_size_of_an_environment_is_unknown_between_two_programs() {
+    fn the_environment_is_unknown_while_a_process_executes_another_program() {
         for (memory, code, begin, end, expected) in [
             ("4096", "0", "0", "0", None),
             ("4096", "0", "7000", "7000", None),
-            ("4096", "50", "7000", "7900", Some(900)),
-            ("4096", "50", "7000", "7000", Some(0)),
-            ("0", "0", "0", "0", Some(0)),
+            ("4096", "50", "7000", "7900", Some((7000, 7900))),
+            ("4096", "50", "7000", "7000", Some((7000, 7000))),
+            // Not ours to look into.
+            ("4096", "1", "0", "0", Some((0, 0))),
+            ("0", "0", "0", "0", Some((0, 0))),
         ] {
             let between = "0 ".repeat(23);
             let line = format!(
@@ -236,30 +266,44 @@ mod tests {
         }
     }
 
+    /// The environment of a program that waits, as soon as it has one.
+    fn environment_of(command: &mut Command) -> (Killed, Vec<u8>) {
+        let child = Killed(command.spawn().unwrap());
+        let pid = child.0.id() as Pid;
+        let known = eventually("it has executed its program", || environment(pid).unwrap());
+        (child, known)
+    }
+
     #[test]
     fn an_environment_is_read_whole() {
-        let long = format!("NAME={}", "x".repeat(100_000));
-        for (value, expected) in [
-            (None, Vec::new()),
-            (Some(&long[5..]), [long.as_bytes(), b"\0"].concat()),
-        ] {
-            let mut command = std::process::Command::new("sleep");
-            command.arg("1000").env_clear();
-            if let Some(value) = value {
-                command.env("NAME", value);
-            }
-            let mut child = command.spawn().unwrap();
-            let pid = child.id() as Pid;
-            let known = loop {
-                if let Some(known) = environment(pid).unwrap() {
-                    break known;
-                }
-            };
-            assert!(known == expected, "{} bytes", known.len());
-            child.kill().unwrap();
-            child.wait().unwrap();
-            assert_eq!(environment(pid).unwrap(), Some(Vec::new()));
-        }
+        let mut command = Command::new("sleep");
+        let command = command.arg("1000").env_clear();
+        let (mut child, known) = environment_of(command);
+        assert_eq!(known, b"");
+        child.0.kill().unwrap();
+        child.0.wait().unwrap();
+        assert_eq!(environment(child.0.id() as Pid).unwrap(), Some(Vec::new()));
+
+        let long = "x".repeat(100_000);
+        let (_child, known) = environment_of(command.env("A", &long).env("B", &long));
+        let expected = format!("A={long}\0B={long}\0");
+        assert!(known == expected.as_bytes(), "{} bytes", known.len());
+    }
+
+    /// It is a program like any other, and has an environment like any other.
+    #[test]
+    fn a_process_whose_first_thread_has_ended_has_the_environment_of_the_others() {
+        let ends = "import ctypes, threading, time\n\
+                    threading.Thread(target=time.sleep, args=(1000,)).start()\n\
+                    ctypes.CDLL(None).syscall(60, 0)";
+        let mut command = Command::new("python3");
+        let command = command.args(["-c", ends]).env("NAME", "value");
+        let child = Killed(command.spawn().unwrap());
+        let pid = child.0.id() as Pid;
+        eventually("its first thread has ended", || {
+            stat(pid).filter(|stat| stat.state == b'Z' && stat.threads == 2)
+        });
+        assert_eq!(has(pid, |it| it == b"NAME=value").unwrap(), Some(true));
     }
 
     #[test]

@@ -10,7 +10,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::machine::why::LOCKED;
 use crate::model::{BranchId, ProcessId, Role};
 use crate::store::advance::{self, Advanced, BranchClaim, ClaimedBranch};
 use crate::store::definition::{Definitions, LeftOut};
@@ -246,7 +245,10 @@ impl Advancer {
         if let (Operation::Advance(batch), Some(error)) = (&operation, waited) {
             branches.settle(&operation, Err(error.clone()))?;
             state.waited = Some(error);
-            bearable(self.set_aside(state, batch).await)?;
+            let found = bearable(self.set_aside(state, batch).await)?;
+            if let (Some(false), [alone]) = (found, batch.as_slice()) {
+                state.locked.is_unexplained(alone.id, Instant::now());
+            }
             return Ok(Duration::ZERO);
         }
         let answer = match branches.settle(&operation, answer) {
@@ -281,6 +283,9 @@ impl Advancer {
                 Duration::ZERO
             }
             Some(Answer::Advanced(advanced)) => {
+                if let Operation::Advance(batch) = &operation {
+                    state.locked.are_free(batch.iter().map(|branch| branch.id));
+                }
                 self.shared.counts.count(|counts| {
                     counting::stored(counts, Role::Advancer, took);
                     counting::advanced(counts, &advanced);
@@ -301,8 +306,9 @@ impl Advancer {
         self.definitions.left_out().and(locked)
     }
 
-    /// Asks which branches of a batch somebody has locked. They are given back, and the next claims leave them out.
-    async fn set_aside(&self, state: &mut Loop, batch: &[ClaimedBranch]) -> Result<(), Error> {
+    /// Asks which branches of a batch somebody has locked. They are given back, and the next claims leave them out. True
+    /// if there are any.
+    async fn set_aside(&self, state: &mut Loop, batch: &[ClaimedBranch]) -> Result<bool, Error> {
         let ids: Vec<BranchId> = batch.iter().map(|branch| branch.id).collect();
         let conn = state.link.get().await?;
         let mut locked = advance::locked(conn, &ids).await?;
@@ -315,7 +321,7 @@ impl Advancer {
         if let Some(error) = &state.waited {
             state.branches.set_aside(&locked, error);
         }
-        Ok(())
+        Ok(!locked.is_empty())
     }
 
     /// Looks whether the branches that are left out are still locked.
@@ -331,16 +337,8 @@ impl Advancer {
         let left_out: Vec<_> = state.locked.keys().collect();
         let locked = advance::locked(state.link.get().await?, &left_out).await?;
         state.locked.looked(&locked, Instant::now());
-        match locked.first() {
-            None => self.shared.over(Trouble::Locked, BRANCHES),
-            Some(first) => {
-                let text = format!(
-                    "{BRANCHES} {LOCKED} (now: {}; the first is {first}): they are advanced when its transaction ends",
-                    locked.len()
-                );
-                self.shared.trouble(Trouble::Locked, BRANCHES, &text);
-            }
-        }
+        self.shared
+            .locked(BRANCHES, state.locked.waiting(), "they are advanced");
         Ok(())
     }
 

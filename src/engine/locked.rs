@@ -5,7 +5,7 @@
 //! an advancer leave out those for which it was kept waiting, and look at them again and again. Owns: which ones, and
 //! when to look. Pure. Never: finds a lock.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// The time between two looks at the locks.
@@ -14,18 +14,31 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// At most so many are left out: each claim sends them all.
 pub const MOST: usize = 1_000;
 
+/// The longest time for which one is left out of which no look has found a lock.
+const UNEXPLAINED_MAX: Duration = Duration::from_secs(60);
+
 /// The keys that claims leave out.
 #[derive(Debug)]
 pub struct Locked<T> {
     keys: BTreeSet<T>,
+    /// Those that were kept waiting alone although no look finds a lock.
+    unexplained: BTreeMap<T, Unexplained>,
     /// When to look at them again.
     look: Option<Instant>,
+}
+
+/// It is left out until a time that is later each time that it is kept waiting.
+#[derive(Clone, Copy, Debug)]
+struct Unexplained {
+    pause: Duration,
+    until: Instant,
 }
 
 impl<T> Default for Locked<T> {
     fn default() -> Self {
         Self {
             keys: BTreeSet::new(),
+            unexplained: BTreeMap::new(),
             look: None,
         }
     }
@@ -41,6 +54,33 @@ impl<T: Copy + Ord> Locked<T> {
             self.look.get_or_insert(now + LOOK_EVERY);
         }
         self.keys.len() > before
+    }
+
+    /// This one was kept waiting alone, and no look has found a lock: it waits for a row of which no look knows.
+    pub fn is_unexplained(&mut self, key: T, now: Instant) {
+        let pause = match self.unexplained.get(&key) {
+            Some(before) => (before.pause * 2).min(UNEXPLAINED_MAX),
+            None if self.unexplained.len() == MOST => return,
+            None => LOOK_EVERY * 2,
+        };
+        let until = now + pause;
+        self.unexplained.insert(key, Unexplained { pause, until });
+        self.found(&[key], now);
+    }
+
+    /// These were not kept waiting.
+    pub fn are_free(&mut self, keys: impl Iterator<Item = T>) {
+        if !self.unexplained.is_empty() {
+            for key in keys {
+                self.unexplained.remove(&key);
+            }
+        }
+    }
+
+    /// Those that have to wait, whether they are left out or tried again.
+    pub fn waiting(&self) -> BTreeSet<T> {
+        let unexplained = self.unexplained.keys();
+        self.keys.iter().chain(unexplained).copied().collect()
     }
 
     /// Those that are left out.
@@ -62,8 +102,15 @@ impl<T: Copy + Ord> Locked<T> {
     /// any.
     pub fn looked(&mut self, locked: &[T], now: Instant) -> bool {
         let before = self.keys.len();
-        self.keys = locked.iter().copied().collect();
-        self.look = (!self.keys.is_empty()).then(|| now + LOOK_EVERY);
+        // One that has not been kept waiting for so long is moved, or gone.
+        self.unexplained
+            .retain(|_, one| now < one.until + UNEXPLAINED_MAX);
+        let unexplained = self.unexplained.iter();
+        let kept = unexplained.filter(|(key, one)| self.keys.contains(*key) && now < one.until);
+        let kept: Vec<T> = kept.map(|(key, _)| *key).collect();
+        self.keys = locked.iter().copied().chain(kept).collect();
+        let goes_on = !self.keys.is_empty() || !self.unexplained.is_empty();
+        self.look = goes_on.then(|| now + LOOK_EVERY);
         self.keys.len() < before
     }
 }
@@ -96,6 +143,46 @@ mod tests {
         assert!(!locked.looked(&ids[1..2], then));
         assert!(locked.looked(&[], then));
         assert_eq!(locked.look_in(then), None);
+    }
+
+    #[test]
+    fn one_that_waits_for_a_lock_that_no_look_finds_is_left_out_for_longer_each_time() {
+        let mut now = Instant::now();
+        let mut locked = Locked::default();
+        let ids = [(); 2].map(|()| ExecutionId::new());
+        let look = |locked: &mut Locked<ExecutionId>, now: &mut Instant| {
+            *now += LOOK_EVERY;
+            assert_eq!(locked.look_in(*now), Some(Duration::ZERO));
+            let before = locked.keys().count();
+            let are_fewer = locked.looked(&[], *now);
+            assert_eq!(are_fewer, locked.keys().count() < before);
+        };
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            locked.is_unexplained(ids[0], now);
+            let began = now;
+            while locked.keys().next().is_some() {
+                look(&mut locked, &mut now);
+            }
+            assert_eq!(locked.waiting(), BTreeSet::from([ids[0]]));
+            pauses.push(now.duration_since(began).as_secs());
+        }
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
+        // It is moved.
+        locked.are_free(ids.into_iter());
+        assert!(locked.waiting().is_empty());
+        look(&mut locked, &mut now);
+        assert_eq!(locked.look_in(now), None);
+
+        // Or its run is cancelled, and nobody tries again.
+        locked.is_unexplained(ids[1], now);
+        for _ in 0..61 {
+            look(&mut locked, &mut now);
+            assert_eq!(locked.waiting().len(), 1);
+        }
+        look(&mut locked, &mut now);
+        assert!(locked.waiting().is_empty());
+        assert_eq!(locked.look_in(now), None);
     }
 
     #[test]

@@ -52,8 +52,6 @@ pub trait Waker: Send + Sync {
 /// A connection that is opened when it is needed, and again after it broke.
 pub struct Link {
     location: Location,
-    /// The caller asks which row is locked.
-    asks: bool,
     conn: Option<Conn>,
     failures: u32,
     /// None of these failures happened because the database could not be reached.
@@ -73,21 +71,12 @@ impl Link {
     pub fn new(location: Location) -> Self {
         Self {
             location,
-            asks: false,
             conn: None,
             failures: 0,
             reached: true,
             outages: Outages::default(),
             epoch: 0,
             known: 0,
-        }
-    }
-
-    /// The same, for a caller that asks which row is locked where it has waited for a lock in vain.
-    pub fn asking(location: Location) -> Self {
-        Self {
-            asks: true,
-            ..Self::new(location)
         }
     }
 
@@ -98,13 +87,7 @@ impl Link {
         }
         let conn = match self.conn.take() {
             Some(conn) => conn,
-            None => {
-                let mut conn = self.location.connect(Purpose::Engine).await?;
-                if self.asks {
-                    conn.ask_about_locks(true);
-                }
-                conn
-            }
+            None => self.location.connect(Purpose::Engine).await?,
         };
         Ok(self.conn.insert(conn))
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use crate::machine::why::{LEFT, LOCKED};
+use crate::machine::why::LEFT;
 use crate::model::{ProcessId, Role};
 use crate::store::clock::{self, Overtaken, Rescheduling};
 use crate::store::definition::Definitions;
@@ -27,7 +27,6 @@ use crate::telemetry::growing::Growing;
 use super::counting;
 use super::shared::Shared;
 use super::stuck::Reports;
-use super::trouble::Trouble;
 use super::{Policy, Waker};
 
 /// How many sweeps pass between two looks for claims without a process. Such claims cannot exist;
@@ -43,6 +42,9 @@ const SLEW_MAX: Duration = Duration::from_secs(1);
 /// it is somebody else's lock, and reported.
 const LEFT_FIRST: Duration = Duration::from_millis(50);
 const LEFT_MAX: Duration = Duration::from_secs(1);
+
+/// The pause before another sweep looks at a death that is in doubt.
+const DOUBTED_PAUSE: Duration = Duration::from_millis(250);
 
 /// How long a sweep may correct the work that waits for a time of before the clock was set back.
 const PUTTING_RIGHT: Duration = Duration::from_millis(500);
@@ -156,8 +158,19 @@ impl Clock {
     }
 }
 
-/// Tells whether a row's process cannot exist any more. It is also given the rows of the others.
-pub type Proof = dyn FnMut(&ProcessRow, &[ProcessRow]) -> Option<ProvenDeath> + Send + Sync;
+/// Tells whether a row's process cannot exist any more, given the rows of all others.
+pub type Proof = dyn FnMut(&ProcessRow, &[ProcessRow]) -> Finding + Send;
+
+/// The result of a look for a proof.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// Nothing is proven.
+    MayLive,
+    /// It is dead, but something that its steps started may still be at work: the next look is soon.
+    Doubted,
+    /// Its claims may be given back.
+    Dead(ProvenDeath),
+}
 
 /// A death that somebody can prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,6 +206,8 @@ pub struct Sweeper {
     known: HashSet<ProcessId>,
     /// The pause before the next sweep looks at the claims that were left.
     pause: Duration,
+    /// The last sweep doubted a death.
+    doubted: bool,
     /// The process that recovers.
     shared: Option<Arc<Shared>>,
 }
@@ -216,6 +231,7 @@ impl Sweeper {
             left: Vec::new(),
             known: HashSet::new(),
             pause: LEFT_FIRST,
+            doubted: false,
             shared: None,
         }
     }
@@ -255,6 +271,7 @@ impl Sweeper {
         until: Instant,
     ) -> Result<bool, Error> {
         self.left.clear();
+        self.doubted = false;
         let swept = self.sweep_once(conn, me, waker, until).await;
         // A sweep that was cut short may have seen none of them.
         if !self.left.is_empty() || matches!(swept, Ok(true)) {
@@ -263,9 +280,12 @@ impl Sweeper {
         swept
     }
 
-    /// The pause until another sweep looks at the claims that the last one left, if it left any.
+    /// The pause until another sweep looks at the claims that the last one left, and at the deaths that it doubted, if
+    /// there are any.
     pub fn look_again_in(&self) -> Option<Duration> {
-        (!self.left.is_empty()).then_some(self.pause)
+        let left = (!self.left.is_empty()).then_some(self.pause);
+        let doubted = self.doubted.then_some(DOUBTED_PAUSE);
+        left.into_iter().chain(doubted).min()
     }
 
     /// Tells of the claims that a sweep left. One line of the log for all of them: a transaction may have locked very
@@ -274,31 +294,22 @@ impl Sweeper {
         let known: HashSet<ProcessId> = self.left.iter().map(|(id, _)| *id).collect();
         let is_new = !known.is_subset(&self.known);
         self.known = known;
-        let Some((process, left)) = self.left.first() else {
-            if let Some(shared) = &self.shared {
-                shared.over(Trouble::Locked, LEFT);
-            }
-            return;
-        };
-        self.pause = match is_new {
-            true => LEFT_FIRST,
-            false => (self.pause * 2).min(LEFT_MAX),
-        };
+        if !self.left.is_empty() {
+            self.pause = match is_new {
+                true => LEFT_FIRST,
+                false => (self.pause * 2).min(LEFT_MAX),
+            };
+        }
         let lasts = self.pause == LEFT_MAX;
-        let first = match left {
-            Left::Execution(id) => format!("execution {id} of the process {process}"),
-            Left::Branch(id) => format!("branch {id} of the process {process}"),
-            Left::All => format!("row of the process {process} itself"),
-        };
         if let Some(shared) = &self.shared
-            && lasts
+            && (self.left.is_empty() || lasts)
         {
-            let text = format!(
-                "{LEFT} {LOCKED} (now: {}; the first is the {first}): they are given back when \
-                 its transaction ends",
-                self.left.len()
-            );
-            shared.trouble(Trouble::Locked, LEFT, &text);
+            let left = self.left.iter().map(|(process, left)| match left {
+                Left::Execution(id) => format!("the execution {id} of the process {process}"),
+                Left::Branch(id) => format!("the branch {id} of the process {process}"),
+                Left::All => format!("the row of the process {process} itself"),
+            });
+            shared.locked(LEFT, left, "they are given back");
         }
     }
 
@@ -386,24 +397,26 @@ impl Sweeper {
         for row in order {
             let since = silent_since(row, now);
             // A process that was declared dead may still beat, if its program is an older one.
-            let death = match row.condemned {
+            let finding = match row.condemned {
                 Some(Condemned::Crashed) => {
-                    Some(ProvenDeath::Crashed("it was declared dead".to_owned()))
+                    Finding::Dead(ProvenDeath::Crashed("it was declared dead".to_owned()))
                 }
-                Some(Condemned::Stopped) => Some(ProvenDeath::Stopped),
+                Some(Condemned::Stopped) => Finding::Dead(ProvenDeath::Stopped),
                 None => (self.proof)(row, rows),
             };
-            match death {
-                Some(ProvenDeath::Crashed(how)) => {
+            match finding {
+                Finding::Dead(ProvenDeath::Crashed(how)) => {
                     let death = Death::Proven { how: &how };
                     self.recover_one(conn, row.id, death, since, waker).await?;
                 }
-                Some(ProvenDeath::Stopped) => {
+                Finding::Dead(ProvenDeath::Stopped) => {
                     self.recover_one(conn, row.id, Death::Stopped, since, waker)
                         .await?;
                 }
-                None => continue,
+                Finding::Doubted => self.doubted = true,
+                Finding::MayLive => {}
             }
+            // The look for a proof may take its time, too.
             if Instant::now() >= until {
                 return Ok(true);
             }

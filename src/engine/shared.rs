@@ -4,12 +4,14 @@
 //! Never: touches the database.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 
+use crate::machine::why::LOCKED;
 use crate::metrics::Own;
 use crate::model::{ExecutionId, ProcessId};
 use crate::step::{Assignment, StopCause};
@@ -381,6 +383,21 @@ impl Shared {
     /// Takes note of something that keeps the process from making progress, and logs it if it is time to.
     pub fn trouble(&self, trouble: Trouble, about: &str, text: &str) {
         self.troubles().meet(trouble, about, text, Instant::now());
+    }
+
+    /// Takes note of the rows that somebody has locked, and for which `about` wait: one line of the log for all of them,
+    /// because a transaction may have locked very many. If there are none, that trouble is over. `then` says what happens
+    /// to `about` when the transaction ends.
+    pub fn locked<T: Display>(&self, about: &str, rows: impl IntoIterator<Item = T>, then: &str) {
+        let mut rows = rows.into_iter();
+        let Some(first) = rows.next() else {
+            return self.over(Trouble::Locked, about);
+        };
+        let now = 1 + rows.count();
+        let text = format!(
+            "{about} {LOCKED} (now: {now}; the first is {first}): {then} when its transaction ends"
+        );
+        self.trouble(Trouble::Locked, about, &text);
     }
 
     /// That trouble is over.

@@ -17,7 +17,6 @@ use crate::definition::Definition;
 use crate::definition::RunTrace;
 use crate::machine::outcome::{self, Ending};
 use crate::machine::trace::handed;
-use crate::machine::why::LOCKED;
 use crate::model::{ExecutionId, ExecutionResult, Role};
 use crate::step::{Assignment, Outcome, Performed};
 use crate::store::claim::{self, Claim, Claimed, Held, Rest, Unread};
@@ -157,7 +156,7 @@ impl Worker {
         self.runner.begin();
         let runner = Arc::clone(&self.runner);
         let mut state = Loop {
-            link: Link::asking(self.location.clone()),
+            link: Link::new(self.location.clone()),
             slots: Slots::new(count, self.policy.lease(), runner, Arc::clone(&self.shared)),
             work: WorkerState::default(),
             eager: true,
@@ -380,6 +379,7 @@ impl Worker {
                 return Err(error);
             }
         };
+        conn.ask_about_locks(true);
         let answer = state.work.perform(operation, conn, me, terms).await;
         state.work.settle(operation, answer)
     }
@@ -558,16 +558,7 @@ impl Worker {
         let locked = claim::locked(conn, &left_out).await?;
         state.eager |= state.locked.looked(&locked, Instant::now());
         // One line of the log for all of them: a transaction may have locked very many.
-        match locked.first() {
-            None => self.shared.over(Trouble::Locked, QUEUED),
-            Some(first) => {
-                let text = format!(
-                    "{QUEUED} {LOCKED} (now: {}; the first is {first}): they begin when its transaction ends",
-                    locked.len()
-                );
-                self.shared.trouble(Trouble::Locked, QUEUED, &text);
-            }
-        }
+        self.shared.locked(QUEUED, locked, "they begin");
         Ok(())
     }
 
@@ -667,19 +658,13 @@ impl Worker {
         locked.extend(kept.iter().map(|it| it.claimed.execution_id));
         let moved = state.work.set_aside(&locked);
         let aside = state.work.aside();
-        match aside.first() {
-            None => self.shared.over(Trouble::Locked, ASIDE),
-            // Told when a second look has found them: a row may be locked for a moment.
-            Some(first) if is_of_all && were_aside => {
-                let (execution, step) = (first.claimed.execution_id, &first.claimed.step);
-                let text = format!(
-                    "{ASIDE} {LOCKED} (now: {}; the first is of the execution {execution}, step {step}): they are \
-                     stored when its transaction ends",
-                    aside.len(),
-                );
-                self.shared.trouble(Trouble::Locked, ASIDE, &text);
-            }
-            Some(_) => {}
+        // Told when a second look has found them: a row may be locked for a moment.
+        if aside.is_empty() || (is_of_all && were_aside) {
+            let aside = aside.iter().map(|it| {
+                let (execution, step) = (it.claimed.execution_id, &it.claimed.step);
+                format!("of the execution {execution}, step {step}")
+            });
+            self.shared.locked(ASIDE, aside, "they are stored");
         }
         Ok(moved)
     }

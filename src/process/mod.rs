@@ -35,4 +35,4 @@ pub mod watcher;
 pub mod writer;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;

@@ -31,6 +31,9 @@ pub const TAG: &str = "DUCTWORK_CHILD";
 /// The time between two looks; a killed process needs about that long to die.
 const ROUND: Duration = Duration::from_millis(5);
 
+/// The time between two looks at a process that executes another program.
+const MOMENT: Duration = Duration::from_millis(1);
+
 /// The processes that are not orphans.
 #[derive(Clone, Debug, Default)]
 pub struct Living {
@@ -64,9 +67,6 @@ pub struct Sweep {
     pub reaped: usize,
     /// Processes that are still there, and must be looked for again.
     pub left: usize,
-    /// Processes that were sent SIGKILL and do not die, or that execute another program just now, so that nobody can tell
-    /// whose they are.
-    pub in_doubt: usize,
 }
 
 /// Looks once at the children of this process that nobody answers for: reaps zombies, and kills the
@@ -88,13 +88,13 @@ pub fn sweep_once(living: &Living) -> io::Result<Sweep> {
         if living.elders.contains(&(pid, stat.started_ticks)) {
             continue;
         }
-        let Ok(Some(tag)) = tag_of(pid) else {
-            // Nobody can tell at the moment whose it is: a living worker's step may have detached it.
-            sweep.left += 1;
-            continue;
-        };
-        if !is_orphan(tag.as_deref(), living, is_init) {
-            continue;
+        match is_orphan(&tag_of(pid), living, is_init) {
+            Some(true) => {}
+            Some(false) => continue,
+            None => {
+                sweep.left += 1;
+                continue;
+            }
         }
         // Neither number can have come to mean another process: it is our child and not reaped. We kill
         // its group only if it leads the group, so that we never hit the group of a living worker's step.
@@ -142,7 +142,7 @@ pub fn left_nothing(living: &Living) -> io::Result<bool> {
         living.pids.contains(pid)
             || spawn::is_spared(*pid)
             || identity::stat(*pid).is_some_and(|stat| stat.is_corpse() || is_elder(&stat))
-            || matches!(tag_of(*pid), Ok(Some(Some(tag))) if living.tags.contains(&tag))
+            || matches!(tag_of(*pid), Tag::Of(tag) if living.tags.contains(&tag))
     };
     let before = listed()?;
     Ok(
@@ -152,53 +152,65 @@ pub fn left_nothing(living: &Living) -> io::Result<bool> {
     )
 }
 
-/// Ends the processes that a dead worker's steps have left behind on this host. Returns how many it
-/// killed, how many it found too late to kill, and how many are in doubt. Blocks for about as long as the killed
-/// processes take to die.
+/// The result of a hunt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hunt {
+    /// Processes that were sent SIGKILL.
+    pub killed: usize,
+    /// Processes that were found too late to be killed.
+    pub late: usize,
+    /// Processes that were sent SIGKILL and are not dead yet, and those that execute another program, so that nobody can
+    /// tell yet whose they are.
+    pub in_doubt: usize,
+}
+
+/// Ends the processes that the steps of these dead workers have left behind on this host. Blocks for about as long as the
+/// killed processes take to die.
 ///
-/// It kills every process that was born with the key of that worker, and every process that shares a
+/// It kills every process that was born with the key of such a worker, and every process that shares a
 /// process group with one of them: a step has a group and a session of its own, which nobody can join
 /// from outside. When descriptors or memory are short nobody can tell whose a process is: that is an error, and proves
 /// nothing.
-pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
-    let mark = format!("{PROCESS}={process}").into_bytes();
+pub fn hunt(workers: &[ProcessId], bound: Duration) -> io::Result<Hunt> {
     let started = Instant::now();
-    let mut total = Sweep::default();
-    // Such a step started this very process: a daemon, say. It is no judge of that.
-    if std::env::var_os(PROCESS).is_some_and(|own| own == *process.to_string()) {
-        return Ok(total);
-    }
+    // A step of such a worker started this very process: a daemon, say. It is no judge of that.
+    let own = std::env::var(PROCESS).unwrap_or_default();
+    let workers = workers.iter().map(ToString::to_string);
+    let marks = workers.filter(|worker| *worker != own);
+    let marks: HashSet<Vec<u8>> = marks.map(|it| format!("{PROCESS}={it}").into()).collect();
+    let is_mark = |variable: &[u8]| marks.contains(variable);
     let ours = nix::unistd::getpgrp().as_raw();
     let mut killed = HashSet::new();
     loop {
-        let mut marked = Vec::new();
-        let mut unknown = 0;
-        for pid in pids()? {
-            match has(pid, &mark)? {
-                Some(true) => marked.push(pid),
-                Some(false) => {}
-                None => unknown += 1,
+        let all = pids()?;
+        let mut marked = HashSet::new();
+        let mut unknown = all.clone();
+        // Most of those that execute another program have done so a moment later.
+        loop {
+            let mut again = Vec::new();
+            for pid in unknown {
+                match has(pid, is_mark)? {
+                    Some(true) => drop(marked.insert(pid)),
+                    Some(false) => {}
+                    None => again.push(pid),
+                }
             }
+            unknown = again;
+            if !marked.is_empty() || unknown.is_empty() || started.elapsed() >= bound {
+                break;
+            }
+            std::thread::sleep(MOMENT);
         }
         let mut groups = HashSet::new();
         for pid in &marked {
             let group = try_stat(*pid)?.map(|stat| stat.group);
             groups.extend(group.filter(|group| *group != ours));
         }
-        let is_left = |pid: Pid| -> io::Result<bool> {
-            Ok(match try_stat(pid)? {
-                Some(stat) if !stat.is_corpse() => {
-                    groups.contains(&stat.group) || has(pid, &mark)? == Some(true)
-                }
-                _ => false,
-            })
-        };
         let mut left = Vec::new();
-        if !marked.is_empty() {
-            for pid in pids()? {
-                if is_left(pid)? {
-                    left.push(pid);
-                }
+        for pid in all.into_iter().filter(|_| !marked.is_empty()) {
+            let is_of_them = |stat: &Stat| groups.contains(&stat.group) || marked.contains(&pid);
+            if try_stat(pid)?.is_some_and(|stat| !stat.is_corpse() && is_of_them(&stat)) {
+                left.push(pid);
             }
         }
         let late = left.iter().filter(|pid| !killed.contains(*pid)).count();
@@ -206,7 +218,8 @@ pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
             // The pid may have come to mean another process since the look at it. So we take the handle first,
             // and then look again: if the pid means yet another process by then, the handle's process is gone.
             if let Ok(handle) = Spawned::stranger(*pid)
-                && is_left(*pid)?
+                && let Some(stat) = try_stat(*pid)?
+                && (groups.contains(&stat.group) || has(*pid, is_mark)? == Some(true))
             {
                 match handle.send(Signal::SIGKILL) {
                     Ok(()) => drop(killed.insert(*pid)),
@@ -216,11 +229,12 @@ pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
                 }
             }
         }
-        total.killed = killed.len();
-        total.left = late;
-        total.in_doubt = left.len() - late + unknown;
-        if (left.is_empty() && unknown == 0) || started.elapsed() >= bound {
-            return Ok(total);
+        if (left.is_empty() && unknown.is_empty()) || started.elapsed() >= bound {
+            return Ok(Hunt {
+                killed: killed.len(),
+                late,
+                in_doubt: left.len() - late + unknown.len(),
+            });
         }
         std::thread::sleep(ROUND);
     }
@@ -236,6 +250,7 @@ pub fn stop_family<'a>(
     tags: &HashSet<String>,
 ) -> HashSet<Pid> {
     const LOOKS: u32 = 4;
+    const MOST: u32 = 100;
     let stop = |pid: Pid| {
         let _gone = signal::kill(NixPid::from_raw(pid), Signal::SIGSTOP);
     };
@@ -243,17 +258,24 @@ pub fn stop_family<'a>(
     let mut stopped: HashSet<Pid> = children.copied().collect();
     stopped.iter().copied().for_each(stop);
     let mut in_vain = 0;
-    while in_vain < LOOKS {
-        let is_new = |pid: &Pid| {
-            let is_of_them = || matches!(tag_of(*pid), Ok(Some(Some(tag))) if tags.contains(&tag));
-            !stopped.contains(pid) && is_of_them() && !identity::is_corpse(*pid)
-        };
-        let mut found = pids().unwrap_or_default();
-        found.retain(is_new);
-        in_vain = match found.is_empty() {
+    for _ in 0..MOST {
+        let mut found = Vec::new();
+        let mut is_whole = true;
+        for pid in pids().unwrap_or_default() {
+            match tag_of(pid) {
+                _ if stopped.contains(&pid) || identity::is_corpse(pid) => {}
+                Tag::Of(tag) if tags.contains(&tag) => found.push(pid),
+                Tag::Unknown => is_whole = false,
+                Tag::Of(_) | Tag::Missing => {}
+            }
+        }
+        in_vain = match found.is_empty() && is_whole {
             true => in_vain + 1,
             false => 0,
         };
+        if in_vain == LOOKS {
+            break;
+        }
         found.iter().copied().for_each(stop);
         stopped.extend(found);
         std::thread::sleep(ROUND);
@@ -278,27 +300,38 @@ fn pids() -> io::Result<Vec<Pid>> {
     Ok(pids)
 }
 
-/// True when it may be killed.
-fn is_orphan(tag: Option<&str>, living: &Living, is_init: bool) -> bool {
+/// True when it may be killed; `None` when nobody can tell at the moment.
+fn is_orphan(tag: &Tag, living: &Living, is_init: bool) -> Option<bool> {
     match tag {
-        Some(tag) => !living.tags.contains(tag),
+        Tag::Of(tag) => Some(!living.tags.contains(tag)),
         // A process that a subreaper adopts descends from it, even with another environment.
         // Pid 1 adopts strangers as well (processes that `docker exec` left behind).
-        None => !is_init,
+        Tag::Missing => Some(!is_init),
+        // A living child's step may have detached it, if there is a living child.
+        Tag::Unknown if living.tags.is_empty() && !is_init => Some(true),
+        Tag::Unknown => None,
     }
 }
 
-/// The child that a process descends from, as far as its environment tells; `None` when it executes a program at this
-/// moment. An error when nobody can tell.
-fn tag_of(pid: Pid) -> io::Result<Option<Option<String>>> {
-    let tag = |environment: Vec<u8>| {
-        let mut entries = environment.split(|byte| *byte == 0);
-        entries.find_map(|entry| {
-            let value = entry.strip_prefix(TAG.as_bytes())?.strip_prefix(b"=")?;
-            Some(String::from_utf8_lossy(value).into_owned())
-        })
+/// The child that a process descends from, as far as its environment tells.
+#[derive(Debug, PartialEq, Eq)]
+enum Tag {
+    Of(String),
+    Missing,
+    /// The process executes another program, or nobody can look.
+    Unknown,
+}
+
+fn tag_of(pid: Pid) -> Tag {
+    let Ok(Some(environment)) = environment(pid) else {
+        return Tag::Unknown;
     };
-    Ok(environment(pid)?.map(tag))
+    let mut entries = environment.split(|byte| *byte == 0);
+    let tag = entries.find_map(|entry| entry.strip_prefix(TAG.as_bytes())?.strip_prefix(b"="));
+    match tag {
+        Some(tag) => Tag::Of(String::from_utf8_lossy(tag).into_owned()),
+        None => Tag::Missing,
+    }
 }
 
 /// Reaps zombies in a process that waits for its own steps by their numbers.
@@ -353,7 +386,7 @@ pub(super) fn children_of_self() -> io::Result<Vec<Pid>> {
 mod tests {
     use std::ffi::OsStr;
 
-    use super::super::testing::{Half, eventually, lives, part, place, said, say};
+    use super::super::testing::{Half, Killed, eventually, lives, part, place, said, say};
     use super::*;
 
     fn runtime() -> tokio::runtime::Runtime {
@@ -369,20 +402,23 @@ mod tests {
             tags: HashSet::from(["alive".to_owned()]),
             ..Living::default()
         };
+        let tag = |name: &str| Tag::Of(name.to_owned());
         for (tag, is_init, expected) in [
-            (Some("alive"), false, false),
-            (Some("alive"), true, false),
-            (Some("dead"), false, true),
-            (Some("dead"), true, true),
-            (None, false, true),
-            (None, true, false),
+            (tag("alive"), false, Some(false)),
+            (tag("alive"), true, Some(false)),
+            (tag("dead"), false, Some(true)),
+            (tag("dead"), true, Some(true)),
+            (Tag::Missing, false, Some(true)),
+            (Tag::Missing, true, Some(false)),
+            (Tag::Unknown, false, None),
+            (Tag::Unknown, true, None),
         ] {
-            assert_eq!(
-                is_orphan(tag, &living, is_init),
-                expected,
-                "{tag:?} {is_init}"
-            );
+            let found = is_orphan(&tag, &living, is_init);
+            assert_eq!(found, expected, "{tag:?} {is_init}");
         }
+        let nobody = Living::default();
+        assert_eq!(is_orphan(&Tag::Unknown, &nobody, false), Some(true));
+        assert_eq!(is_orphan(&Tag::Unknown, &nobody, true), None);
     }
 
     /// Plays a worker with a step that daemonises and starts more processes; their pids are written
@@ -617,47 +653,63 @@ mod tests {
         let mut command = Command::new("python3");
         let command = command.args(["-c", hold, PROCESS, &worker.to_string()]);
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut holder = piped.spawn().unwrap();
-        let mut said = std::io::BufReader::new(holder.stdout.take().unwrap());
+        let mut holder = Killed(piped.spawn().unwrap());
+        let mut said = std::io::BufReader::new(holder.0.stdout.take().unwrap());
         let mut line = String::new();
         std::io::BufRead::read_line(&mut said, &mut line).unwrap();
         let held: Pid = line.trim().parse().unwrap();
-        let doubted = Sweep {
-            killed: 1,
-            in_doubt: 1,
-            ..Sweep::default()
-        };
         eventually("it has begun its program, and was killed", || {
-            (hunt(worker, Duration::from_millis(50)).unwrap() == doubted).then_some(())
+            let hunt = hunt(&[worker], Duration::from_millis(50)).unwrap();
+            (hunt.killed == 1 && hunt.late == 0 && hunt.in_doubt > 0).then_some(())
         });
         assert!(!identity::is_corpse(held));
-        drop(holder.stdin.take());
-        assert!(holder.wait().unwrap().success());
+        drop(holder.0.stdin.take());
+        assert!(holder.0.wait().unwrap().success());
         eventually("it is dead", || {
-            (hunt(worker, Duration::ZERO).unwrap() == Sweep::default()).then_some(())
+            let hunt = hunt(&[worker], Duration::from_millis(50)).unwrap();
+            (hunt.killed == 0 && hunt.late == 0).then_some(())
         });
     }
 
-    /// A shell that executes itself again and again. Without the look at what the kernel knows, it has no environment
-    /// at some of these looks.
+    /// A shell that executes itself again and again: at one look of twenty it has no environment.
+    fn shell(name: &str, value: &str) -> Killed {
+        let script = r#"exec sh -c "$0" "$0""#;
+        let mut command = std::process::Command::new("sh");
+        let command = command.args(["-c", script, script]).env(name, value);
+        Killed(command.spawn().unwrap())
+    }
+
     #[test]
     fn a_process_that_executes_one_program_after_the_other_never_hides() {
-        let worker = ProcessId::new();
-        let mark = format!("{PROCESS}={worker}").into_bytes();
-        let mut command = std::process::Command::new("sh");
-        let command = command.args(["-c", "exec sh -c \"$0\" \"$0\""]);
-        let command = command.arg("exec sh -c \"$0\" \"$0\"");
-        let mut shell = command.env(PROCESS, worker.to_string()).spawn().unwrap();
-        let pid = shell.id() as Pid;
-        let (mut seen, mut unknown) = (0, 0);
-        while seen < 1_000 || unknown < 3 {
-            match has(pid, &mark).unwrap() {
-                Some(true) => seen += 1,
-                None => unknown += 1,
-                Some(false) => panic!("it hides after {seen} looks"),
-            }
+        let workers = [ProcessId::new(), ProcessId::new()];
+        for times in 0..100 {
+            let mut shell = shell(PROCESS, &workers[times % 2].to_string());
+            let hunt = hunt(&workers, Duration::from_secs(60)).unwrap();
+            assert_eq!((hunt.killed, hunt.late), (1, 0), "after {times} times");
+            assert!(shell.0.wait().unwrap().code().is_none());
         }
-        shell.kill().unwrap();
-        shell.wait().unwrap();
+    }
+
+    #[test]
+    fn what_a_living_childs_step_has_detached_is_no_orphan_between_two_programs() {
+        let test = "process::orphan::tests::what_a_living_childs_step_has_detached_is_no_orphan_between_two_programs";
+        if part().is_none() {
+            let place = tempfile::tempdir().unwrap();
+            Half::start(test, "supervisor", place.path(), &[]).succeeded();
+            return;
+        }
+        let living = Living {
+            tags: HashSet::from(["alive".to_owned()]),
+            ..Living::default()
+        };
+        let mut shell = shell(TAG, "alive");
+        let mut unknown = 0;
+        eventually("it was looked at between two programs", || {
+            let sweep = sweep_once(&living).unwrap();
+            assert_eq!(sweep.killed, 0);
+            unknown += sweep.left;
+            (unknown > 20).then_some(())
+        });
+        assert_eq!(shell.0.try_wait().unwrap(), None);
     }
 }

@@ -6,23 +6,23 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::engine::reaper::{Proof, ProvenDeath};
+use crate::engine::reaper::{Finding, Proof, ProvenDeath};
 use crate::model::{ProcessId, Role};
 use crate::store::process::ProcessRow;
 
 use super::identity::Identity;
-use super::orphan::{self, Sweep};
+use super::orphan::{self, Hunt};
 use super::roster::Pid;
 
 /// The longest hunt for the processes that one dead worker's steps left behind. The caller waits for it.
 const HUNT_BOUND: Duration = Duration::from_millis(100);
 
-/// How long a death is in doubt because of processes that do not even die of SIGKILL. They do nothing of their own any
-/// more, and may sit in the kernel for as long as a disk is gone.
-const DOUBTED: Duration = Duration::from_millis(500);
+/// How long a death is in doubt because of processes that do not even die of SIGKILL, or of which nobody can tell whose
+/// they are. They may sit in the kernel for as long as a disk is gone.
+pub const DOUBTED: Duration = Duration::from_millis(500);
 
-/// How long a dead child is left to its supervisor, which itself may have to wait for `DOUBTED`.
-const ITS_SUPERVISORS: Duration = Duration::from_secs(1);
+/// How long a dead child is left to its living supervisor, which may have to wait for `DOUBTED` twice.
+const ITS_SUPERVISORS: Duration = Duration::from_secs(2);
 
 /// The identity that a row recorded.
 pub fn identity(row: &ProcessRow) -> Identity {
@@ -40,99 +40,99 @@ pub fn is_dead(me: &Identity, row: &ProcessRow) -> bool {
     row.condemned.is_some() || me.is_provably_dead(&identity(row))
 }
 
-/// True when a row's process is dead and nothing is left of what its steps started, by a single look.
+/// True when a row's process is dead and nothing is left of what its steps started. Blocks for `DOUBTED` at most.
 pub fn is_gone(me: &Identity, row: &ProcessRow) -> bool {
-    is_dead(me, row) && Proofs::default().is_gone(row, &[], Keeper::Nobody)
+    let is_clean = || hunt(row.id, DOUBTED).is_some_and(|hunt| hunt.late == 0);
+    is_dead(me, row) && (row.role != Role::Worker || is_clean())
 }
 
-/// The process that ends what a dead process's steps left behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeper {
-    /// This process is the supervisor.
-    Me {
-        /// True when it is certain of that; false when it cannot tell.
-        nothing_is_left: bool,
-    },
-    /// The supervisor lives on this host.
-    ItsSupervisor,
-    /// The supervisor is gone, or there was none.
-    Nobody,
-}
-
-impl Keeper {
-    /// The process that answers for a row's process, as another process sees it.
-    pub fn of(me: &Identity, row: &ProcessRow, rows: &[ProcessRow]) -> Self {
-        let supervisor = rows.iter().find(|it| Some(it.id) == row.supervisor);
-        let lives = |it: &ProcessRow| me.would_know(&identity(it)) && !is_dead(me, it);
-        match supervisor.is_some_and(lives) {
-            true => Self::ItsSupervisor,
-            false => Self::Nobody,
-        }
-    }
-
-    /// How long after a death it alone looks for what is left.
-    fn precedence(self) -> Duration {
-        match self {
-            Self::Me { .. } => DOUBTED,
-            Self::ItsSupervisor => ITS_SUPERVISORS,
-            Self::Nobody => Duration::ZERO,
-        }
+/// How long a dead process is left to its supervisor, from the time at which this process knows of the death.
+pub fn precedence(me: &Identity, row: &ProcessRow, rows: &[ProcessRow]) -> Duration {
+    let supervisor = rows.iter().find(|it| Some(it.id) == row.supervisor);
+    let lives = |it: &Identity| me.would_know(it) && !me.is_provably_dead(it);
+    match supervisor.map(identity).is_some_and(|it| lives(&it)) {
+        true => ITS_SUPERVISORS,
+        false => Duration::ZERO,
     }
 }
 
 /// The proofs that one process gives, which remembers since when it has known of each death.
 #[derive(Debug, Default)]
 pub struct Proofs {
-    known: HashMap<ProcessId, Instant>,
+    known: HashMap<ProcessId, Known>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    since: Instant,
+    /// The first hunt that ended with a process in doubt.
+    doubted: Option<Instant>,
 }
 
 impl Proofs {
-    /// True when nothing is left of what the steps of a dead process started: only then may they run again.
+    /// The steps of a dead process may run again only when nothing is left of what they started. For as long as
+    /// `precedence` says, another one ends that.
     ///
     /// RACE: a worker was killed together with its supervisor, which would have hunted what the worker's
     /// steps left behind. So the process that proves the death hunts it before it reports the death; where
     /// there was more than it could find in time, the next look tries again. Proven by
     /// `what_the_steps_of_the_dead_left_behind_is_gone_before_they_run_again`.
     ///
-    /// RACE: the supervisor lives, and another one proves the death of its child first. Only the supervisor finds what
-    /// hides from a hunt, and only it knows whether it has stopped the child. So the other one leaves the child to it.
-    /// Proven by `a_dead_child_is_left_to_its_supervisor_while_that_lives`.
+    /// RACE: the supervisor lives, and another process proves the death of its child first. Only the supervisor finds
+    /// the processes that hide from a hunt, and only it knows whether it has stopped the child. So the other process leaves
+    /// the child to it. Proven by `a_dead_child_is_left_to_its_supervisor_while_that_lives`.
     ///
     /// RACE: a step was sent SIGKILL in a system call, which still takes effect when a disk answers. So the proof waits
-    /// for its end, but not for long. Proven by `a_process_that_does_not_die_is_waited_for_and_not_for_ever`.
-    pub fn is_gone(&mut self, row: &ProcessRow, rows: &[ProcessRow], keeper: Keeper) -> bool {
+    /// for the step's end, but not for long. Proven by `a_process_that_does_not_die_is_waited_for_and_not_for_ever`.
+    pub fn finding(
+        &mut self,
+        row: &ProcessRow,
+        rows: &[ProcessRow],
+        precedence: Duration,
+        death: ProvenDeath,
+    ) -> Finding {
         self.known
             .retain(|id, _| rows.iter().any(|row| row.id == *id));
-        self.is_gone_at(Instant::now(), row, keeper, &hunt)
+        let hunt = |worker| hunt(worker, HUNT_BOUND);
+        self.finding_at(Instant::now(), row, precedence, death, &hunt)
     }
 
-    fn is_gone_at(
+    fn finding_at(
         &mut self,
         now: Instant,
         row: &ProcessRow,
-        keeper: Keeper,
-        hunt: &dyn Fn(ProcessId) -> Option<Sweep>,
-    ) -> bool {
-        let known = now.saturating_duration_since(*self.known.entry(row.id).or_insert(now));
-        match keeper {
-            Keeper::Me {
-                nothing_is_left: true,
-            } => true,
-            _ if known < keeper.precedence() => false,
-            _ if row.role != Role::Worker => true,
-            _ => match hunt(row.id) {
-                // Without a look nothing is proven. The next look tries again, and until one succeeds the worker is
-                // judged by its heartbeat alone.
-                None => false,
-                Some(hunt) => hunt.left == 0 && (hunt.in_doubt == 0 || known >= DOUBTED),
-            },
+        precedence: Duration,
+        death: ProvenDeath,
+        hunt: &dyn Fn(ProcessId) -> Option<Hunt>,
+    ) -> Finding {
+        let known = self.known.entry(row.id).or_insert(Known {
+            since: now,
+            doubted: None,
+        });
+        if now < known.since + precedence {
+            return Finding::Doubted;
+        }
+        if row.role != Role::Worker {
+            return Finding::Dead(death);
+        }
+        match hunt(row.id) {
+            // Without a look nothing is proven. The next sweep tries again, and until one succeeds the worker is judged by
+            // its heartbeat alone.
+            None => Finding::MayLive,
+            Some(hunt) if hunt.late > 0 => Finding::Doubted,
+            Some(hunt)
+                if hunt.in_doubt > 0 && now < *known.doubted.get_or_insert(now) + DOUBTED =>
+            {
+                Finding::Doubted
+            }
+            Some(_) => Finding::Dead(death),
         }
     }
 }
 
 /// Ends what a dead worker's steps have left behind on this host.
-fn hunt(worker: ProcessId) -> Option<Sweep> {
-    match orphan::hunt(worker, HUNT_BOUND) {
+fn hunt(worker: ProcessId, bound: Duration) -> Option<Hunt> {
+    match orphan::hunt(&[worker], bound) {
         Ok(hunt) => {
             if hunt.killed > 0 {
                 tracing::warn!(
@@ -159,20 +159,25 @@ pub fn of_strangers() -> Box<Proof> {
     let me = Identity::current();
     let mut proofs = Proofs::default();
     Box::new(move |row, rows| {
-        let is_gone = is_dead(&me, row) && proofs.is_gone(row, rows, Keeper::of(&me, row, rows));
-        is_gone.then(|| ProvenDeath::Crashed("it does not exist any more".to_owned()))
+        if !is_dead(&me, row) {
+            return Finding::MayLive;
+        }
+        let death = ProvenDeath::Crashed("it does not exist any more".to_owned());
+        proofs.finding(row, rows, precedence(&me, row, rows), death)
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::fs::File;
 
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-    use super::super::testing::{self, Half, eventually, part};
+    use super::super::testing::{self, Half, Killed, eventually, part};
     use super::*;
     use crate::step::PROCESS;
+    use crate::store::process::Condemned;
 
     #[test]
     fn nothing_is_proven_while_there_are_no_descriptors_for_a_look() {
@@ -197,13 +202,13 @@ mod tests {
         // Without a descriptor nobody can list the processes. With one, processes can be listed and looked at, but not
         // ended.
         for free in ["none", "one"] {
-            assert_eq!(hunt(worker), None, "{free}");
+            assert_eq!(hunt(worker, HUNT_BOUND), None, "{free}");
             assert_eq!(left.try_wait().unwrap(), None, "{free}");
             held.pop().expect("it held some");
         }
         drop(held);
         eventually("nothing is left", || {
-            hunt(worker).filter(|hunt| hunt.left == 0 && hunt.in_doubt == 0)
+            hunt(worker, HUNT_BOUND).filter(|hunt| hunt.late == 0 && hunt.in_doubt == 0)
         });
         let _killed = eventually("it is dead", || left.try_wait().unwrap());
     }
@@ -224,73 +229,98 @@ mod tests {
     #[test]
     fn a_dead_child_is_left_to_its_supervisor_while_that_lives() {
         let me = Identity::current();
-        let mut supervisor = std::process::Command::new("sleep")
-            .arg("1000")
-            .spawn()
-            .unwrap();
-        let its_row = row(ProcessId::new(), supervisor.id() as Pid);
+        let mut sleep = std::process::Command::new("sleep");
+        let mut supervisor = Killed(sleep.arg("1000").spawn().unwrap());
+        let its_row = row(ProcessId::new(), supervisor.0.id() as Pid);
         let dead = ProcessRow {
             supervisor: Some(its_row.id),
             ..row(ProcessId::new(), Pid::MAX)
         };
         assert!(is_dead(&me, &dead));
         let rows = [dead.clone(), its_row];
-        assert_eq!(Keeper::of(&me, &dead, &rows), Keeper::ItsSupervisor);
+        assert_eq!(precedence(&me, &dead, &rows), ITS_SUPERVISORS);
         let lone = row(ProcessId::new(), Pid::MAX);
-        assert_eq!(Keeper::of(&me, &lone, &rows), Keeper::Nobody);
-        assert_eq!(Keeper::of(&me, &dead, &rows[..1]), Keeper::Nobody);
+        assert_eq!(precedence(&me, &lone, &rows), Duration::ZERO);
+        assert_eq!(precedence(&me, &dead, &rows[..1]), Duration::ZERO);
         let mut elsewhere = rows.clone();
         elsewhere[1].boot_id = "another".to_owned();
-        assert_eq!(Keeper::of(&me, &dead, &elsewhere), Keeper::Nobody);
-        supervisor.kill().unwrap();
-        supervisor.wait().unwrap();
-        assert_eq!(Keeper::of(&me, &dead, &rows), Keeper::Nobody);
+        assert_eq!(precedence(&me, &dead, &elsewhere), Duration::ZERO);
+        // It was declared dead, but goes on.
+        let mut declared = rows.clone();
+        declared[1].condemned = Some(Condemned::Crashed);
+        assert_eq!(precedence(&me, &dead, &declared), ITS_SUPERVISORS);
+        let mut proof = of_strangers();
+        assert_eq!(proof(&dead, &rows), Finding::Doubted);
+        let is_proven = |finding| matches!(finding, Finding::Dead(ProvenDeath::Crashed(_)));
+        assert!(is_proven(proof(&lone, &rows)));
+        supervisor.0.kill().unwrap();
+        supervisor.0.wait().unwrap();
+        assert_eq!(precedence(&me, &dead, &rows), Duration::ZERO);
+        assert!(is_proven(proof(&dead, &rows)));
+    }
 
-        // The advancer has left nothing; its supervisor knows whether it has crashed.
+    #[test]
+    fn nobody_looks_for_what_is_left_before_its_turn() {
+        let began = Instant::now();
+        let moment = Duration::from_millis(1);
+        // An advancer has left nothing, but only its supervisor knows whether it has crashed.
         for role in [Role::Worker, Role::Advancer] {
             let dead = ProcessRow {
                 role,
-                ..dead.clone()
+                ..row(ProcessId::new(), Pid::MAX)
             };
-            let mut proofs = Proofs::default();
-            let began = Instant::now();
-            let mut is_gone = |after: Duration, keeper| {
-                proofs.is_gone_at(began + after, &dead, keeper, &|_| Some(Sweep::default()))
-            };
-            let moment = Duration::from_millis(1);
-            let mine = |nothing_is_left| Keeper::Me { nothing_is_left };
-            assert!(!is_gone(Duration::ZERO, Keeper::ItsSupervisor), "{role}");
-            assert!(!is_gone(ITS_SUPERVISORS - moment, Keeper::ItsSupervisor));
-            assert!(is_gone(ITS_SUPERVISORS - moment, Keeper::Nobody));
-            assert!(is_gone(ITS_SUPERVISORS, Keeper::ItsSupervisor));
-            assert!(is_gone(Duration::ZERO, mine(true)));
-            assert!(!is_gone(DOUBTED - moment, mine(false)));
-            assert!(is_gone(DOUBTED, mine(false)));
+            for precedence in [Duration::ZERO, DOUBTED, ITS_SUPERVISORS] {
+                let mut proofs = Proofs::default();
+                let hunts = Cell::new(0);
+                let hunt = |_| {
+                    hunts.set(hunts.get() + 1);
+                    Some(Hunt::default())
+                };
+                let mut finding = |after: Duration| {
+                    let stopped = ProvenDeath::Stopped;
+                    proofs.finding_at(began + after, &dead, precedence, stopped, &hunt)
+                };
+                if !precedence.is_zero() {
+                    assert_eq!(finding(Duration::ZERO), Finding::Doubted);
+                    assert_eq!(finding(precedence - moment), Finding::Doubted);
+                }
+                assert_eq!(hunts.get(), 0);
+                let death = Finding::Dead(ProvenDeath::Stopped);
+                assert_eq!(finding(precedence), death);
+                assert_eq!(hunts.get(), usize::from(role == Role::Worker));
+            }
         }
     }
 
     #[test]
     fn a_process_that_does_not_die_is_waited_for_and_not_for_ever() {
         let dead = row(ProcessId::new(), Pid::MAX);
-        let sweep = |left, in_doubt| {
-            Some(Sweep {
-                left,
+        let hunt = |late, in_doubt| {
+            Some(Hunt {
+                killed: 1,
+                late,
                 in_doubt,
-                ..Sweep::default()
             })
         };
-        let began = Instant::now();
+        let (began, death) = (Instant::now(), ProvenDeath::Stopped);
+        let proven = || Finding::Dead(death.clone());
         for (found, at_once, later) in [
-            (sweep(0, 0), true, true),
-            (sweep(0, 1), false, true),
-            (sweep(1, 0), false, false),
-            (sweep(1, 1), false, false),
-            (None, false, false),
+            (hunt(0, 0), proven(), proven()),
+            (hunt(0, 1), Finding::Doubted, proven()),
+            (hunt(1, 0), Finding::Doubted, Finding::Doubted),
+            (hunt(1, 1), Finding::Doubted, Finding::Doubted),
+            (None, Finding::MayLive, Finding::MayLive),
         ] {
-            let mut proofs = Proofs::default();
-            for (after, expected) in [(Duration::ZERO, at_once), (DOUBTED, later)] {
-                let is_gone = proofs.is_gone_at(began + after, &dead, Keeper::Nobody, &|_| found);
-                assert_eq!(is_gone, expected, "{found:?} after {after:?}");
+            // The wait begins with the first hunt, however long its supervisor had precedence.
+            for precedence in [Duration::ZERO, ITS_SUPERVISORS] {
+                let mut proofs = Proofs::default();
+                let mut finding = |after: Duration| {
+                    let hunt = |_| found;
+                    proofs.finding_at(began + after, &dead, precedence, death.clone(), &hunt)
+                };
+                finding(Duration::ZERO);
+                assert_eq!(finding(precedence), at_once, "{found:?}");
+                assert_eq!(finding(precedence + DOUBTED), later, "{found:?}");
             }
         }
     }

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::config::Config;
 use crate::engine::counting;
 use crate::engine::lifeline::{Lifeline, Request};
-use crate::engine::reaper::{ProvenDeath, Sweeper};
+use crate::engine::reaper::{Finding, ProvenDeath, Sweeper};
 use crate::engine::shared::{Mode, Shared};
 use crate::engine::trouble::Trouble;
 use crate::engine::{Policy, Waker};
@@ -37,7 +37,7 @@ use super::identity::Identity;
 use super::live::Stamp;
 use super::orphan::{self, Living, TAG};
 use super::over::Over;
-use super::proof::{self, Keeper, Proofs};
+use super::proof::{self, DOUBTED, Proofs};
 use super::roster::{self, Cause, ChildKind, Order, Pid, Roster, SlotId, Standing};
 use super::signal::{Event as SignalEvent, Signals};
 use super::spawn::{self, Spawned};
@@ -949,29 +949,31 @@ fn proof_of(
     pids: Arc<Mutex<Pids>>,
 ) -> Box<crate::engine::reaper::Proof> {
     let mut proofs = Proofs::default();
+    // A supervisor that was declared dead goes on under another key, and its children's rows name the first.
+    let mut own_ids = HashSet::new();
     Box::new(move |row, rows| {
+        own_ids.insert(own.process());
         // RACE: a child of ours has died, and nobody has waited for it yet. Only the roster knows why
         // it died, and learns of the death when somebody waits for it: a child that was stopped has not
         // crashed. Nobody waits for it between these two looks, because this thread does the waiting.
         // Raced by `rolling_restarts_spend_no_crash`.
         if !proof::is_dead(&me, row) || proof::identity(row).is_unreaped_child() {
-            return None;
+            return Finding::MayLive;
         }
         let pids = lock(&pids);
-        // The processes that our own child's steps left behind have come to us, and we are ending them.
-        let is_ours = row.supervisor == Some(own.process());
-        let keeper = match is_ours {
-            true => Keeper::Me {
-                nothing_is_left: orphan::left_nothing(&pids.living).unwrap_or(false),
-            },
-            false => Keeper::of(&me, row, rows),
-        };
-        if !proofs.is_gone(row, rows, keeper) {
-            return None;
-        }
-        Some(match is_ours && pids.stopped.contains(&(row.pid as Pid)) {
+        let is_ours = row.supervisor.is_some_and(|id| own_ids.contains(&id));
+        let death = match is_ours && pids.stopped.contains(&(row.pid as Pid)) {
             true => ProvenDeath::Stopped,
             false => ProvenDeath::Crashed(format!("pid {} does not exist any more", row.pid)),
-        })
+        };
+        // The processes that our own child's steps left behind have come to us, and we are ending them.
+        let precedence = match is_ours {
+            true if orphan::left_nothing(&pids.living).unwrap_or(false) => {
+                return Finding::Dead(death);
+            }
+            true => DOUBTED,
+            false => proof::precedence(&me, row, rows),
+        };
+        proofs.finding(row, rows, precedence, death)
     })
 }

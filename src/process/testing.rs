@@ -131,6 +131,16 @@ pub fn lives(pid: Pid) -> bool {
     super::identity::stat(pid).is_some_and(|stat| stat.state != b'Z')
 }
 
+/// A child that is killed when the test ends, however it ends.
+pub struct Killed(pub std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _dead = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
 /// A worker's row, with a heartbeat that is this old.
 pub fn row(identity: &Identity, silent: Duration) -> ProcessRow {
     const NOW: i64 = 1_000_000_000_000;

@@ -212,20 +212,19 @@ pub fn watch(input: impl Read) -> usize {
             Err(_) => break,
         }
     }
+    let processes: Vec<ProcessId> = processes.into_iter().collect();
     let began = Instant::now();
     let mut killed = 0;
-    for process in processes {
-        loop {
-            let left = HUNT_BOUND.saturating_sub(began.elapsed());
-            let hunt = orphan::hunt(process, left);
-            killed += hunt.as_ref().map_or(0, |hunt| hunt.killed);
-            // A shortage, of descriptors for example, may last as long as the hunt.
-            if hunt.is_err() {
-                std::thread::sleep(HUNT_AGAIN.min(left));
-            }
-            if left.is_zero() || hunt.is_ok_and(|hunt| hunt.left == 0) {
-                break;
-            }
+    loop {
+        let left = HUNT_BOUND.saturating_sub(began.elapsed());
+        let hunt = orphan::hunt(&processes, left);
+        killed += hunt.as_ref().map_or(0, |hunt| hunt.killed);
+        // A shortage, of descriptors for example, may last as long as the hunt.
+        if hunt.is_err() {
+            std::thread::sleep(HUNT_AGAIN.min(left));
+        }
+        if left.is_zero() || hunt.is_ok_and(|hunt| hunt.late == 0) {
+            break;
         }
     }
     killed

@@ -70,7 +70,10 @@ impl Strays {
                 break;
             }
             if began.elapsed() >= BOUND {
-                tracing::warn!(leader, "what a step has left behind does not die");
+                tracing::warn!(
+                    leader,
+                    "what a step has left behind does not die, or cannot be told from what others have left"
+                );
                 self.give_up(look.left);
                 break;
             }
@@ -99,11 +102,12 @@ impl Strays {
                 }
                 continue;
             }
-            // When nobody can tell, for lack of descriptors, only the command's group was ended. One that is between two
-            // programs is looked at again, and so is one that is about to be a corpse: it has no environment any more,
-            // and may have children that are ours.
-            let has_mark = proc::has(*pid, mark).unwrap_or(Some(false));
-            if is_ours || has_mark == Some(true) {
+            let has_mark = match is_ours {
+                true => Some(true),
+                // When nobody can tell, for lack of descriptors, only the command's group was ended.
+                false => proc::has(*pid, |it| it == mark).unwrap_or(Some(false)),
+            };
+            if has_mark == Some(true) {
                 // Its pid means no other process: it is our child, and only we reap it.
                 if stat.group == *pid {
                     let _gone = killpg(number, Signal::SIGKILL);
@@ -111,6 +115,8 @@ impl Strays {
                 let _gone = kill(number, Signal::SIGKILL);
                 look.killed += usize::from(killed.insert(*pid));
                 look.left.push((*pid, stat.started_ticks));
+            // One that executes another program is looked at again. So is one that is about to be a corpse: it has no
+            // environment any more, and may have children that are ours.
             } else if (has_mark.is_none() || is_dying(*pid, &stat)) && !self.is_stuck(*pid, &stat) {
                 look.left.push((*pid, stat.started_ticks));
             }
@@ -156,7 +162,7 @@ mod tests {
             group: 7,
             session: 7,
             is_exiting: true,
-            environment: Some(0),
+            environment: Some((0, 0)),
             threads: 1,
             started_ticks: 100,
         };

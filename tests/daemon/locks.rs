@@ -7,6 +7,7 @@ use ductwork::model::RunStatus;
 use ductwork::store::process::ProcessRow;
 use ductwork::store::{Dialect, query};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use sqlx::Connection;
 
 use crate::fixture::*;
@@ -327,6 +328,11 @@ async fn a_run_that_somebody_has_locked_holds_up_the_advancing_of_no_other() {
 }
 
 #[tokio::test]
+async fn a_branch_that_waits_for_a_lock_that_no_look_finds_is_left_out_for_longer_each_time() {
+    support::with(Db::postgres().await, a_lock_that_no_look_finds_holds_up_few).await;
+}
+
+#[tokio::test]
 async fn a_command_that_waits_for_a_lock_tells_whose_it_is() {
     support::with(Db::postgres().await, commands_tell_for_whom_they_wait).await;
 }
@@ -511,6 +517,50 @@ async fn no_other_branch_is_held_up(db: Db, pipeline: &str, rows: &str) {
 }
 
 /// The worker is killed, and one of its executions cannot be given back.
+/// No look asks about the row that records an advance under way: it is locked rarely, and by a person who looks at it.
+async fn a_lock_that_no_look_finds_holds_up_few(db: Db) {
+    let settings = Settings {
+        reaper_timeout: "4s",
+        count: 12,
+        max_retry: 0,
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::new(&db, settings, &[FAILS]).await;
+    let mut daemon = fixture.start();
+    let held = fixture.trigger("Some", "1", 1).await[0];
+    fixture.pids("pids", 1).await;
+    // So that the advance is under way, but given back, when its row is locked.
+    let mut first = Foreign::on(&db.url).await;
+    first.lock_rows("ductwork_runs").await;
+    std::fs::write(fixture.path("go"), "").unwrap();
+    daemon.says("rows are locked by another session").await;
+    let mut second = Foreign::on(&db.url).await;
+    second
+        .lock_rows("ductwork_transitions WHERE completed_at IS NULL")
+        .await;
+    let before = daemon.logged("could not advance a branch").len();
+    first.release().await;
+    let mut waited = Vec::new();
+    for times in 1..=3 {
+        let all = daemon.says_times("could not advance a branch", before + times);
+        waited.push(all.await[before + times - 1].clone());
+        for run in fixture.trigger("Some", "[5,5]", 8).await {
+            fixture.run_ended(run).await;
+        }
+    }
+    let at = |event: &Value| -> jiff::Timestamp { event["ts"].as_str().unwrap().parse().unwrap() };
+    let pause = |two: &[Value]| at(&two[1]).duration_since(at(&two[0])).as_secs();
+    let pauses: Vec<i64> = waited.windows(2).map(pause).collect();
+    assert!(pauses[0] >= 2 && pauses[1] >= 4, "{pauses:?}");
+    let state = query::run_state(&mut fixture.conn, held).await;
+    assert_eq!(state.unwrap().unwrap().status, RunStatus::InProgress);
+    second.release().await;
+    fixture.run_ended(held).await;
+    released(&daemon, "branches").await;
+    daemon.stop().await;
+    fixture.audited().await;
+}
+
 async fn no_other_recovery_is_held_up(db: Db) {
     let settings = Settings {
         max_retry: 0,

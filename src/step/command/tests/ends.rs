@@ -195,15 +195,15 @@ async fn a_dropped_execution_takes_its_processes_with_it() {
         "trap '' TERM; sleep 600 & touch mark; sleep 600",
     ];
     let argv = argv.map(String::from);
-    let mut started = 0;
+    let started = Cell::new(None);
     {
         let stop = stage.stop.subscribe();
         let env = BTreeMap::new();
         let running = runner.run(&stage.assignment, &argv, &env, None, stop, |pid| {
-            started = pid
+            started.set(Some(pid))
         });
         let marked = async {
-            while !stage.path("mark").exists() {
+            while started.get().is_none() || !stage.path("mark").exists() {
                 sleep(Duration::from_millis(5)).await;
             }
         };
@@ -213,7 +213,7 @@ async fn a_dropped_execution_takes_its_processes_with_it() {
         }
     }
     assert_eq!(
-        waitpid(Pid::from_raw(started as i32), None),
+        waitpid(Pid::from_raw(started.get().unwrap() as i32), None),
         Err(Errno::ECHILD)
     );
     stage.assert_nothing_is_left();

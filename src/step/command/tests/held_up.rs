@@ -40,7 +40,7 @@ async fn a_step_that_is_held_up_hears_that_it_is_to_end() {
         let stage = Stage::new("1");
         let _lease = held_up(&stage);
         let stop = async {
-            while !is_at_work_in(stage.directory.path()) {
+            while !a_process_is_in(stage.directory.path()) {
                 sleep(Duration::from_millis(5)).await;
             }
             stage.stop.send_replace(Some(cause));
@@ -59,7 +59,8 @@ async fn a_step_that_is_held_up_hears_that_it_is_to_end() {
 }
 
 /// True when a process has this working directory: a step has it before its program is executed.
-fn is_at_work_in(directory: &Path) -> bool {
+fn a_process_is_in(directory: &Path) -> bool {
+    let directory = directory.canonicalize().unwrap();
     let mut processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes.any(|it| std::fs::read_link(it.path().join("cwd")).is_ok_and(|cwd| cwd == directory))
 }
