@@ -98,8 +98,12 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
 /// True when the process was started with such a variable, `None` while it executes another program. A dead process has
 /// no variables. An error when nobody can tell.
 pub fn has(pid: Pid, is_such: impl Fn(&[u8]) -> bool) -> io::Result<Option<bool>> {
-    let found = |environment: Vec<u8>| environment.split(|byte| *byte == 0).any(is_such);
-    Ok(environment(pid)?.map(found))
+    Ok(environment(pid)?.map(|environment| variables(&environment).any(is_such)))
+}
+
+/// The variables of an environment.
+pub fn variables(environment: &[u8]) -> impl Iterator<Item = &[u8]> {
+    environment.split(|byte| *byte == 0)
 }
 
 /// The environment that a process was started with; empty when there is no such process any more, or when the
@@ -112,20 +116,22 @@ pub fn environment(pid: Pid) -> io::Result<Option<Vec<u8>>> {
     const READS: usize = 3;
     let mut before = None;
     for _ in 0..READS {
-        let found = read_at_once(format!("/proc/{pid}/environ"))?;
-        if !found.is_empty() {
-            return Ok(Some(found));
-        }
-        let Some(stat) = try_stat(pid)? else {
+        let mut found = read_at_once(format!("/proc/{pid}/environ"))?;
+        let stat = match found.is_empty() {
+            true => try_stat(pid)?,
+            false => None,
+        };
+        let Some(stat) = stat else {
             return Ok(Some(found));
         };
         let Some((begin, end)) = stat.environment else {
             return Ok(None);
         };
         if begin == end && stat.threads > 1 {
-            return of_threads(pid).map(Some);
+            found = of_threads(pid)?;
         }
-        if begin == end || before == Some((begin, end)) {
+        let is_alone = begin == end && stat.threads <= 1;
+        if !found.is_empty() || is_alone || before == Some((begin, end)) {
             return Ok(Some(found));
         }
         // It has executed another program since the file was opened, or nobody can read its environment.

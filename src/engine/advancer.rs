@@ -247,7 +247,7 @@ impl Advancer {
             state.waited = Some(error);
             let found = bearable(self.set_aside(state, batch).await)?;
             if let (Some(false), [alone]) = (found, batch.as_slice()) {
-                state.locked.is_unexplained(alone.id, Instant::now());
+                state.locked.waited_in_vain(alone.id, Instant::now());
             }
             return Ok(Duration::ZERO);
         }
@@ -284,7 +284,7 @@ impl Advancer {
             }
             Some(Answer::Advanced(advanced)) => {
                 if let Operation::Advance(batch) = &operation {
-                    state.locked.are_free(batch.iter().map(|branch| branch.id));
+                    state.locked.moved(batch.iter().map(|branch| branch.id));
                 }
                 self.shared.counts.count(|counts| {
                     counting::stored(counts, Role::Advancer, took);

@@ -14,8 +14,10 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// At most so many are left out: each claim sends them all.
 pub const MOST: usize = 1_000;
 
-/// The longest time for which one is left out of which no look has found a lock.
-const UNEXPLAINED_MAX: Duration = Duration::from_secs(60);
+/// The longest time for which one is left out of which no look has found a lock, and the time after which one that was not
+/// kept waiting again is forgotten.
+const UNEXPLAINED_MAX: Duration = Duration::from_secs(30);
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(15);
 
 /// The keys that claims leave out.
 #[derive(Debug)]
@@ -56,20 +58,24 @@ impl<T: Copy + Ord> Locked<T> {
         self.keys.len() > before
     }
 
-    /// This one was kept waiting alone, and no look has found a lock: it waits for a row of which no look knows.
-    pub fn is_unexplained(&mut self, key: T, now: Instant) {
+    /// This one was kept waiting alone, and no look has found a lock: it waits for a row of which no look knows. If that
+    /// happens once, it may be a lock of ours.
+    pub fn waited_in_vain(&mut self, key: T, now: Instant) {
         let pause = match self.unexplained.get(&key) {
-            Some(before) => (before.pause * 2).min(UNEXPLAINED_MAX),
+            Some(before) => (before.pause * 2).clamp(LOOK_EVERY, UNEXPLAINED_MAX),
             None if self.unexplained.len() == MOST => return,
-            None => LOOK_EVERY * 2,
+            None => Duration::ZERO,
         };
         let until = now + pause;
         self.unexplained.insert(key, Unexplained { pause, until });
-        self.found(&[key], now);
+        match pause.is_zero() {
+            true => drop(self.look.get_or_insert(now + LOOK_EVERY)),
+            false => drop(self.found(&[key], now)),
+        }
     }
 
-    /// These were not kept waiting.
-    pub fn are_free(&mut self, keys: impl Iterator<Item = T>) {
+    /// These were moved, and not kept waiting.
+    pub fn moved(&mut self, keys: impl Iterator<Item = T>) {
         if !self.unexplained.is_empty() {
             for key in keys {
                 self.unexplained.remove(&key);
@@ -79,7 +85,9 @@ impl<T: Copy + Ord> Locked<T> {
 
     /// Those that have to wait, whether they are left out or tried again.
     pub fn waiting(&self) -> BTreeSet<T> {
-        let unexplained = self.unexplained.keys();
+        let unexplained = self.unexplained.iter();
+        let unexplained = unexplained.filter(|(_, one)| !one.pause.is_zero());
+        let unexplained = unexplained.map(|(key, _)| key);
         self.keys.iter().chain(unexplained).copied().collect()
     }
 
@@ -93,7 +101,7 @@ impl<T: Copy + Ord> Locked<T> {
         self.look = self.look.map(|_| now + LOOK_EVERY);
     }
 
-    /// The time until the next look; none while nothing is left out.
+    /// The time until the next look; none while nothing waits.
     pub fn look_in(&self, now: Instant) -> Option<Duration> {
         self.look.map(|look| look.saturating_duration_since(now))
     }
@@ -104,7 +112,7 @@ impl<T: Copy + Ord> Locked<T> {
         let before = self.keys.len();
         // One that has not been kept waiting for so long is moved, or gone.
         self.unexplained
-            .retain(|_, one| now < one.until + UNEXPLAINED_MAX);
+            .retain(|_, one| now < one.until + FORGOTTEN_AFTER);
         let unexplained = self.unexplained.iter();
         let kept = unexplained.filter(|(key, one)| self.keys.contains(*key) && now < one.until);
         let kept: Vec<T> = kept.map(|(key, _)| *key).collect();
@@ -158,25 +166,26 @@ mod tests {
             assert_eq!(are_fewer, locked.keys().count() < before);
         };
         let mut pauses = Vec::new();
-        for _ in 0..8 {
-            locked.is_unexplained(ids[0], now);
+        for times in 0..9 {
+            locked.waited_in_vain(ids[0], now);
             let began = now;
             while locked.keys().next().is_some() {
                 look(&mut locked, &mut now);
             }
-            assert_eq!(locked.waiting(), BTreeSet::from([ids[0]]));
+            // It may have been a lock of ours.
+            assert_eq!(locked.waiting().len(), usize::from(times > 0));
             pauses.push(now.duration_since(began).as_secs());
         }
-        assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
-        // It is moved.
-        locked.are_free(ids.into_iter());
+        assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 30, 30, 30]);
+        locked.moved(ids.into_iter());
         assert!(locked.waiting().is_empty());
         look(&mut locked, &mut now);
         assert_eq!(locked.look_in(now), None);
 
         // Or its run is cancelled, and nobody tries again.
-        locked.is_unexplained(ids[1], now);
-        for _ in 0..61 {
+        locked.waited_in_vain(ids[1], now);
+        locked.waited_in_vain(ids[1], now);
+        for _ in 0..15 {
             look(&mut locked, &mut now);
             assert_eq!(locked.waiting().len(), 1);
         }

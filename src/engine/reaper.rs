@@ -44,7 +44,7 @@ const LEFT_FIRST: Duration = Duration::from_millis(50);
 const LEFT_MAX: Duration = Duration::from_secs(1);
 
 /// The pause before another sweep looks at a death that is in doubt.
-const DOUBTED_PAUSE: Duration = Duration::from_millis(250);
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// How long a sweep may correct the work that waits for a time of before the clock was set back.
 const PUTTING_RIGHT: Duration = Duration::from_millis(500);
@@ -166,7 +166,8 @@ pub type Proof = dyn FnMut(&ProcessRow, &[ProcessRow]) -> Finding + Send;
 pub enum Finding {
     /// Nothing is proven.
     MayLive,
-    /// It is dead, but something that its steps started may still be at work: the next look is soon.
+    /// It is dead. But something that its steps started may still be at work, or it is for its supervisor to tell: the next
+    /// look is soon.
     Doubted,
     /// Its claims may be given back.
     Dead(ProvenDeath),
@@ -284,7 +285,7 @@ impl Sweeper {
     /// there are any.
     pub fn look_again_in(&self) -> Option<Duration> {
         let left = (!self.left.is_empty()).then_some(self.pause);
-        let doubted = self.doubted.then_some(DOUBTED_PAUSE);
+        let doubted = self.doubted.then_some(LOOK_AGAIN);
         left.into_iter().chain(doubted).min()
     }
 
@@ -413,10 +414,13 @@ impl Sweeper {
                     self.recover_one(conn, row.id, Death::Stopped, since, waker)
                         .await?;
                 }
-                Finding::Doubted => self.doubted = true,
-                Finding::MayLive => {}
+                // The look for a proof may have taken its time. So the others come first the next time.
+                Finding::Doubted => {
+                    self.doubted = true;
+                    self.vain.insert(row.id);
+                }
+                Finding::MayLive => continue,
             }
-            // The look for a proof may take its time, too.
             if Instant::now() >= until {
                 return Ok(true);
             }
@@ -573,6 +577,7 @@ fn broken(conn: &Conn, error: Error) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Config, LoadOptions};
     use crate::store::process::Counters;
     use crate::store::{Location, Purpose};
 
@@ -688,6 +693,61 @@ mod tests {
         assert!(is_first(&mine, &others, STALE));
         others[1].boot_id = "another host".to_owned();
         assert!(!is_first(&mine, &others, STALE));
+    }
+
+    struct Nobody;
+
+    impl Waker for Nobody {
+        fn job_available(&self, _pipeline: &str) {}
+        fn branch_available(&self) {}
+        fn claims_revoked(&self) {}
+        fn registered(&self) {}
+    }
+
+    #[tokio::test]
+    async fn a_death_in_doubt_is_looked_at_again_soon_and_after_the_others() {
+        let directory = tempfile::tempdir().unwrap();
+        // Nothing is asked of a database before a death is proven.
+        let url = format!("sqlite://{}/empty.db", directory.path().display());
+        let location = Location::parse(&url).unwrap();
+        let mut conn = location.connect(Purpose::Engine).await.unwrap();
+        let config = Config::load(LoadOptions {
+            file: None,
+            env: None,
+            vars: &|_| None,
+            names: &[],
+            cwd: directory.path().into(),
+            handed: None,
+        });
+        let config = config.expect("the defaults are right");
+        let (dead, alive) = (ProcessId::new(), ProcessId::new());
+        let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let order = Arc::clone(&asked);
+        let proof = move |of: &ProcessRow, rows: &[ProcessRow]| {
+            assert_eq!(rows.len(), 2);
+            order.lock().unwrap().push(of.id);
+            match of.id == dead {
+                true => Finding::Doubted,
+                false => Finding::MayLive,
+            }
+        };
+        let mut sweeper = Sweeper::new(
+            Policy::new(Arc::new(config)),
+            Arc::new(Definitions::default()),
+            Box::new(proof),
+        );
+        assert_eq!(sweeper.look_again_in(), None);
+        let rows = [row(dead, 1, 0), row(alive, 1, 0)];
+        let now = Instant::now();
+        for late in [true, false] {
+            // A sweep that is late goes on with the others the next time.
+            let until = if late { now } else { now + STALE };
+            let swept = sweeper.recover_proven(&mut conn, &rows, now, &Nobody, until);
+            assert_eq!(swept.await.unwrap(), late);
+            assert_eq!(sweeper.look_again_in(), Some(LOOK_AGAIN));
+        }
+        assert_eq!(*asked.lock().unwrap(), [dead, alive, dead]);
+        conn.close().await;
     }
 
     /// The answer may be lost after the branches, which are all that shows it, were corrected.

@@ -10,7 +10,7 @@
 //! of its own ([`TAG`]), which steps inherit. A supervisor knows the tags of its own children. Only the
 //! database knows the children of others, so each step also has the key of its worker's row ([`PROCESS`]).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid as NixPid;
 
 use crate::model::ProcessId;
-use crate::proc::{Stat, environment, has, try_stat};
+use crate::proc::{Stat, environment, try_stat, variables};
 use crate::step::PROCESS;
 
 use super::identity;
@@ -152,10 +152,10 @@ pub fn left_nothing(living: &Living) -> io::Result<bool> {
     )
 }
 
-/// The result of a hunt.
+/// The result of a hunt, so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hunt {
-    /// Processes that were sent SIGKILL.
+pub struct Found {
+    /// Processes that were sent SIGKILL for the first time.
     pub killed: usize,
     /// Processes that were found too late to be killed.
     pub late: usize,
@@ -164,80 +164,161 @@ pub struct Hunt {
     pub in_doubt: usize,
 }
 
-/// Ends the processes that the steps of these dead workers have left behind on this host. Blocks for about as long as the
-/// killed processes take to die.
+/// Ends the processes that the steps of dead workers have left behind on this host.
 ///
 /// It kills every process that was born with the key of such a worker, and every process that shares a
 /// process group with one of them: a step has a group and a session of its own, which nobody can join
 /// from outside. When descriptors or memory are short nobody can tell whose a process is: that is an error, and proves
 /// nothing.
-pub fn hunt(workers: &[ProcessId], bound: Duration) -> io::Result<Hunt> {
-    let started = Instant::now();
-    // A step of such a worker started this very process: a daemon, say. It is no judge of that.
-    let own = std::env::var(PROCESS).unwrap_or_default();
-    let workers = workers.iter().map(ToString::to_string);
-    let marks = workers.filter(|worker| *worker != own);
-    let marks: HashSet<Vec<u8>> = marks.map(|it| format!("{PROCESS}={it}").into()).collect();
-    let is_mark = |variable: &[u8]| marks.contains(variable);
-    let ours = nix::unistd::getpgrp().as_raw();
-    let mut killed = HashSet::new();
-    loop {
-        let all = pids()?;
-        let mut marked = HashSet::new();
-        let mut unknown = all.clone();
-        // Most of those that execute another program have done so a moment later.
-        loop {
-            let mut again = Vec::new();
-            for pid in unknown {
-                match has(pid, is_mark)? {
-                    Some(true) => drop(marked.insert(pid)),
-                    Some(false) => {}
-                    None => again.push(pid),
+#[derive(Debug)]
+pub struct Hunt {
+    marks: HashSet<Vec<u8>>,
+    /// The steps of these workers started later than this, in clock ticks since boot.
+    since: u64,
+    /// The processes that were sent SIGKILL, with their start times.
+    killed: HashMap<Pid, u64>,
+}
+
+/// One look of a hunt at a process.
+enum Look {
+    Marked,
+    Unmarked,
+    /// It has no environment: it may have ended since it was listed.
+    Nothing,
+    Unknown,
+}
+
+impl Hunt {
+    /// A hunt that has not begun. `since`: when the first of these workers was started, in clock ticks since boot.
+    pub fn new(workers: &[ProcessId], since: u64) -> Self {
+        // A step of such a worker started this very process: a daemon, say. It is no judge of that.
+        let own = std::env::var(PROCESS).unwrap_or_default();
+        let workers = workers.iter().map(ToString::to_string);
+        let workers = workers.filter(|worker| *worker != own);
+        Self {
+            marks: workers.map(|it| format!("{PROCESS}={it}").into()).collect(),
+            since,
+            killed: HashMap::new(),
+        }
+    }
+
+    /// Goes on until nobody is left, or until this time is over. Blocks for about as long as the killed processes take to
+    /// die.
+    ///
+    /// RACE: a process ends, or executes another program, between the list and the look at it, and its child is not in
+    /// the list. So the processes are listed again, until each one that is new was looked at while it lived; or a few
+    /// times, because on a busy host others end all the time. Raced by
+    /// `a_process_that_ends_at_once_hides_no_child_from_a_hunt`.
+    pub fn go_on(&mut self, bound: Duration) -> io::Result<Found> {
+        const LISTS: u32 = 4;
+        let (started, before) = (Instant::now(), self.killed.len());
+        if self.marks.is_empty() {
+            return Ok(Found::default());
+        }
+        let ours = nix::unistd::getpgrp().as_raw();
+        let (mut others, mut groups) = (HashSet::new(), HashSet::new());
+        for lists in 1.. {
+            let (mut marked, mut unknown, mut is_whole) = (HashSet::new(), 0, true);
+            for pid in pids()? {
+                if others.contains(&pid) {
+                    continue;
+                }
+                match self.look(pid)? {
+                    Look::Marked => drop(marked.insert(pid)),
+                    Look::Unmarked => drop(others.insert(pid)),
+                    Look::Nothing => is_whole &= !others.insert(pid),
+                    Look::Unknown => unknown += 1,
                 }
             }
-            unknown = again;
-            if !marked.is_empty() || unknown.is_empty() || started.elapsed() >= bound {
-                break;
+            for pid in &marked {
+                let group = try_stat(*pid)?.map(|stat| stat.group);
+                groups.extend(group.filter(|group| *group != ours));
             }
-            std::thread::sleep(MOMENT);
-        }
-        let mut groups = HashSet::new();
-        for pid in &marked {
-            let group = try_stat(*pid)?.map(|stat| stat.group);
-            groups.extend(group.filter(|group| *group != ours));
-        }
-        let mut left = Vec::new();
-        for pid in all.into_iter().filter(|_| !marked.is_empty()) {
-            let is_of_them = |stat: &Stat| groups.contains(&stat.group) || marked.contains(&pid);
-            if try_stat(pid)?.is_some_and(|stat| !stat.is_corpse() && is_of_them(&stat)) {
-                left.push(pid);
+            let left = match marked.is_empty() && groups.is_empty() {
+                true => Vec::new(),
+                false => living(|pid, stat| marked.contains(&pid) || groups.contains(&stat.group))?,
+            };
+            let is_late =
+                |(pid, stat): &&(Pid, Stat)| self.killed.get(pid) != Some(&stat.started_ticks);
+            let late = left.iter().filter(is_late).count();
+            for (pid, _) in &left {
+                self.kill(*pid, &groups)?;
             }
-        }
-        let late = left.iter().filter(|pid| !killed.contains(*pid)).count();
-        for pid in &left {
-            // The pid may have come to mean another process since the look at it. So we take the handle first,
-            // and then look again: if the pid means yet another process by then, the handle's process is gone.
-            if let Ok(handle) = Spawned::stranger(*pid)
-                && let Some(stat) = try_stat(*pid)?
-                && (groups.contains(&stat.group) || has(*pid, is_mark)? == Some(true))
-            {
-                match handle.send(Signal::SIGKILL) {
-                    Ok(()) => drop(killed.insert(*pid)),
-                    // A program that has become another user's is not ours to kill; the others are.
-                    Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
-                    Err(error) => return Err(error),
-                }
+            // A group that nobody is in may come to be another's.
+            groups.retain(|group| left.iter().any(|(_, stat)| stat.group == *group));
+            let dying = self.dying()?;
+            let is_over = left.is_empty() && dying == 0 && unknown == 0;
+            if (is_over && (is_whole || lists >= LISTS)) || started.elapsed() >= bound {
+                return Ok(Found {
+                    killed: self.killed.len() - before,
+                    late,
+                    in_doubt: dying.saturating_sub(late) + unknown,
+                });
             }
-        }
-        if (left.is_empty() && unknown.is_empty()) || started.elapsed() >= bound {
-            return Ok(Hunt {
-                killed: killed.len(),
-                late,
-                in_doubt: left.len() - late + unknown.len(),
+            std::thread::sleep(match is_over {
+                true => Duration::ZERO,
+                false if left.is_empty() && dying == 0 => MOMENT,
+                false => ROUND,
             });
         }
-        std::thread::sleep(ROUND);
+        unreachable!("it lists until it is over")
     }
+
+    fn look(&self, pid: Pid) -> io::Result<Look> {
+        let is_mark = |variable: &[u8]| self.marks.contains(variable);
+        Ok(match environment(pid)? {
+            Some(environment) if environment.is_empty() => Look::Nothing,
+            Some(environment) if variables(&environment).any(is_mark) => Look::Marked,
+            Some(_) => Look::Unmarked,
+            None => match try_stat(pid)? {
+                Some(stat) if stat.started_ticks < self.since => Look::Unmarked,
+                Some(_) => Look::Unknown,
+                None => Look::Nothing,
+            },
+        })
+    }
+
+    /// Kills a process that is in one of these groups or has the mark. The pid may have come to mean another process since
+    /// the look at it. So we take the handle first, and then look again: if the pid means yet another process by then, the
+    /// handle's process is gone.
+    fn kill(&mut self, pid: Pid, groups: &HashSet<Pid>) -> io::Result<()> {
+        let Ok(handle) = Spawned::stranger(pid) else {
+            return Ok(());
+        };
+        let Some(stat) = try_stat(pid)? else {
+            return Ok(());
+        };
+        if !groups.contains(&stat.group) && !matches!(self.look(pid)?, Look::Marked) {
+            return Ok(());
+        }
+        match handle.send(Signal::SIGKILL) {
+            Ok(()) => drop(self.killed.insert(pid, stat.started_ticks)),
+            // A program that has become another user's is not ours to kill; the others are.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// How many of those that were sent SIGKILL are not dead yet.
+    fn dying(&self) -> io::Result<usize> {
+        let mut dying = 0;
+        for (pid, started_ticks) in &self.killed {
+            let stat = try_stat(*pid)?.filter(|stat| stat.started_ticks == *started_ticks);
+            dying += usize::from(stat.is_some_and(|stat| !stat.is_corpse()));
+        }
+        Ok(dying)
+    }
+}
+
+/// The processes that live, of these.
+fn living(is_one: impl Fn(Pid, &Stat) -> bool) -> io::Result<Vec<(Pid, Stat)>> {
+    let mut living = Vec::new();
+    for pid in pids()? {
+        let stat = try_stat(pid)?.filter(|stat| !stat.is_corpse() && is_one(pid, stat));
+        living.extend(stat.map(|stat| (pid, stat)));
+    }
+    Ok(living)
 }
 
 /// Stops these children and all their descendants, known by their tags. Returns the processes that it stopped.
@@ -250,7 +331,7 @@ pub fn stop_family<'a>(
     tags: &HashSet<String>,
 ) -> HashSet<Pid> {
     const LOOKS: u32 = 4;
-    const MOST: u32 = 100;
+    const MOST: u32 = 20;
     let stop = |pid: Pid| {
         let _gone = signal::kill(NixPid::from_raw(pid), Signal::SIGSTOP);
     };
@@ -261,7 +342,9 @@ pub fn stop_family<'a>(
     for _ in 0..MOST {
         let mut found = Vec::new();
         let mut is_whole = true;
-        for pid in pids().unwrap_or_default() {
+        let all = pids();
+        is_whole &= all.is_ok();
+        for pid in all.unwrap_or_default() {
             match tag_of(pid) {
                 _ if stopped.contains(&pid) || identity::is_corpse(pid) => {}
                 Tag::Of(tag) if tags.contains(&tag) => found.push(pid),
@@ -326,8 +409,8 @@ fn tag_of(pid: Pid) -> Tag {
     let Ok(Some(environment)) = environment(pid) else {
         return Tag::Unknown;
     };
-    let mut entries = environment.split(|byte| *byte == 0);
-    let tag = entries.find_map(|entry| entry.strip_prefix(TAG.as_bytes())?.strip_prefix(b"="));
+    let mut variables = variables(&environment);
+    let tag = variables.find_map(|it| it.strip_prefix(TAG.as_bytes())?.strip_prefix(b"="));
     match tag {
         Some(tag) => Tag::Of(String::from_utf8_lossy(tag).into_owned()),
         None => Tag::Missing,
@@ -643,10 +726,14 @@ mod tests {
         use std::process::{Command, Stdio};
 
         let hold = "import ctypes, os, sys\n\
+                    system = ctypes.CDLL(None)\n\
                     pid = os.fork()\n\
-                    if pid == 0: os.execvpe('sleep', ['sleep', '1000'], {**os.environ, sys.argv[1]: sys.argv[2]})\n\
+                    die_with_the_parent, SIGKILL = 1, 9\n\
+                    if pid == 0:\n\
+                    \x20   system.prctl(die_with_the_parent, SIGKILL)\n\
+                    \x20   os.execvpe('sleep', ['sleep', '1000'], {**os.environ, sys.argv[1]: sys.argv[2]})\n\
                     seize, stop_at_its_end = 0x4206, ctypes.c_void_p(0x40)\n\
-                    assert ctypes.CDLL(None).ptrace(seize, pid, None, stop_at_its_end) == 0\n\
+                    assert system.ptrace(seize, pid, None, stop_at_its_end) == 0\n\
                     print(pid, flush=True)\n\
                     sys.stdin.read()";
         let worker = ProcessId::new();
@@ -658,25 +745,32 @@ mod tests {
         let mut line = String::new();
         std::io::BufRead::read_line(&mut said, &mut line).unwrap();
         let held: Pid = line.trim().parse().unwrap();
+        let mut hunt = Hunt::new(&[worker], 0);
+        let moment = Duration::from_millis(20);
         eventually("it has begun its program, and was killed", || {
-            let hunt = hunt(&[worker], Duration::from_millis(50)).unwrap();
-            (hunt.killed == 1 && hunt.late == 0 && hunt.in_doubt > 0).then_some(())
+            (hunt.go_on(moment).unwrap().killed == 1).then_some(())
         });
+        // It is not killed again, and another hunt finds the same.
+        for hunt in [&mut hunt, &mut Hunt::new(&[worker], 0)] {
+            let found = hunt.go_on(moment).unwrap();
+            assert!(found.late == 0 && found.in_doubt > 0, "{found:?}");
+        }
+        assert_eq!(hunt.go_on(moment).unwrap().killed, 0);
         assert!(!identity::is_corpse(held));
         drop(holder.0.stdin.take());
         assert!(holder.0.wait().unwrap().success());
         eventually("it is dead", || {
-            let hunt = hunt(&[worker], Duration::from_millis(50)).unwrap();
-            (hunt.killed == 0 && hunt.late == 0).then_some(())
+            let found = hunt.go_on(moment).unwrap();
+            (found.late == 0 && found.in_doubt == 0).then_some(())
         });
     }
 
-    /// A shell that executes itself again and again: at one look of twenty it has no environment.
+    /// A shell that executes itself again and again, for as long as we live: at one look of twenty it has no environment.
     fn shell(name: &str, value: &str) -> Killed {
-        let script = r#"exec sh -c "$0" "$0""#;
+        let script = r#"[ "$PPID" = "$1" ] && exec sh -c "$0" "$0" "$1""#;
         let mut command = std::process::Command::new("sh");
-        let command = command.args(["-c", script, script]).env(name, value);
-        Killed(command.spawn().unwrap())
+        let command = command.args(["-c", script, script, &std::process::id().to_string()]);
+        Killed(command.env(name, value).spawn().unwrap())
     }
 
     #[test]
@@ -684,9 +778,26 @@ mod tests {
         let workers = [ProcessId::new(), ProcessId::new()];
         for times in 0..100 {
             let mut shell = shell(PROCESS, &workers[times % 2].to_string());
-            let hunt = hunt(&workers, Duration::from_secs(60)).unwrap();
-            assert_eq!((hunt.killed, hunt.late), (1, 0), "after {times} times");
+            let mut hunt = Hunt::new(&workers, 0);
+            let found = hunt.go_on(Duration::from_secs(60)).unwrap();
+            assert_eq!((found.killed, found.late), (1, 0), "after {times} times");
             assert!(shell.0.wait().unwrap().code().is_none());
+        }
+    }
+
+    /// It leaves a child with an environment of its own name, and a group of its own.
+    #[test]
+    fn a_process_that_ends_at_once_hides_no_child_from_a_hunt() {
+        for times in 0..100 {
+            let worker = ProcessId::new();
+            let mut command = std::process::Command::new("sh");
+            let command = command.args(["-c", "setsid sleep 60 &"]);
+            let mut shell = Killed(command.env(PROCESS, worker.to_string()).spawn().unwrap());
+            let mut hunt = Hunt::new(&[worker], 0);
+            let first = hunt.go_on(Duration::from_secs(60)).unwrap();
+            shell.0.wait().unwrap();
+            let second = hunt.go_on(Duration::from_secs(60)).unwrap();
+            assert_eq!(second.killed, 0, "after {times} times, and {first:?}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::model::{ProcessId, Role};
 use crate::store::process::ProcessRow;
 
 use super::identity::Identity;
-use super::orphan::{self, Hunt};
+use super::orphan::{Found, Hunt};
 use super::roster::Pid;
 
 /// The longest hunt for the processes that one dead worker's steps left behind. The caller waits for it.
@@ -19,10 +19,10 @@ const HUNT_BOUND: Duration = Duration::from_millis(100);
 
 /// How long a death is in doubt because of processes that do not even die of SIGKILL, or of which nobody can tell whose
 /// they are. They may sit in the kernel for as long as a disk is gone.
-pub const DOUBTED: Duration = Duration::from_millis(500);
+pub const DOUBT_MAX: Duration = Duration::from_millis(500);
 
-/// How long a dead child is left to its living supervisor, which may have to wait for `DOUBTED` twice.
-const ITS_SUPERVISORS: Duration = Duration::from_secs(2);
+/// How long a dead child is left to its living supervisor, which may have to wait for `DOUBT_MAX` twice.
+const SUPERVISOR_FIRST: Duration = Duration::from_secs(2);
 
 /// The identity that a row recorded.
 pub fn identity(row: &ProcessRow) -> Identity {
@@ -40,9 +40,11 @@ pub fn is_dead(me: &Identity, row: &ProcessRow) -> bool {
     row.condemned.is_some() || me.is_provably_dead(&identity(row))
 }
 
-/// True when a row's process is dead and nothing is left of what its steps started. Blocks for `DOUBTED` at most.
+/// True when a row's process is dead and nothing is left of what its steps started. Blocks for `DOUBT_MAX`
+/// at most.
 pub fn is_gone(me: &Identity, row: &ProcessRow) -> bool {
-    let is_clean = || hunt(row.id, DOUBTED).is_some_and(|hunt| hunt.late == 0);
+    let hunt = || go_on(&mut hunt(row), row.id, DOUBT_MAX);
+    let is_clean = || hunt().is_some_and(|found| found.late == 0);
     is_dead(me, row) && (row.role != Role::Worker || is_clean())
 }
 
@@ -51,7 +53,7 @@ pub fn precedence(me: &Identity, row: &ProcessRow, rows: &[ProcessRow]) -> Durat
     let supervisor = rows.iter().find(|it| Some(it.id) == row.supervisor);
     let lives = |it: &Identity| me.would_know(it) && !me.is_provably_dead(it);
     match supervisor.map(identity).is_some_and(|it| lives(&it)) {
-        true => ITS_SUPERVISORS,
+        true => SUPERVISOR_FIRST,
         false => Duration::ZERO,
     }
 }
@@ -62,16 +64,17 @@ pub struct Proofs {
     known: HashMap<ProcessId, Known>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Known {
     since: Instant,
-    /// The first hunt that ended with a process in doubt.
+    hunt: Hunt,
+    /// Since when only processes in doubt have been left.
     doubted: Option<Instant>,
 }
 
 impl Proofs {
     /// The steps of a dead process may run again only when nothing is left of what they started. For as long as
-    /// `precedence` says, another one ends that.
+    /// `precedence` says, its supervisor ends that.
     ///
     /// RACE: a worker was killed together with its supervisor, which would have hunted what the worker's
     /// steps left behind. So the process that proves the death hunts it before it reports the death; where
@@ -93,8 +96,8 @@ impl Proofs {
     ) -> Finding {
         self.known
             .retain(|id, _| rows.iter().any(|row| row.id == *id));
-        let hunt = |worker| hunt(worker, HUNT_BOUND);
-        self.finding_at(Instant::now(), row, precedence, death, &hunt)
+        let go_on = |hunt: &mut Hunt| go_on(hunt, row.id, HUNT_BOUND);
+        self.finding_at(Instant::now(), row, precedence, death, &go_on)
     }
 
     fn finding_at(
@@ -103,10 +106,11 @@ impl Proofs {
         row: &ProcessRow,
         precedence: Duration,
         death: ProvenDeath,
-        hunt: &dyn Fn(ProcessId) -> Option<Hunt>,
+        go_on: &dyn Fn(&mut Hunt) -> Option<Found>,
     ) -> Finding {
-        let known = self.known.entry(row.id).or_insert(Known {
+        let known = self.known.entry(row.id).or_insert_with(|| Known {
             since: now,
+            hunt: hunt(row),
             doubted: None,
         });
         if now < known.since + precedence {
@@ -115,13 +119,13 @@ impl Proofs {
         if row.role != Role::Worker {
             return Finding::Dead(death);
         }
-        match hunt(row.id) {
+        match go_on(&mut known.hunt) {
             // Without a look nothing is proven. The next sweep tries again, and until one succeeds the worker is judged by
             // its heartbeat alone.
             None => Finding::MayLive,
-            Some(hunt) if hunt.late > 0 => Finding::Doubted,
-            Some(hunt)
-                if hunt.in_doubt > 0 && now < *known.doubted.get_or_insert(now) + DOUBTED =>
+            Some(found) if found.late > 0 => Finding::Doubted,
+            Some(found)
+                if found.in_doubt > 0 && now < *known.doubted.get_or_insert(now) + DOUBT_MAX =>
             {
                 Finding::Doubted
             }
@@ -130,18 +134,22 @@ impl Proofs {
     }
 }
 
-/// Ends what a dead worker's steps have left behind on this host.
-fn hunt(worker: ProcessId, bound: Duration) -> Option<Hunt> {
-    match orphan::hunt(&[worker], bound) {
-        Ok(hunt) => {
-            if hunt.killed > 0 {
+/// The hunt for what the steps of a row's process have left behind on this host.
+fn hunt(row: &ProcessRow) -> Hunt {
+    Hunt::new(&[row.id], row.pid_started_at)
+}
+
+fn go_on(hunt: &mut Hunt, worker: ProcessId, bound: Duration) -> Option<Found> {
+    match hunt.go_on(bound) {
+        Ok(found) => {
+            if found.killed > 0 {
                 tracing::warn!(
                     %worker,
-                    processes = hunt.killed,
+                    processes = found.killed,
                     "ended what a dead worker's steps left behind"
                 );
             }
-            Some(hunt)
+            Some(found)
         }
         Err(error) => {
             tracing::error!(
@@ -189,6 +197,7 @@ mod tests {
             return;
         }
         let worker = ProcessId::new();
+        let mut hunt = Hunt::new(&[worker], 0);
         let mut command = std::process::Command::new("sleep");
         let command = command.arg("1000").env(PROCESS, worker.to_string());
         let mut left = command.spawn().unwrap();
@@ -202,13 +211,14 @@ mod tests {
         // Without a descriptor nobody can list the processes. With one, processes can be listed and looked at, but not
         // ended.
         for free in ["none", "one"] {
-            assert_eq!(hunt(worker, HUNT_BOUND), None, "{free}");
+            assert_eq!(go_on(&mut hunt, worker, HUNT_BOUND), None, "{free}");
             assert_eq!(left.try_wait().unwrap(), None, "{free}");
             held.pop().expect("it held some");
         }
         drop(held);
         eventually("nothing is left", || {
-            hunt(worker, HUNT_BOUND).filter(|hunt| hunt.late == 0 && hunt.in_doubt == 0)
+            let found = go_on(&mut hunt, worker, HUNT_BOUND);
+            found.filter(|found| found.late == 0 && found.in_doubt == 0)
         });
         let _killed = eventually("it is dead", || left.try_wait().unwrap());
     }
@@ -238,7 +248,7 @@ mod tests {
         };
         assert!(is_dead(&me, &dead));
         let rows = [dead.clone(), its_row];
-        assert_eq!(precedence(&me, &dead, &rows), ITS_SUPERVISORS);
+        assert_eq!(precedence(&me, &dead, &rows), SUPERVISOR_FIRST);
         let lone = row(ProcessId::new(), Pid::MAX);
         assert_eq!(precedence(&me, &lone, &rows), Duration::ZERO);
         assert_eq!(precedence(&me, &dead, &rows[..1]), Duration::ZERO);
@@ -248,15 +258,20 @@ mod tests {
         // It was declared dead, but goes on.
         let mut declared = rows.clone();
         declared[1].condemned = Some(Condemned::Crashed);
-        assert_eq!(precedence(&me, &dead, &declared), ITS_SUPERVISORS);
+        assert_eq!(precedence(&me, &dead, &declared), SUPERVISOR_FIRST);
         let mut proof = of_strangers();
         assert_eq!(proof(&dead, &rows), Finding::Doubted);
         let is_proven = |finding| matches!(finding, Finding::Dead(ProvenDeath::Crashed(_)));
-        assert!(is_proven(proof(&lone, &rows)));
+        let mut eventually_proven = |row: &ProcessRow| {
+            eventually("the death is proven", || {
+                is_proven(proof(row, &rows)).then_some(())
+            })
+        };
+        eventually_proven(&lone);
         supervisor.0.kill().unwrap();
         supervisor.0.wait().unwrap();
         assert_eq!(precedence(&me, &dead, &rows), Duration::ZERO);
-        assert!(is_proven(proof(&dead, &rows)));
+        eventually_proven(&dead);
     }
 
     #[test]
@@ -269,16 +284,16 @@ mod tests {
                 role,
                 ..row(ProcessId::new(), Pid::MAX)
             };
-            for precedence in [Duration::ZERO, DOUBTED, ITS_SUPERVISORS] {
+            for precedence in [Duration::ZERO, DOUBT_MAX, SUPERVISOR_FIRST] {
                 let mut proofs = Proofs::default();
                 let hunts = Cell::new(0);
-                let hunt = |_| {
+                let go_on = |_: &mut Hunt| {
                     hunts.set(hunts.get() + 1);
-                    Some(Hunt::default())
+                    Some(Found::default())
                 };
                 let mut finding = |after: Duration| {
                     let stopped = ProvenDeath::Stopped;
-                    proofs.finding_at(began + after, &dead, precedence, stopped, &hunt)
+                    proofs.finding_at(began + after, &dead, precedence, stopped, &go_on)
                 };
                 if !precedence.is_zero() {
                     assert_eq!(finding(Duration::ZERO), Finding::Doubted);
@@ -295,8 +310,8 @@ mod tests {
     #[test]
     fn a_process_that_does_not_die_is_waited_for_and_not_for_ever() {
         let dead = row(ProcessId::new(), Pid::MAX);
-        let hunt = |late, in_doubt| {
-            Some(Hunt {
+        let found = |late, in_doubt| {
+            Some(Found {
                 killed: 1,
                 late,
                 in_doubt,
@@ -305,22 +320,22 @@ mod tests {
         let (began, death) = (Instant::now(), ProvenDeath::Stopped);
         let proven = || Finding::Dead(death.clone());
         for (found, at_once, later) in [
-            (hunt(0, 0), proven(), proven()),
-            (hunt(0, 1), Finding::Doubted, proven()),
-            (hunt(1, 0), Finding::Doubted, Finding::Doubted),
-            (hunt(1, 1), Finding::Doubted, Finding::Doubted),
+            (found(0, 0), proven(), proven()),
+            (found(0, 1), Finding::Doubted, proven()),
+            (found(1, 0), Finding::Doubted, Finding::Doubted),
+            (found(1, 1), Finding::Doubted, Finding::Doubted),
             (None, Finding::MayLive, Finding::MayLive),
         ] {
             // The wait begins with the first hunt, however long its supervisor had precedence.
-            for precedence in [Duration::ZERO, ITS_SUPERVISORS] {
+            for precedence in [Duration::ZERO, SUPERVISOR_FIRST] {
                 let mut proofs = Proofs::default();
                 let mut finding = |after: Duration| {
-                    let hunt = |_| found;
-                    proofs.finding_at(began + after, &dead, precedence, death.clone(), &hunt)
+                    let go_on = |_: &mut Hunt| found;
+                    proofs.finding_at(began + after, &dead, precedence, death.clone(), &go_on)
                 };
                 finding(Duration::ZERO);
                 assert_eq!(finding(precedence), at_once, "{found:?}");
-                assert_eq!(finding(precedence + DOUBTED), later, "{found:?}");
+                assert_eq!(finding(precedence + DOUBT_MAX), later, "{found:?}");
             }
         }
     }

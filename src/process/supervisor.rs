@@ -37,7 +37,7 @@ use super::identity::Identity;
 use super::live::Stamp;
 use super::orphan::{self, Living, TAG};
 use super::over::Over;
-use super::proof::{self, DOUBTED, Proofs};
+use super::proof::{self, DOUBT_MAX, Proofs};
 use super::roster::{self, Cause, ChildKind, Order, Pid, Roster, SlotId, Standing};
 use super::signal::{Event as SignalEvent, Signals};
 use super::spawn::{self, Spawned};
@@ -118,6 +118,8 @@ struct Supervisor {
     requests: mpsc::UnboundedSender<Request>,
     /// The database takes no writes: nobody can beat, so nobody is judged.
     stalled: bool,
+    /// Processes were left of which nobody could tell whether they are orphans, or which did not die.
+    orphans_are_left: bool,
     /// SQLite's file, and the process that held its lock at the last look, taken because nobody could write.
     file: Option<PathBuf>,
     writer: Option<(Pid, u32)>,
@@ -286,6 +288,7 @@ impl Supervisor {
             identity,
             requests,
             stalled: false,
+            orphans_are_left: false,
             file,
             writer: None,
             pids,
@@ -805,10 +808,15 @@ impl Supervisor {
                 }
             }
         }
-        if !died {
+        // A process of which nobody could tell whose it is may have executed its program by now.
+        if !died && !self.orphans_are_left {
             return;
         }
         let looked = orphan::sweep_once(&self.living());
+        self.orphans_are_left = looked.as_ref().map_or(true, |sweep| sweep.left > 0);
+        if !died {
+            return;
+        }
         let (recover, others): (Vec<_>, Vec<_>) = orders
             .into_iter()
             .partition(|order| matches!(order, Order::Recover { .. }));
@@ -829,8 +837,10 @@ impl Supervisor {
     }
 
     /// `killed`: how many were sent SIGKILL already.
-    async fn end_orphans(&self, killed: usize) {
-        match orphan::sweep(&self.living(), ORPHANS_BOUND).await {
+    async fn end_orphans(&mut self, killed: usize) {
+        let swept = orphan::sweep(&self.living(), ORPHANS_BOUND).await;
+        self.orphans_are_left = swept.as_ref().map_or(true, |sweep| sweep.left > 0);
+        match swept {
             Ok(sweep) if killed.max(sweep.killed) > 0 => {
                 tracing::warn!(
                     processes = killed.max(sweep.killed),
@@ -950,7 +960,7 @@ fn proof_of(
 ) -> Box<crate::engine::reaper::Proof> {
     let mut proofs = Proofs::default();
     // A supervisor that was declared dead goes on under another key, and its children's rows name the first.
-    let mut own_ids = HashSet::new();
+    let mut own_ids = HashSet::from([own.process()]);
     Box::new(move |row, rows| {
         own_ids.insert(own.process());
         // RACE: a child of ours has died, and nobody has waited for it yet. Only the roster knows why
@@ -971,7 +981,7 @@ fn proof_of(
             true if orphan::left_nothing(&pids.living).unwrap_or(false) => {
                 return Finding::Dead(death);
             }
-            true => DOUBTED,
+            true => DOUBT_MAX,
             false => proof::precedence(&me, row, rows),
         };
         proofs.finding(row, rows, precedence, death)

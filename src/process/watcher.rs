@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use crate::model::ProcessId;
 use crate::telemetry::LogFormat;
 
-use super::orphan;
+use super::orphan::Hunt;
 use super::spawn::{self, Spawned};
 
 /// The hidden verb of its command line.
@@ -213,17 +213,18 @@ pub fn watch(input: impl Read) -> usize {
         }
     }
     let processes: Vec<ProcessId> = processes.into_iter().collect();
+    let mut hunt = Hunt::new(&processes, 0);
     let began = Instant::now();
     let mut killed = 0;
     loop {
         let left = HUNT_BOUND.saturating_sub(began.elapsed());
-        let hunt = orphan::hunt(&processes, left);
-        killed += hunt.as_ref().map_or(0, |hunt| hunt.killed);
+        let found = hunt.go_on(left);
+        killed += found.as_ref().map_or(0, |found| found.killed);
         // A shortage, of descriptors for example, may last as long as the hunt.
-        if hunt.is_err() {
+        if found.is_err() {
             std::thread::sleep(HUNT_AGAIN.min(left));
         }
-        if left.is_zero() || hunt.is_ok_and(|hunt| hunt.late == 0) {
+        if left.is_zero() || found.is_ok_and(|found| found.late == 0) {
             break;
         }
     }
