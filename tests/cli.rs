@@ -429,7 +429,7 @@ fn the_logs_of_a_fan_out_say_whose_they_are() {
     let none = place.run(["logs", &open]);
     assert!(
         none.stdout
-            .contains("those that the cancellation ended leave none"),
+            .contains("an attempt that the cancellation ended leaves no log"),
         "{none:?}"
     );
 }
@@ -538,6 +538,11 @@ fn a_scaffold_is_fine_and_overwrites_nothing() {
     assert_eq!(
         again.stderr.matches("overwrites nothing").count(),
         1,
+        "{again:?}"
+    );
+    again.failed(1, "a dir/steps/greet.sh");
+    assert!(
+        again.stderr.contains("move the existing files"),
         "{again:?}"
     );
     assert_eq!(
@@ -1631,7 +1636,10 @@ fn the_program_describes_itself() {
         .failed(2, "invalid value 'else'");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = place.run(["completions", shell]);
-        assert!(script.fine().stdout.contains("trigger"), "{shell}");
+        let script = &script.fine().stdout;
+        assert!(script.contains("trigger"), "{shell}");
+        // The program calls itself with this one.
+        assert!(!script.contains("watcher"), "{shell}");
     }
 }
 

@@ -550,6 +550,10 @@ fn a_question_tells_its_deadline_and_keeps_who_answered() {
     assert!(ended.status.success(), "{ended:?}");
     let page = text(&place.run(&["show", &id]).stdout);
     assert!(page.contains("by ana: 8"), "{page}");
+    // It runs after the end of the run.
+    let mut lines = page.lines();
+    let hook = lines.find(|line| line.contains("(on_complete)")).unwrap();
+    assert!(!hook.contains(" 0µs"), "{page}");
     let shown = place.json(&["show", &id, "--json"]);
     let steps = shown["steps"].as_array().unwrap();
     let answered: Vec<_> = steps

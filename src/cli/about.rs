@@ -1,6 +1,6 @@
 //! `schema`, `completions`, `version`: the program's own facts.
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use serde_json::json;
 
@@ -10,6 +10,8 @@ use crate::store::migrate::MIGRATIONS;
 use super::Cli;
 use super::exit::Failure;
 use super::setup::CliContext;
+
+const NAME: &str = "ductworkd";
 
 /// Prints a JSON Schema.
 #[derive(Debug, clap::Args)]
@@ -61,9 +63,18 @@ impl Schema {
 impl Completions {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "ductworkd", &mut script);
+        clap_complete::generate(self.shell, &mut visible(), NAME, &mut script);
         cli.out.text(&String::from_utf8_lossy(&script))
     }
+}
+
+/// The command line without the verbs that the program calls itself with.
+fn visible() -> Command {
+    let all = Cli::command();
+    let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let command = Command::new(NAME).version(env!("CARGO_PKG_VERSION"));
+    let command = command.args(all.get_arguments().cloned());
+    command.subcommands(verbs.cloned())
 }
 
 impl Version {

@@ -55,7 +55,7 @@ const OF_A_VERB: &str = "\
 
 {all-args}{after-help}
 
-Every verb also has -c FILE, -e NAME, --json and --color: see `ductworkd --help`.
+Every verb has -c FILE, -e NAME, --json and --color: see `ductworkd --help`.
 
 {before-help}";
 

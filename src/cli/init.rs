@@ -85,19 +85,19 @@ impl Init {
         let taken = |file: &&&File| self.dir.join(file.path).symlink_metadata().is_ok();
         let taken: Vec<&str> = files.iter().filter(taken).map(|file| file.path).collect();
         if let [first, others @ ..] = taken.as_slice() {
-            let first = self.dir.join(first);
-            let message = match others {
-                [] => format!("{} exists already", first.display()),
-                others => format!(
-                    "{} files exist already: {}, {}",
-                    taken.len(),
-                    first.display(),
-                    others.join(", ")
-                ),
+            let place = |path: &&str| self.dir.join(path).display().to_string();
+            let (message, files) = match others {
+                [] => (format!("{} exists already", place(first)), "file"),
+                _ => {
+                    let all: Vec<String> = taken.iter().map(place).collect();
+                    let (count, all) = (all.len(), all.join(", "));
+                    (format!("{count} files exist already: {all}"), "files")
+                }
             };
-            return Err(Failure::failed(Problem::new(message).help(
-                "`init` overwrites nothing: choose another directory, or move the existing file",
-            )));
+            let help = format!(
+                "`init` overwrites nothing: choose another directory, or move the existing {files}"
+            );
+            return Err(Failure::failed(Problem::new(message).help(help)));
         }
         for file in &files {
             self.write(file)?;

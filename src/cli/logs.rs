@@ -67,7 +67,9 @@ impl Logs {
                 }
             };
             match shown.attempts == 0 && !cli.out.json {
-                true => cli.out.text(&format!("{}\n", none(status))),
+                true => cli
+                    .out
+                    .text(&format!("{}\n", none(status, self.step.as_deref()))),
                 false => Ok(()),
             }
         })
@@ -96,17 +98,21 @@ impl Logs {
 }
 
 /// The reason why there is nothing to show.
-fn none(status: RunStatus) -> &'static str {
+fn none(status: RunStatus, step: Option<&str>) -> String {
+    let wrote = match step {
+        Some(step) => format!("the step {} wrote nothing to stderr", out::clean(step)),
+        None => "the steps of this run wrote nothing to stderr".to_owned(),
+    };
     match status {
-        RunStatus::Completed => "the steps of this run wrote nothing to stderr",
-        RunStatus::Halted => {
-            "the steps of this run wrote nothing to stderr; an attempt that died with its worker leaves no log"
-        }
+        RunStatus::Completed => wrote,
+        RunStatus::Halted => format!("{wrote}; an attempt that died with its worker leaves no log"),
         RunStatus::Cancelled => {
-            "no log: the steps that ended wrote nothing to stderr, and those that the cancellation ended leave none"
+            format!(
+                "{wrote} before it ended, and an attempt that the cancellation ended leaves no log"
+            )
         }
         RunStatus::InProgress | RunStatus::Dampened => {
-            "no log yet: a step's log appears when the attempt has ended"
+            "no log yet: a step's log appears when the attempt has ended".to_owned()
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::config::Config;
+use crate::model::short;
 use crate::process::identity::Identity;
 use crate::process::proof;
 use crate::store::departed::{self, Departed};
@@ -118,7 +119,7 @@ fn gone(cli: &CliContext, departed: &[Departed], now: i64) -> Result<(), Failure
             Cell::new(cli.out.time(process.started_at, now)),
             Cell::new(cli.out.time(process.gone_at, now)),
             Cell::styled(death, style),
-            Cell::styled(process.id.to_string(), out::DIM),
+            Cell::styled(short(process.id), out::DIM),
         ]
     };
     let rows: Vec<Vec<Cell>> = departed.iter().map(row).collect();
@@ -165,7 +166,7 @@ pub(super) fn table(
             Cell::new(process.pid.to_string()),
             Cell::new(above(process)),
             Cell::new(cli.out.time(process.started_at, now)),
-            Cell::styled(process.id.to_string(), out::DIM),
+            Cell::styled(short(process.id), out::DIM),
         ]
     };
     let rows: Vec<Vec<Cell>> = processes.iter().map(row).collect();

@@ -301,7 +301,7 @@ fn row(cli: &CliContext, listed: &Listed, now: i64) -> Vec<Cell> {
     };
     let (state, style) = match (it.is_valid, it.ended_at, it.expires_at) {
         (true, ..) => ("valid", out::GOOD),
-        (false, Some(_), _) if it.kind == TokenKind::Link => ("used", out::DIM),
+        // A link was used, or revoked before.
         (false, Some(_), _) => ("ended", out::DIM),
         (false, None, Some(at)) if at <= now => ("expired", out::DIM),
         // The token or link with which it was opened has ended.

@@ -1,5 +1,6 @@
 //! `trigger`: starts a run, and waits for its end on request.
 
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -145,6 +146,10 @@ impl Trigger {
                     biased;
                     _ = enough.recv() => {
                         let run = triggered.run_id;
+                        // Below the `^C` of a terminal.
+                        if std::io::stderr().is_terminal() {
+                            say("");
+                        }
                         say(&format!("the run goes on; ductworkd watch {run} shows it"));
                         return Err(Failure::Quiet(Code::Interrupted));
                     }

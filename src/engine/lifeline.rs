@@ -402,13 +402,15 @@ impl Lifeline {
         }
     }
 
-    /// False: a beat is due, and the sweep continues after it. Until then the callers that asked for it wait.
+    /// False: a beat is due, and the sweep continues after it. Until then the callers that asked for it wait, and also
+    /// while the death of a child is in doubt.
     async fn sweep(
         &mut self,
         conn: &mut Conn,
         until: Instant,
         agenda: &mut Agenda,
     ) -> Result<bool, Error> {
+        let mut doubts = false;
         let swept = match &mut self.sweeper {
             Some((sweeper, _)) => {
                 let me = self.shared.process();
@@ -417,11 +419,13 @@ impl Lifeline {
                     let again = tokio::time::Instant::now() + pause;
                     agenda.sweep = agenda.sweep.min(again);
                 }
+                doubts = sweeper.doubts_own();
                 swept
             }
             None => Ok(true),
         };
-        if !matches!(swept, Ok(false)) {
+        // The last sweep of a daemon that stops is over when all that its children held is given back.
+        if !matches!(swept, Ok(false)) && !doubts {
             for done in agenda.asked.drain(..) {
                 // The caller may be gone; if the sweep failed, the next one finds the same.
                 let _ = done.send(());

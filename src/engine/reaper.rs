@@ -209,6 +209,8 @@ pub struct Sweeper {
     pause: Duration,
     /// The last sweep doubted a death.
     doubted: bool,
+    /// That of a child of the process that sweeps.
+    doubted_own: bool,
     /// The process that recovers.
     shared: Option<Arc<Shared>>,
 }
@@ -233,6 +235,7 @@ impl Sweeper {
             known: HashSet::new(),
             pause: LEFT_FIRST,
             doubted: false,
+            doubted_own: false,
             shared: None,
         }
     }
@@ -272,7 +275,7 @@ impl Sweeper {
         until: Instant,
     ) -> Result<bool, Error> {
         self.left.clear();
-        self.doubted = false;
+        (self.doubted, self.doubted_own) = (false, false);
         let swept = self.sweep_once(conn, me, waker, until).await;
         // A sweep that was cut short may have seen none of them.
         if !self.left.is_empty() || matches!(swept, Ok(true)) {
@@ -287,6 +290,11 @@ impl Sweeper {
         let left = (!self.left.is_empty()).then_some(self.pause);
         let doubted = self.doubted.then_some(LOOK_AGAIN);
         left.into_iter().chain(doubted).min()
+    }
+
+    /// True while the death of a child of the process that sweeps is in doubt.
+    pub fn doubts_own(&self) -> bool {
+        self.doubted_own
     }
 
     /// Tells of the claims that a sweep left. One line of the log for all of them: a transaction may have locked very
@@ -334,7 +342,8 @@ impl Sweeper {
         let first = mine.is_some_and(|mine| is_first(&mine, &rows, self.policy.lease()));
         // Before everything else: work waits for the recovery of their claims, and nobody waits for the
         // rest.
-        let late = self.recover_proven(conn, &rows, now, waker, until).await?;
+        let late = self.recover_proven(conn, me, &rows, now, waker, until);
+        let late = late.await?;
         self.spare_the_locked(conn, &mut rows).await?;
         if let Some(seen) = &self.seen {
             seen.send_replace(rows.as_slice().into());
@@ -387,6 +396,7 @@ impl Sweeper {
     async fn recover_proven(
         &mut self,
         conn: &mut Conn,
+        me: ProcessId,
         rows: &[ProcessRow],
         now: Instant,
         waker: &dyn Waker,
@@ -417,6 +427,7 @@ impl Sweeper {
                 // The look for a proof may have taken its time. So the others come first the next time.
                 Finding::Doubted => {
                     self.doubted = true;
+                    self.doubted_own |= row.supervisor == Some(me);
                     self.vain.insert(row.id);
                 }
                 Finding::MayLive => continue,
@@ -737,14 +748,17 @@ mod tests {
             Box::new(proof),
         );
         assert_eq!(sweeper.look_again_in(), None);
-        let rows = [row(dead, 1, 0), row(alive, 1, 0)];
+        let me = ProcessId::new();
+        let mut rows = [row(dead, 1, 0), row(alive, 1, 0)];
         let now = Instant::now();
         for late in [true, false] {
             // A sweep that is late goes on with the others the next time.
             let until = if late { now } else { now + STALE };
-            let swept = sweeper.recover_proven(&mut conn, &rows, now, &Nobody, until);
+            let swept = sweeper.recover_proven(&mut conn, me, &rows, now, &Nobody, until);
             assert_eq!(swept.await.unwrap(), late);
             assert_eq!(sweeper.look_again_in(), Some(LOOK_AGAIN));
+            assert_eq!(sweeper.doubts_own(), !late);
+            rows[0].supervisor = Some(me);
         }
         assert_eq!(*asked.lock().unwrap(), [dead, alive, dead]);
         conn.close().await;

@@ -380,8 +380,21 @@ fn active(facts: &Facts, run: &RunId) -> Why {
                 Some(deadline) => format!(" ({deadline})"),
                 None => String::new(),
             };
-            let fact = format!("it waits for a person at {}{prompt}{deadline}", leaf.node);
-            Why::new("dampened", fact).remedy(format!("ductworkd resume {run} [VALUE]"))
+            // A value answers one question only.
+            let asks = |leaf: &&Leaf| matches!(leaf.state, LeafState::Asked);
+            let (others, which) = match facts.leaves.iter().filter(asks).count() {
+                0 | 1 => (String::new(), ""),
+                2 => (", and for one more answer".to_owned(), " [--step STEP]"),
+                all => (
+                    format!(", and for {} more answers", all - 1),
+                    " [--step STEP]",
+                ),
+            };
+            let fact = format!(
+                "it waits for a person at {}{prompt}{deadline}{others}",
+                leaf.node
+            );
+            Why::new("dampened", fact).remedy(format!("ductworkd resume {run} [VALUE]{which}"))
         }
         _ => Why::new(
             "unknown",
@@ -1091,6 +1104,25 @@ mod tests {
             why(&facts).fact,
             "Slow (attempt 3) has been running on box (pid 7) for 5s; 2 of the 4 branches of Split have arrived"
         );
+    }
+
+    #[test]
+    fn a_run_that_waits_for_several_answers_says_how_many_and_that_a_value_answers_one() {
+        let mut facts = facts(Some(LeafState::Asked));
+        for (fact, remedy) in [
+            ("", " [VALUE]"),
+            (", and for one more answer", " [VALUE] [--step STEP]"),
+            (", and for 2 more answers", " [VALUE] [--step STEP]"),
+        ] {
+            let told = why(&facts);
+            let asked = told.fact.split_once(", and for ");
+            assert_eq!(
+                asked.map_or("", |(before, _)| &told.fact[before.len()..]),
+                fact
+            );
+            assert!(told.remedy.unwrap().ends_with(remedy), "{fact}");
+            facts.leaves.push(facts.leaves[0].clone());
+        }
     }
 
     #[test]

@@ -268,10 +268,12 @@ async fn prepare(location: &Location, config: &Config) -> Result<Option<u64>, st
     }
     let mut conn = location.connect(Purpose::Query).await?;
     let mut report = |waits: &str| tracing::warn!("{waits}");
-    for migration in migrate::migrate_within(&mut conn, migrate::PATIENCE, &mut report).await? {
+    let migrated = migrate::migrate_within(&mut conn, migrate::PATIENCE, &mut report).await?;
+    if let Some(last) = migrated.last() {
         tracing::info!(
-            version = migration.version,
-            name = migration.name,
+            version = last.version,
+            name = last.name,
+            migrations = migrated.len(),
             "migrated"
         );
     }

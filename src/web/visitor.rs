@@ -496,7 +496,7 @@ async fn visitor(
         })),
         // An expired session counts as none; an invalid token was meant to be one.
         None if form == Form::Page => Ok(nobody()),
-        None => Err(unknown("this token is none, or it holds no longer")),
+        None => Err(unknown("this token is unknown, expired or revoked")),
     }
 }
 
@@ -694,7 +694,9 @@ async fn within(
             false => "",
         };
         let own = names(only);
-        let detail = format!("this token is for {own} alone, and this tells of all pipelines{way}");
+        let detail = format!(
+            "this token is for {own} alone, and the answer would tell of all pipelines{way}"
+        );
         return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
     }
     match named.iter().all(|it| only.contains(it)) {

@@ -102,7 +102,7 @@ on_every_database! {
         assert!(lines[3].starts_with("Flaky  attempt 2  success  "), "{text}");
         assert_eq!(lines[4..], ["  try 2"]);
         let text = printed(&fixture.run(&[], &["logs", &run, "Silent"]));
-        assert!(text.starts_with("the steps of this run wrote nothing to stderr"), "{text}");
+        assert!(text.starts_with("the step Silent wrote nothing to stderr"), "{text}");
         let wrong = fixture.run(&[], &["logs", &run, "Flakey"]);
         let said = String::from_utf8_lossy(&wrong.stderr);
         assert_eq!(wrong.status.code(), Some(1));

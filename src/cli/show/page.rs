@@ -223,7 +223,14 @@ fn next(page: &Page<'_>) -> Vec<String> {
                 format!("go on: {}", out::clean(&remedy)),
             ]
         }
-        RunStatus::Dampened => vec![format!("answer: ductworkd resume {id} [VALUE]")],
+        RunStatus::Dampened => {
+            // A value answers one question only.
+            let which = match page.nodes.iter().map(|row| row.waiting).sum::<u64>() {
+                0 | 1 => "",
+                _ => " [--step STEP]",
+            };
+            vec![format!("answer: ductworkd resume {id} [VALUE]{which}")]
+        }
         RunStatus::InProgress => vec![
             format!("follow it: ductworkd watch {id}"),
             format!("why it is waiting: ductworkd why {id}"),
@@ -394,18 +401,23 @@ fn mark(row: Option<&NodeRow>, glyphs: &Glyphs) -> (&'static str, Style) {
     }
 }
 
-/// The time span of a node's steps together.
+/// The time span of a node's steps together. A hook runs after the end of the timeline.
 fn span(row: &NodeRow, end: i64) -> String {
-    let Some(from) = row.from else {
-        return String::new();
-    };
-    time::span(time::between(from, ended(row, end)))
+    match row.from.zip(over(row).or(Some(end))) {
+        Some((from, to)) if from <= to => time::span(time::between(from, to)),
+        _ => String::new(),
+    }
 }
 
-/// The time when the last step of a node ended; the end of the timeline while a step goes on.
+/// The time when the last step of a node ended, if all have.
+fn over(row: &NodeRow) -> Option<i64> {
+    let is_over = row.completed + row.failed + row.cancelled == row.total;
+    row.to.filter(|_| is_over)
+}
+
+/// The same on the timeline, whose end it is while a step goes on.
 fn ended(row: &NodeRow, end: i64) -> i64 {
-    let over = row.completed + row.failed + row.cancelled == row.total;
-    row.to.filter(|_| over).unwrap_or(end).min(end)
+    over(row).unwrap_or(end).min(end)
 }
 
 /// The number of cells before a bar, and of the bar: at least one, if anything ran.

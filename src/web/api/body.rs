@@ -24,7 +24,10 @@ pub fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     };
     let read: serde_json::Result<Object<T>> = serde_json::from_slice(body);
     read.map(|it| it.0).map_err(|error| {
-        let detail = format!("the body is not as expected: {error}");
+        let detail = match body {
+            b"{}" => format!("the body is empty, or an empty object: {error}"),
+            _ => format!("the body is not as expected: {error}"),
+        };
         Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
             .remedy("`/api/v1/openapi.json` says what it may be")
     })
