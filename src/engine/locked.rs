@@ -14,9 +14,10 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// At most so many are left out: each claim sends them all.
 pub const MOST: usize = 1_000;
 
-/// The longest time for which one is left out of which no look has found a lock, and the time after which one that was not
-/// kept waiting again is forgotten.
+/// The longest time for which one is left out of which no look has found a lock.
 const UNEXPLAINED_MAX: Duration = Duration::from_secs(30);
+
+/// How long after that time one is forgotten that was not kept waiting again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(15);
 
 /// The keys that claims leave out.

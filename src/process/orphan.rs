@@ -342,9 +342,8 @@ pub fn stop_family<'a>(
     let mut in_vain = 0;
     for _ in 0..MOST {
         let mut found = Vec::new();
-        let mut is_whole = true;
         let all = pids();
-        is_whole &= all.is_ok();
+        let mut is_whole = all.is_ok();
         for pid in all.unwrap_or_default() {
             match tag_of(pid) {
                 _ if stopped.contains(&pid) || identity::is_corpse(pid) => {}

@@ -43,9 +43,8 @@ pub fn is_dead(me: &Identity, row: &ProcessRow) -> bool {
 /// True when a row's process is dead and nothing is left of what its steps started. Blocks for `DOUBT_MAX`
 /// at most.
 pub fn is_gone(me: &Identity, row: &ProcessRow) -> bool {
-    let hunt = || go_on(&mut hunt(row), row.id, DOUBT_MAX);
-    let is_clean = || hunt().is_some_and(|found| found.late == 0);
-    is_dead(me, row) && (row.role != Role::Worker || is_clean())
+    let found = || go_on(&mut hunt(row), row.id, DOUBT_MAX);
+    is_dead(me, row) && (row.role != Role::Worker || found().is_some_and(|found| found.late == 0))
 }
 
 /// How long a dead process is left to its supervisor, from the time at which this process knows of the death.
@@ -68,7 +67,7 @@ pub struct Proofs {
 struct Known {
     since: Instant,
     hunt: Hunt,
-    /// Since when only processes in doubt have been left.
+    /// When a hunt first left nobody but processes in doubt.
     doubted: Option<Instant>,
 }
 

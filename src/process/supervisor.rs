@@ -815,6 +815,8 @@ impl Supervisor {
         let looked = orphan::sweep_once(&self.living());
         self.orphans_are_left = looked.as_ref().map_or(true, |sweep| sweep.left > 0);
         if !died {
+            // It may be one that was killed before, and does not die: so this is no line of the log.
+            tracing::debug!(?looked, "looked again at what was left behind");
             return;
         }
         let (recover, others): (Vec<_>, Vec<_>) = orders

@@ -29,7 +29,8 @@ statements! {
     /// A process whose row is gone, or has an epoch that no claimant has, was declared dead: it claims nothing until it
     /// has registered anew. A claim that it sent through a connection that it has given up since takes nothing either
     /// (`FENCE_EARLIER`). RACE: the reaper takes the row while we claim. Both write it, so one waits for the other: either
-    /// the reaper sees our claims, or we see that the row is gone (C4, R3). Proven by `a_process_that_was_declared_dead_claims_nothing`. (I22)
+    /// the reaper sees our claims, or we see that the row is gone (C4, R3). Proven by
+    /// `a_process_that_was_declared_dead_claims_nothing`. (I22)
     ///
     /// RACE: the pipeline is paused while we claim. A pause writes this row too: either it waits for us, and our claim
     /// precedes it, or we see that we are paused, and take nothing. Proven by
