@@ -266,7 +266,7 @@ impl Error {
     /// True where a transaction was rolled back to let another one through, at this node or at another.
     pub(super) fn is_deadlock(&self) -> bool {
         matches!(self, Self::Retryable { source, .. }
-            if matches!(source.as_ref(), Source::Mysql(failure) if failure.code() == 1213))
+            if matches!(source.as_ref(), Source::Mysql(failure) if failure.is_deadlock()))
     }
 
     /// True where a server has waited for a lock for as long as it may.

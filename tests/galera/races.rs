@@ -458,9 +458,12 @@ static ALL: Statement = Statement::only(Only::Mysql, "ALL", "{whole:ROW_COUNT();
 static FIRST: Statement = Statement::new("FIRST", "INSERT INTO told VALUES (:id, 1)");
 static SECOND: Statement = Statement::new("SECOND", "INSERT INTO told VALUES (:id, 2)");
 static READ: Statement = Statement::new("READ", "SELECT n FROM hot WHERE id = 1");
+static BUMP_ALONE: Statement =
+    Statement::new("BUMP_ALONE", "UPDATE hot SET n = n + 1 WHERE id = 2");
 static AT_ONCE: Statement = Statement::row("AT_ONCE", &[&FIRST, &BUMP, &ALL, &SECOND]);
 /// The same, with a statement that returns rows: each of its parts is sent alone.
 static ALONE: Statement = Statement::row("ALONE", &[&FIRST, &BUMP, &ALL, &READ, &SECOND]);
+static READS_LAST: Statement = Statement::row("READS_LAST", &[&FIRST, &SECOND, &BUMP, &ALL, &READ]);
 
 async fn bumped(conn: &mut Conn, statement: &'static Statement) -> Uuid {
     let id = Uuid::now_v7();
@@ -480,7 +483,7 @@ async fn of_a_thousand_transactions_that_write_one_row_none_is_lost_or_partial()
         let mut reader = cluster.reader().await;
         let tables = "CREATE TABLE hot (id bigint PRIMARY KEY, n bigint NOT NULL) ENGINE=InnoDB;
             CREATE TABLE told (id binary(16) NOT NULL, part bigint NOT NULL, PRIMARY KEY (id, part)) ENGINE=InnoDB;
-            INSERT INTO hot VALUES (1, 0)";
+            INSERT INTO hot VALUES (1, 0), (2, 0)";
         reader.script("TABLES", tables).await.unwrap();
         lost_races();
         let began = Instant::now();
@@ -493,7 +496,9 @@ async fn of_a_thousand_transactions_that_write_one_row_none_is_lost_or_partial()
             writers.push(async move {
                 let mut told = Vec::new();
                 for at in 0..EACH {
-                    told.push(bumped(&mut conn, [&AT_ONCE, &ALONE][(at + writer / 3) % 2]).await);
+                    let statement = [&AT_ONCE, &ALONE, &READS_LAST][(at + writer / 3) % 3];
+                    told.push(bumped(&mut conn, statement).await);
+                    assert_eq!(conn.execute(&BUMP_ALONE, &[]).await.unwrap(), 1);
                 }
                 conn.close().await;
                 told
@@ -502,12 +507,13 @@ async fn of_a_thousand_transactions_that_write_one_row_none_is_lost_or_partial()
         let acknowledged: Vec<Uuid> = together(writers).await.into_iter().flatten().collect();
         told("one row that six connections to three nodes write", acknowledged.len(), began);
         assert!(acknowledged.len() >= 1_000);
-        assert_eq!(number(&mut reader, "SELECT n AS it FROM hot").await, acknowledged.len() as i64);
         let rows = reader.fetch(statement("SELECT id, {big:count(*)} AS parts FROM told GROUP BY id"), &[]).await;
         let rows = rows.unwrap();
         let stored: HashSet<Uuid> = rows.iter().map(|row| row.get("id").unwrap()).collect();
         assert_eq!(stored, acknowledged.into_iter().collect());
         assert!(rows.iter().all(|row| row.get::<i64>("parts").unwrap() == 2));
+        let counts = "SELECT {big:count(*)} AS it FROM hot WHERE n = (SELECT count(*) FROM told WHERE part = 1)";
+        assert_eq!(number(&mut reader, counts).await, 2, "rows with all their changes");
         reader.close().await;
     })
     .await;

@@ -141,6 +141,50 @@ async fn all_is_written_or_nothing_however_it_is_sent() {
     .await;
 }
 
+/// The server rolls back, and answers with success, as a node of a cluster may answer a read.
+static UNDO: Statement = Statement::new("UNDO", "ROLLBACK");
+static UNDONE: Statement = Statement::row("UNDONE", &[&INSERT, &UNDO, &QUEUE]);
+
+#[tokio::test]
+async fn a_transaction_that_the_server_undoes_without_saying_so_is_run_again_as_a_whole() {
+    with(|_sandbox, mut conn| async move {
+        let conn = &mut conn;
+        let rows = batch(1, "");
+        let args = [
+            ("new_runs", (&rows).into()),
+            ("pipeline", "p1".into()),
+            ("n", 7_i64.into()),
+        ];
+        let mut tries = 0;
+        let done = conn.transaction(async |conn| {
+            tries += 1;
+            match tries {
+                // Alone, and in the middle of a statement that consists of several.
+                1 => {
+                    conn.fetch(&INSERT, &args).await?;
+                    conn.fetch(&UNDO, &[]).await?;
+                }
+                2 => drop(conn.fetch(&UNDONE, &args).await?),
+                3 => drop(conn.fetch_and_commit(&UNDONE, &args).await?),
+                _ => {
+                    conn.fetch(&INSERT, &args).await?;
+                    conn.fetch(&MOVE, &args).await?;
+                }
+            }
+            if tries < 4 {
+                conn.fetch(&QUEUE, &args).await?;
+            }
+            Ok(())
+        });
+        done.await.unwrap();
+        assert_eq!(tries, 4);
+        let written = text(conn, WRITTEN).await;
+        assert!(written.contains(INPUTS[0]), "{written}");
+        assert!(written.ends_with(" 0"), "a part that came later: {written}");
+    })
+    .await;
+}
+
 /// Beyond one MiB, the rows are sent beforehand, as values.
 #[tokio::test]
 async fn a_large_batch_is_staged_before() {

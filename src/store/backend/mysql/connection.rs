@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use mysql_async::consts::StatusFlags;
 use mysql_async::prelude::Queryable;
 use mysql_async::{ClientIdentity, Conn, Opts, OptsBuilder, Params, SslOpts, Value};
 use tokio_rustls::rustls;
@@ -26,6 +27,9 @@ use crate::store::patience::Patience;
 #[cfg(feature = "internals")]
 use crate::store::statement::Asked;
 use crate::store::statement::{Arg, Args, Rows, Statement};
+
+/// The statements that end a transaction.
+const ENDS: [&str; 2] = ["COMMIT", "ROLLBACK"];
 
 /// How many statements stay prepared, on the server as well.
 const PREPARED: usize = 256;
@@ -49,6 +53,8 @@ pub struct Mysql {
     own: String,
     /// Packets sent since the last call of `take_sent`.
     sent: u64,
+    /// The last answer told that a transaction is open.
+    is_open: bool,
     /// Statements may be sent as one; only MariaDB takes that.
     compounds: bool,
 }
@@ -143,6 +149,7 @@ impl Mysql {
             is_lock_wait_changed: false,
             own: uuid::Uuid::new_v4().simple().to_string(),
             sent: 0,
+            is_open: false,
             compounds: false,
         };
         match opened.set_up(purpose, patience).await {
@@ -283,10 +290,43 @@ impl Mysql {
 
     /// Sends one statement without values, and returns how many rows it wrote.
     pub(super) async fn text(&mut self, sql: &str) -> Result<u64, Failure> {
+        let written = self.text_unchecked(sql).await?;
+        match ENDS.contains(&sql) {
+            true => self.is_open = self.has_open(),
+            false => self.check_open()?,
+        }
+        Ok(written)
+    }
+
+    async fn text_unchecked(&mut self, sql: &str) -> Result<u64, Failure> {
         let answer = self.conn()?.query_iter(sql).await?;
         let written = answer.affected_rows();
         answer.drop_result().await?;
         Ok(written)
+    }
+
+    /// True where the last answer tells that a transaction is open.
+    fn has_open(&self) -> bool {
+        let told = self.conn.as_ref().and_then(Conn::last_ok_packet);
+        told.is_some_and(|told| {
+            told.status_flags()
+                .contains(StatusFlags::SERVER_STATUS_IN_TRANS)
+        })
+    }
+
+    /// Checks, after a statement that ends no transaction, that an open transaction is still open.
+    ///
+    /// RACE: a node of a cluster rolls the transaction back while it answers a read, and answers with success. The rest
+    /// of the transaction would run, and be committed, alone. Proven by
+    /// `a_transaction_that_the_server_undoes_without_saying_so_is_run_again_as_a_whole`, raced by
+    /// `of_a_thousand_transactions_that_write_one_row_none_is_lost_or_partial`.
+    fn check_open(&mut self) -> Result<(), Failure> {
+        let was_open = self.is_open;
+        self.is_open = self.has_open();
+        match was_open && !self.is_open {
+            true => Err(Failure::Undone),
+            false => Ok(()),
+        }
     }
 
     /// The same, while the session is being set up.
@@ -354,6 +394,7 @@ impl Mysql {
         let rows: Vec<mysql_async::Row> = asked.collect().await?;
         let written = asked.affected_rows();
         asked.drop_result().await?;
+        self.check_open()?;
         answer.rows.extend(rows.into_iter().map(Row::of));
         // A reading statement counts nothing.
         if !is_read(sql.as_ref()) {
@@ -386,6 +427,7 @@ impl Mysql {
         let first = begin.and_then(|begin| self.with_begin(begin, statement, args));
         let sent = usize::from(first.is_some());
         if let Some(first) = first {
+            self.is_open = true;
             // A compound statement has only the count of its last part.
             answer.written = self.text(&first).await.map_err(Failed::before_end)?;
         } else if let Some(begin) = begin {
@@ -458,7 +500,13 @@ impl Mysql {
         text.run(statement);
         end.into_iter().for_each(|end| text.then(end));
         let text = text.end();
-        match self.text(&text).await {
+        self.is_open |= begin.is_some();
+        let asked = match end {
+            Some(_) => self.text_unchecked(&text).await,
+            None => self.text(&text).await,
+        };
+        self.is_open &= end.is_none() || asked.is_err();
+        match asked {
             // A compound statement has only the count of its last part; the parts check their own counts.
             Ok(_) => Ok(Answer::default()),
             Err(failure) if end.is_none() || self.has_left_open(&failure).await => {
@@ -502,7 +550,7 @@ impl Mysql {
             self.text(&one).await?;
             self.is_lock_wait_changed |=
                 one.starts_with("SET SESSION") && one.contains("lock_wait_timeout");
-            if self.is_lock_wait_changed && ["COMMIT", "ROLLBACK"].contains(&one.as_str()) {
+            if self.is_lock_wait_changed && ENDS.contains(&one.as_str()) {
                 let lock_wait = self.lock_wait.clone();
                 self.text(&lock_wait).await?;
                 self.is_lock_wait_changed = false;

@@ -28,6 +28,8 @@ pub enum Failure {
         /// The number of rows that it wrote.
         written: i64,
     },
+    /// A statement that was answered with success, although its transaction had been rolled back.
+    Undone,
 }
 
 impl From<Driver> for Failure {
@@ -54,6 +56,11 @@ impl Failure {
     /// True where a write did not write as many rows as it had to: no other sum of ours can be out of range.
     pub fn is_count(&self) -> bool {
         matches!(self, Self::Count { .. }) || self.code() == 1690
+    }
+
+    /// True where the transaction was rolled back to let another one through.
+    pub fn is_deadlock(&self) -> bool {
+        matches!(self, Self::Undone) || self.code() == 1213
     }
 
     /// True where somebody killed the statement, or its time was over.
@@ -144,6 +151,9 @@ impl DriverError for Failure {
             Self::Count { wanted, written } => {
                 format!("it was to write {wanted} rows, and wrote {written}")
             }
+            Self::Undone => {
+                "the server has rolled back the transaction without saying so".to_owned()
+            }
         }
     }
 
@@ -181,6 +191,8 @@ impl DriverError for Failure {
             Self::Driver(Driver::Url(_)) => Blame::Program,
             // Some servers answer a statement that was killed while it waited with success and no rows.
             Self::Count { .. } => Blame::Contention,
+            // A node of a cluster lets a commit of another node through.
+            Self::Undone => Blame::Contention,
         }
     }
 
@@ -241,6 +253,7 @@ impl DriverError for Failure {
                 | Self::File(_)
                 | Self::Right(_)
                 | Self::Count { .. }
+                | Self::Undone
         )
     }
 
