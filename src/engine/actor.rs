@@ -132,9 +132,12 @@ impl Actor {
 
     /// Advances branches.
     pub async fn advance(&mut self, claimed: &[ClaimedBranch]) -> Result<Advanced, Error> {
-        let limits = self.advance_limits;
-        let limits = move |_: &str| limits;
-        advance::advance(&mut self.conn, claimed, &limits, &self.definitions).await
+        let (of_steps, of_advances) = (self.limits, self.advance_limits);
+        let limits = advance::Limits {
+            advance: &|_| of_advances,
+            step: &|_, _| of_steps,
+        };
+        advance::advance(&mut self.conn, claimed, limits, &self.definitions).await
     }
 
     /// Recovers the claims of a process, if it is dead.

@@ -229,7 +229,10 @@ impl Advancer {
             pipelines: self.pipelines.as_deref(),
             most: branches.claims((self.count as usize).max(1) * BRANCHES_PER_COUNT),
             lease: self.policy.lease(),
-            limits: &|pipeline| self.policy.advance(pipeline),
+            limits: advance::Limits {
+                advance: &|pipeline| self.policy.advance(pipeline),
+                step: &|definition, step| self.policy.step(definition, step),
+            },
             definitions: &self.definitions,
             left_out: &left_out,
             backoff: &|pipeline, times| self.policy.advance_backoff(pipeline, times),

@@ -9,7 +9,6 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use crate::machine::advance::AdvanceLimits;
 use crate::model::BranchId;
 use crate::store::advance::{self, Advanced, BranchClaim, ClaimedBranch, GiveBack};
 use crate::store::definition::{Definitions, LeftOut, Unreadable};
@@ -140,8 +139,8 @@ pub struct Terms<'a> {
     pub most: usize,
     /// How long a claim is leased.
     pub lease: Duration,
-    /// The limits of advancing a branch of a pipeline.
-    pub limits: &'a (dyn Fn(&str) -> AdvanceLimits + Sync),
+    /// The limits of pipelines and of their steps.
+    pub limits: advance::Limits<'a>,
     /// The definitions read so far.
     pub definitions: &'a Definitions,
     /// The branches and the definitions that claims leave out.

@@ -149,11 +149,17 @@ fn crash_delay(crashes: u32, limits: &StepLimits) -> Duration {
     wait.min(limits.backoff.max)
 }
 
-/// Why a branch whose step failed halts, decided by how the last execution ended.
-pub fn halt_reason(last: ExecutionResult, error_class: Option<&str>) -> HaltReason {
+/// Why a branch whose step failed halts, decided by how the last execution ended. An error that failed its step
+/// although tries were left was one that is not tried again.
+pub fn halt_reason(
+    last: ExecutionResult,
+    error_class: Option<&str>,
+    had_retries_left: bool,
+) -> HaltReason {
     match (last, error_class) {
         (ExecutionResult::Error, Some(STEP_UNDEFINED)) => HaltReason::StepUndefined,
         (ExecutionResult::Error, Some(DATA_ERROR)) => HaltReason::StepRefused,
+        (ExecutionResult::Error, _) if had_retries_left => HaltReason::StepRefused,
         (ExecutionResult::TimedOut, _) => HaltReason::JobTimedOut,
         (ExecutionResult::ProcessCrashed, _) => HaltReason::JobCrashesExhausted,
         _ => HaltReason::JobRetriesExhausted,

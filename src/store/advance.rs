@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use crate::definition::{Definition, NodeIndex};
 use crate::failpoint::failpoint;
 use crate::machine::advance::{self, AdvanceLimits, BranchView, StepView};
-use crate::machine::outcome;
+use crate::machine::outcome::{self, StepLimits};
 use crate::model::*;
 
 use super::batch;
@@ -91,7 +91,7 @@ statements! {
     OUTPUTS = "
         SELECT s.id, s.output FROM {rows:b(id id)} JOIN ductwork_steps s ON {key:s.id;b.id}";
     LAST_EXECUTIONS = "
-        SELECT e.step_id, e.result, e.error_class
+        SELECT e.step_id, e.result, e.error_class, e.retry_count
           FROM {rows:b(id id)}
           JOIN ductwork_executions e ON {key:e.step_id;b.id}
                AND e.attempt = (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = b.id)";
@@ -314,8 +314,14 @@ pub struct Advanced {
     pub crossed: Crossed,
 }
 
-/// The limits of advancing a branch of this pipeline.
-pub type Limits<'a> = &'a (dyn Fn(&str) -> AdvanceLimits + Sync);
+/// The limits that advancing goes by.
+#[derive(Clone, Copy)]
+pub struct Limits<'a> {
+    /// Those of advancing a branch of a pipeline.
+    pub advance: &'a (dyn Fn(&str) -> AdvanceLimits + Sync),
+    /// Those of a step.
+    pub step: &'a (dyn Fn(&Definition, &str) -> StepLimits + Sync),
+}
 
 /// Advances a batch of claimed branches, in one transaction: load under the fence, decide, write,
 /// close. Only the branches whose fence is gone drop out of the batch.
@@ -349,7 +355,7 @@ pub async fn advance(
             let Some(token) = tokens.remove(&id) else {
                 continue;
             };
-            let branch = match load(conn, row, token, &last, definitions).await? {
+            let branch = match load(conn, row, token, &last, limits, definitions).await? {
                 Ok(branch) => branch,
                 Err(reason) => {
                     unreadable.push((ClaimedBranch { id, token }, reason));
@@ -368,7 +374,7 @@ pub async fn advance(
         failpoint!(conn, "advance.loaded");
         let mut crossings: Vec<Crossing<'_>> = fenced
             .iter()
-            .map(|branch| branch.crossing(&limits(&branch.pipeline)))
+            .map(|branch| branch.crossing(&(limits.advance)(&branch.pipeline)))
             .collect();
         let mut rest = SPREAD_AT_ONCE;
         let mut spreading = Vec::new();
@@ -467,6 +473,8 @@ struct LastExecution {
     /// A newer version may have written a word that this one does not know.
     result: Option<String>,
     error_class: Option<String>,
+    /// Errors of the attempts before it.
+    retry_count: i64,
 }
 
 /// The last attempts of the steps that have no output: these steps failed.
@@ -491,6 +499,7 @@ async fn last_executions(
         let last = LastExecution {
             result: row.get("result")?,
             error_class: row.get("error_class")?,
+            retry_count: row.get("retry_count")?,
         };
         Ok((StepId(row.get("step_id")?), last))
     });
@@ -502,6 +511,7 @@ async fn load(
     row: &super::Row,
     token: ClaimToken,
     last: &HashMap<StepId, LastExecution>,
+    limits: Limits<'_>,
     definitions: &Definitions,
 ) -> Result<Result<Fenced, Unreadable>, Error> {
     let digest: String = row.get("definition")?;
@@ -538,7 +548,10 @@ async fn load(
                         Ok(result) => result.unwrap_or(ExecutionResult::Error),
                         Err(unknown) => return unreadable(format!("of its step, {unknown}")),
                     };
-                    outcome::halt_reason(result, last.error_class.as_deref())
+                    let name = definition.node(node).step.as_deref().unwrap_or_default();
+                    let max_retry = (limits.step)(&definition, name).max_retry;
+                    let had_retries_left = last.retry_count < i64::from(max_retry);
+                    outcome::halt_reason(result, last.error_class.as_deref(), had_retries_left)
                 }
                 // Only a deadline fails a step that nobody runs.
                 None if definition.node(node).step.is_none() => HaltReason::Unanswered,

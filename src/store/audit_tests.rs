@@ -188,15 +188,9 @@ impl Hands {
 
     async fn advance(&mut self) {
         let mut claimed = self.claim_branches().await;
-        let limits = |_: &str| AdvanceLimits {
-            max_retry: 3,
-            max_crash: 3,
-            max_fan_out: None,
-            max_payload: MAX_PAYLOAD,
-        };
         let (conn, definitions) = (&mut self.conn, &self.definitions);
         while !claimed.is_empty() {
-            let advanced = advance::advance(conn, &claimed, &limits, definitions).await;
+            let advanced = advance::advance(conn, &claimed, LIMITS, definitions).await;
             claimed = advanced.unwrap().spreading;
         }
     }
@@ -204,7 +198,17 @@ impl Hands {
 
 const MAX_PAYLOAD: usize = 1 << 20;
 
-fn limits() -> StepLimits {
+const LIMITS: advance::Limits<'_> = advance::Limits {
+    advance: &|_| AdvanceLimits {
+        max_retry: 3,
+        max_crash: 3,
+        max_fan_out: None,
+        max_payload: MAX_PAYLOAD,
+    },
+    step: &|_, _| limits(),
+};
+
+const fn limits() -> StepLimits {
     StepLimits {
         max_retry: 1,
         max_crash: 3,
@@ -309,13 +313,7 @@ async fn busy(conn: Conn) -> Hands {
     let ready = hands.claim_branches().await;
     let advanced = ready.iter();
     assert_eq!(advanced.len(), 2, "the split and the question");
-    let limits = |_: &str| AdvanceLimits {
-        max_retry: 3,
-        max_crash: 3,
-        max_fan_out: None,
-        max_payload: MAX_PAYLOAD,
-    };
-    advance::advance(&mut hands.conn, &ready, &limits, &hands.definitions)
+    advance::advance(&mut hands.conn, &ready, LIMITS, &hands.definitions)
         .await
         .unwrap();
 

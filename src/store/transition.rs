@@ -469,7 +469,7 @@ async fn load_waiting(
         let size = sizes.get(&fired.id).copied().unwrap_or_default();
         loaded.push(Loaded {
             run_id: RunId(row.get("run_id")?),
-            too_large: size.unsigned_abs() > limits(&pipeline).max_payload as u64,
+            too_large: size.unsigned_abs() > (limits.advance)(&pipeline).max_payload as u64,
             pipeline,
             definition,
             fan_out_id: row.get::<Option<uuid::Uuid>>("fan_out_id")?.map(FanOutId),

@@ -160,6 +160,29 @@ fn a_revival_says_that_the_file_differs_and_goes_on_with_it_when_asked_to() {
     place.run(["audit"]).fine();
 }
 
+/// A step that says it in its error object has refused just as well; at its last attempt nobody can tell.
+#[test]
+fn a_step_that_says_that_trying_again_is_useless_has_refused() {
+    let place = Place::ready();
+    for (retries, reason) in [(3, "step_refused"), (0, "job_retries_exhausted")] {
+        place.write(
+            "pipelines/says.yml",
+            &format!(
+                "pipeline: Says\n\
+                 steps:\n  \
+                   Never: {{ command: [sh, -c, 'echo \"{{\\\"error\\\":{{\\\"retryable\\\":false}}}}\"; exit 1'], max_retry: {retries} }}\n\
+                 flow: [{{ start: Never }}]\n"
+            ),
+        );
+        let refused = place.run(["run", "Says"]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        let runs = place.run(["runs", "--status", "halted", "--json"]).json();
+        assert_eq!(runs[0]["halt_reasons"], serde_json::json!([reason]));
+        let why = place.run(["why", runs[0]["id"].as_str().unwrap()]);
+        assert!(why.fine().stdout.contains(reason), "{why:?}");
+    }
+}
+
 #[test]
 fn a_step_that_waits_to_be_tried_again_and_one_that_refused_say_what_they_said_last() {
     let place = Place::ready();

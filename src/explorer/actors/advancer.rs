@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Advancer, Cx, advance_limits, holds};
+use super::{Advancer, Cx, advance_limits, holds, step_limits};
 use crate::engine::advancer_state::{AdvancerState, Answer, Operation, Terms};
 use crate::explorer::canon::Canon;
 use crate::explorer::flows::LEASE;
 use crate::explorer::local::refused_for_its_value;
 use crate::model::*;
-use crate::store::advance::BranchClaim;
+use crate::store::advance::{BranchClaim, Limits};
 use crate::store::{Conn, Error};
 
 impl Advancer {
@@ -50,7 +50,10 @@ impl Advancer {
             pipelines: None,
             most: self.slots,
             lease: LEASE,
-            limits: &advance_limits,
+            limits: Limits {
+                advance: &advance_limits,
+                step: &step_limits,
+            },
             definitions: cx.definitions,
             left_out: &left_out,
             backoff: &|_, _| Duration::from_secs(1),

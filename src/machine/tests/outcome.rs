@@ -444,13 +444,14 @@ proptest! {
     }
 }
 
-/// Why a branch halts, from the last execution's result and error class.
-fn expected_reason(last: &str, class: Option<&str>) -> HaltReason {
+/// Why a branch halts, from the last execution's result and error class, and whether it could have been tried again.
+fn expected_reason(last: &str, class: Option<&str>, had_retries_left: bool) -> HaltReason {
     match (last, class) {
         ("timed_out", _) => HaltReason::JobTimedOut,
         ("process_crashed", _) => HaltReason::JobCrashesExhausted,
         ("error", Some("step_undefined")) => HaltReason::StepUndefined,
         ("error", Some("ExitStatus(65)")) => HaltReason::StepRefused,
+        ("error", _) if had_retries_left => HaltReason::StepRefused,
         _ => HaltReason::JobRetriesExhausted,
     }
 }
@@ -468,12 +469,11 @@ const CLASSES: [Option<&str>; 4] = [
 fn a_halt_names_the_budget_that_the_last_execution_spent() {
     for last in ExecutionResult::ALL {
         for class in CLASSES {
-            let reason = halt_reason(*last, class);
-            assert_eq!(
-                reason,
-                expected_reason(last.as_str(), class),
-                "{last} {class:?}"
-            );
+            for left in [false, true] {
+                let reason = halt_reason(*last, class, left);
+                let expected = expected_reason(last.as_str(), class, left);
+                assert_eq!(reason, expected, "{last} {class:?} {left}");
+            }
         }
     }
 }

@@ -164,7 +164,8 @@ fn crashes() -> String {
 fn reasons() -> String {
     let rows = ExecutionResult::ALL.iter().map(|last| {
         let mut row = vec![code(last)];
-        row.extend(CLASSES.map(|class| code(halt_reason(*last, class))));
+        row.extend(CLASSES.map(|class| code(halt_reason(*last, class, false))));
+        row.push(code(halt_reason(*last, None, true)));
         row
     });
     table(
@@ -174,6 +175,7 @@ fn reasons() -> String {
             "class `step_undefined`",
             "class `ExitStatus(65)`",
             "any other class",
+            "tries left, no class or another",
         ],
         rows,
     )
