@@ -611,6 +611,50 @@ fn an_interrupted_run_says_what_it_waits_for_and_how_not_to() {
     assert_eq!(ended.status.code(), Some(0), "{said}");
 }
 
+const BESIDE: &str = r#"
+pipeline: Beside
+steps: { Quick: { command: [sh, -c, "until [ -e begun ]; do sleep 0.02; done; cat"] } }
+flow: [{ start: Quick }]
+"#;
+
+#[test]
+fn a_run_that_has_ended_says_which_steps_it_waits_for_and_how_not_to() {
+    let place = Place::new(&[("Slow", SLOW), ("Beside", BESIDE)]);
+    let triggered = place.run(&["trigger", "Slow", "1"]);
+    let slow = text(&triggered.stdout);
+    let stderr = place.path().join("stderr");
+    let mut command = place.prepared(env!("CARGO_BIN_EXE_ductworkd"));
+    let command = command.args(["run", "Beside", "1"]).stdout(Stdio::null());
+    let command = command.stderr(std::fs::File::create(&stderr).unwrap());
+    let mut child = command.spawn().unwrap();
+    let said = || std::fs::read_to_string(&stderr).unwrap();
+    place.until("it says that it stops", || {
+        said().contains("for 1 running step; Ctrl-C now stops at once")
+    });
+    // A person needs this long to see it.
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{}", said());
+    assert!(said().contains("stopping at once"), "{}", said());
+    let shown = place.json(&["show", slow.trim(), "--json"]);
+    assert_eq!(shown["status"], "in_progress", "{shown}");
+
+    // On a terminal the daemon's own lines are not shown.
+    std::fs::remove_file(place.path().join("begun")).unwrap();
+    let size = (24, 100);
+    let child = place.on_terminal("run Beside 1", size, &[]);
+    let mut told = false;
+    let code = watched(child, size, 512, |screen| {
+        let words = "stopping: waiting for running steps of other runs; Ctrl-C stops at once";
+        if screen.lines().iter().any(|line| line.contains(words)) {
+            told = true;
+            place.go();
+        }
+    });
+    assert!(told && code == Some(0), "{code:?}");
+}
+
 #[test]
 fn a_person_who_waits_for_nobody_is_told_so() {
     let place = Place::new(&[("Slow", SLOW), ("Halts", HALTS)]);

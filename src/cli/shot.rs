@@ -44,6 +44,9 @@ const HOOK_MAX: Duration = Duration::from_secs(60);
 /// After this time, a person is told what the command waits for.
 const HOOK_TOLD: Duration = Duration::from_secs(1);
 
+/// The same, once the run has ended.
+const STOP_TOLD: Duration = Duration::from_secs(1);
+
 /// A run to make.
 pub struct Shot {
     /// Its pipeline.
@@ -88,6 +91,13 @@ pub fn run(
     let code = start::start_until(config, embedded, options, async |handle, _| {
         let end = follow(&location, handle, &shot, terminal, &followed).await;
         followed.borrow_mut().end = Some(end);
+        if shot.quiet {
+            // The daemon's own line about it is not shown.
+            tokio::task::spawn_local(async {
+                tokio::time::sleep(STOP_TOLD).await;
+                say("stopping: waiting for running steps of other runs; Ctrl-C stops at once");
+            });
+        }
         0
     })?;
     let followed = followed.into_inner();

@@ -34,7 +34,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::model::{ProcessId, RunId};
 use crate::store::process::{self, Beaten, Heard, NewProcess};
-use crate::store::{Conn, Error, Location, context, migrate};
+use crate::store::{Conn, Error, Location, Work, context, migrate};
 use crate::telemetry::events;
 use crate::telemetry::growing::Growing;
 
@@ -75,7 +75,7 @@ pub enum Request {
     /// Sweep at once; answered when it is done.
     Sweep(oneshot::Sender<()>),
     /// Is any work left in these pipelines (`None`: in any)?
-    AnyWork(Option<Vec<String>>, Reply<bool>),
+    AnyWork(Option<Vec<String>>, Reply<Option<Work>>),
     /// Can this program work with the schema, and is it newer than this program?
     Schema(Reply<Option<i64>>),
     /// Delete the runs that ended longer ago than this.

@@ -140,7 +140,7 @@ pub fn finish(
             }
         }
         let held = at_once(conn.fetch_optional(&HELD, &[])).map_err(told)?;
-        if held.is_none() && !at_once(any_work(conn, None)).map_err(told)? {
+        if held.is_none() && at_once(any_work(conn, None)).map_err(told)?.is_none() {
             return outcome(conn, flows, allowed);
         }
     }

@@ -4,7 +4,7 @@
 //! no work is left, where that is to end the daemon. Never: ends anything; the supervisor and the
 //! children that run alone do.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -12,6 +12,10 @@ use crate::engine::lifeline::Request;
 use crate::model::Role;
 use crate::store::backend::sqlite::file::Side;
 use crate::store::{self, Location};
+use crate::telemetry::events;
+
+/// A person who waits longer than this for the end of a daemon asks why.
+const ASKED_AFTER: Duration = Duration::from_secs(5);
 
 /// Why a daemon ends without having been asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,13 +114,27 @@ async fn outgrown(requests: &mpsc::UnboundedSender<Request>, every: Duration) {
     }
 }
 
-/// Returns when no work is left in these pipelines (`None`: in all).
+/// Returns when no work is left in these pipelines (`None`: in all). Reports, once, each run that is waited for so long
+/// that a person would ask.
 pub async fn until_idle(requests: &mpsc::UnboundedSender<Request>, pipelines: Option<Vec<String>>) {
+    let (mut waiting, mut since, mut told) = (None, Instant::now(), None);
     loop {
         let (reply, answer) = oneshot::channel();
-        let asked = requests.send(Request::AnyWork(pipelines.clone(), reply));
-        if asked.is_ok() && matches!(answer.await, Ok(Ok(false))) {
-            return;
+        // Without a receiver, the reply is dropped.
+        let _ = requests.send(Request::AnyWork(pipelines.clone(), reply));
+        match answer.await {
+            Ok(Ok(None)) => return,
+            Ok(Ok(Some(left))) if left.run != waiting => {
+                (waiting, since) = (left.run, Instant::now());
+            }
+            _ => {}
+        }
+        if let Some(run) = waiting
+            && told != waiting
+            && since.elapsed() >= ASKED_AFTER
+        {
+            told = waiting;
+            events::not_idle(run);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -104,6 +104,9 @@ struct Child {
     tag: String,
 }
 
+/// A person who presses Ctrl-C less than this after a drain has begun does not know of it yet.
+const NOTICED: Duration = Duration::from_millis(500);
+
 /// If a child has not registered after this time, something is in its way.
 const REGISTERS_WITHIN: Duration = Duration::from_secs(10);
 
@@ -139,7 +142,7 @@ struct Supervisor {
 struct Stopping {
     since: Instant,
     /// None if nobody sent one.
-    signal: Option<nix::sys::signal::Signal>,
+    signal: Option<Signal>,
     /// The log already reports it.
     told: bool,
     /// It waits for nothing.
@@ -480,6 +483,10 @@ impl Supervisor {
                 immediate, signal, ..
             } => {
                 let again = self.stopping.is_some();
+                // The work was over, and the drain began without a signal: a person who presses Ctrl-C now wants more.
+                let is_own = |it: &Stopping| it.signal.is_none() && it.since.elapsed() >= NOTICED;
+                let immediate = immediate
+                    || (signal == Signal::SIGINT && self.stopping.as_ref().is_some_and(is_own));
                 self.stop(immediate);
                 let stopping = self.stopping.as_mut().expect("it stops");
                 stopping.signal.get_or_insert(signal);

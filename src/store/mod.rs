@@ -69,6 +69,8 @@ mod turn;
 pub mod why;
 pub mod writable;
 
+use crate::model::RunId;
+
 pub use conn::{Conn, Location, Purpose, Row};
 #[cfg(feature = "internals")]
 pub use dialect::Dialect;
@@ -77,7 +79,10 @@ pub use error::Error;
 statement::statements! {
     /// A run in progress has a next mover (I18); the run of a hook is over, but its step is not.
     ANY_WORK = "
-        SELECT 1 AS found WHERE EXISTS (
+        SELECT (SELECT r.id FROM ductwork_runs r
+                 WHERE r.status <> 'completed' AND r.status = 'in_progress'
+                   AND (:all = 1 OR r.pipeline IN (SELECT b.name FROM {rows:b(name text)})) LIMIT 1) AS run_id
+         WHERE EXISTS (
             SELECT 1 FROM ductwork_runs r
              WHERE r.status <> 'completed' AND r.status = 'in_progress'
                AND (:all = 1 OR r.pipeline IN (SELECT b.name FROM {rows:b(name text)})))
@@ -126,16 +131,31 @@ pub async fn left_to_do(
     Ok(conn.fetch_optional(&LEFT_TO_DO, &args).await?.is_some())
 }
 
-/// True while work is left in these pipelines (`None`: in any): running, due, or delayed. A branch
-/// that waits for a person does not count as work.
-pub async fn any_work(conn: &mut Conn, pipelines: Option<&[String]>) -> Result<bool, Error> {
+/// Work that is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// A run in progress; none if only a hook of an ended run is left.
+    pub run: Option<RunId>,
+}
+
+/// Work that is left in these pipelines (`None`: in any): running, due, or delayed. A branch that waits for a person
+/// does not count as work.
+pub async fn any_work(
+    conn: &mut Conn,
+    pipelines: Option<&[String]>,
+) -> Result<Option<Work>, Error> {
     let names = pipelines.unwrap_or_default();
     let rows = statement::Rows::new().texts("name", names.iter().map(String::as_str));
     let args = [
         ("b", (&rows).into()),
         ("all", i64::from(pipelines.is_none()).into()),
     ];
-    Ok(conn.fetch_optional(&ANY_WORK, &args).await?.is_some())
+    let found = conn.fetch_optional(&ANY_WORK, &args).await?;
+    let work = |row: Row| {
+        let run = row.get::<Option<uuid::Uuid>>("run_id")?.map(RunId);
+        Ok(Work { run })
+    };
+    found.map(work).transpose()
 }
 
 /// Deletes the rows that a statement finds, by their keys. Returns how many.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{debug, error, info, warn};
 
-use crate::model::{BranchId, ExecutionId, HaltReason, ProcessId, RunStatus};
+use crate::model::{BranchId, ExecutionId, HaltReason, ProcessId, RunId, RunStatus};
 use crate::step::Assignment;
 use crate::store::clock::Overtaken;
 use crate::store::commit::StoredError;
@@ -220,7 +220,16 @@ pub fn draining(steps: Vec<Arc<Assignment>>, left: Duration) {
         seconds,
         at_work = named.join(", "),
         more,
-        "stopping: waiting up to {seconds} s for {running}; Ctrl-C again stops at once"
+        "stopping: waiting up to {seconds} s for {running}; Ctrl-C now stops at once"
+    );
+}
+
+/// A daemon that ends once no work is left has waited for this run for a while.
+pub fn not_idle(run: RunId) {
+    info!(
+        run_id = %run,
+        "not idle: this run is still in progress; `ductworkd why {}` says what it waits for",
+        crate::model::short(run)
     );
 }
 

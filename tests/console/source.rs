@@ -33,7 +33,7 @@ async fn write(conn: &mut Conn) -> Result<u64, Error> {
 
 async fn work(source: &Source) -> Result<bool, ReadError> {
     source
-        .read(async |conn| ductwork::store::any_work(conn, None).await)
+        .read(async |conn| Ok(ductwork::store::any_work(conn, None).await?.is_some()))
         .await
 }
 

@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
+use ductwork::store::cancel::Cancelling;
 use nix::sys::signal::Signal;
 
 use crate::fixture::*;
@@ -277,5 +278,19 @@ flow: [{ start: A }]
         fixture.completed(Duration::ZERO).await;
         fixture.succeeded_once_each().await;
         fixture.audited().await;
+    }
+
+    async fn until_idle_says_which_run_it_waits_for(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
+        let hour = Duration::from_secs(3600);
+        let later = fixture.trigger_in(hour, "Quick", "1", 1).await[0];
+        let mut daemon = fixture.start_as(&[], &["start", "--until-idle"]);
+        let said = daemon.says("not idle: this run is still in progress").await;
+        assert_eq!(said[0]["run_id"], later.to_string(), "{said:#?}");
+        let mut cancelling = Cancelling::of(later, 1);
+        while cancelling.step(&mut fixture.conn).await.unwrap().is_none() {}
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+        assert_eq!(daemon.logged("not idle").len(), 1);
     }
 }

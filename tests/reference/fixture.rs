@@ -378,7 +378,7 @@ impl EngineFixture {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let work = store::any_work(&mut self.conn, None).await;
-            self.settled = matches!(work, Ok(false));
+            self.settled = matches!(work, Ok(None));
             if self.settled || Instant::now() > deadline {
                 return;
             }

@@ -1,4 +1,7 @@
-SELECT 1 AS found WHERE EXISTS (
+SELECT (SELECT r.id FROM ductwork_runs r
+         WHERE r.status <> 'completed' AND r.status = 'in_progress'
+           AND ($1 = 1 OR r.pipeline IN (SELECT b.name FROM unnest($2::text[]) AS b(name))) LIMIT 1) AS run_id
+ WHERE EXISTS (
     SELECT 1 FROM ductwork_runs r
      WHERE r.status <> 'completed' AND r.status = 'in_progress'
        AND ($1 = 1 OR r.pipeline IN (SELECT b.name FROM unnest($2::text[]) AS b(name))))
