@@ -193,7 +193,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 /// The words of other systems, with our words for the same.
-const SYNONYMS: [(&str, &str); 33] = [
+const SYNONYMS: [(&str, &str); 38] = [
     ("retries", "max_retry"),
     ("retry", "max_retry"),
     ("attempts", "max_retry"),
@@ -227,6 +227,11 @@ const SYNONYMS: [(&str, &str); 33] = [
     ("switch", "divert"),
     ("approve", "dampen"),
     ("wait", "dampen"),
+    ("on_fail", "on_halt"),
+    ("on_failure", "on_halt"),
+    ("on_error", "on_halt"),
+    ("on_success", "on_complete"),
+    ("on_approval", "on_wait"),
 ];
 
 /// The name among `known` that `word` was probably meant to be: one that is spelled almost the same, or
@@ -262,6 +267,8 @@ mod tests {
         assert_eq!(meant("worker_count", ["count"]), Some("count"));
         assert_eq!(meant("max_retrie", ["max_retry"]), Some("max_retry"));
         assert_eq!(meant("retries", ["count"]), None);
+        // Nearer to the spelling of another of our words.
+        assert_eq!(meant("on_fail", ["on_wait", "on_halt"]), Some("on_halt"));
     }
 
     #[test]

@@ -66,7 +66,6 @@ impl Copy {
                     problem.help("name another database, an empty one"),
                 ));
             }
-            let mut target = to.connect(Purpose::Query).await.map_err(of_target)?;
             let rows = Cell::new(0);
             let mut report = |copied| rows.set(copied);
             // The kernel knows more about a process of this host than its heartbeats show: the process may be stopped,
@@ -82,6 +81,12 @@ impl Copy {
                 }
                 is_at_work
             };
+            // SQLite makes the file of a database when it connects to it.
+            if let Some(refused) = copy::hindrance(&mut source, &is_at_work).await? {
+                return Ok(refused);
+            }
+            silent.borrow_mut().clear();
+            let mut target = to.connect(Purpose::Query).await.map_err(of_target)?;
             let copied = patiently(
                 || format!("copying: {} rows", grouped(rows.get())),
                 copy::copy(&mut source, &mut target, &is_at_work, &mut report),

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use crate::problem::Problem;
 use crate::time;
 
-use super::columns::cut_with;
+use super::columns::{cut_with, width};
 use super::exit::Failure;
 use super::glyphs::glyphs;
 
@@ -90,15 +90,28 @@ impl Out {
 
     /// A table; on a terminal, no line of it is wider than the terminal.
     pub fn table(self, headings: &[&str], rows: &[Vec<Cell>]) -> String {
-        let text = table(headings, rows);
-        match self.terminal {
-            false => text,
-            // A long cell is cut, because no other row continues it.
-            true => text
-                .lines()
-                .map(|line| format!("{}\n", cut_with(line, self.columns(), glyphs().more)))
-                .collect(),
+        if !self.terminal {
+            return table(headings, rows);
         }
+        let (columns, more) = (self.columns(), glyphs().more);
+        let mut text = table(headings, rows);
+        if text.lines().any(|line| width(line) > columns) {
+            // No cell but the last may take so much that nothing is left for the others.
+            let most = columns / 2;
+            let narrow = |row: &Vec<Cell>| {
+                let (last, others) = row.split_last()?;
+                let cut = |cell: &Cell| Cell {
+                    text: cut_with(&cell.text, most, more),
+                    ..cell.clone()
+                };
+                Some(others.iter().map(cut).chain([last.clone()]).collect())
+            };
+            let rows: Vec<Vec<Cell>> = rows.iter().filter_map(narrow).collect();
+            text = table(headings, &rows);
+        }
+        // The rest of a long line is cut off, because no other row continues it.
+        let cut = text.lines().map(|line| cut_with(line, columns, more));
+        cut.map(|line| format!("{line}\n")).collect()
     }
 
     /// Prints one JSON value and ends the line.
@@ -270,6 +283,17 @@ mod tests {
             "a\\u{1b}[2Jb\\nc\\u{202e}d"
         );
         assert_eq!(clean("naïve 漢字 🎉"), "naïve 漢字 🎉");
+    }
+
+    #[test]
+    fn a_name_as_wide_as_the_terminal_leaves_room_for_the_other_cells() {
+        let to = Out {
+            json: false,
+            terminal: true,
+        };
+        let rows = [vec![Cell::new("n".repeat(300)), Cell::new("halted")]];
+        let text = to.table(&["PIPELINE", "STATUS"], &rows);
+        assert!(text.contains("halted"), "{text}");
     }
 
     #[test]

@@ -33,7 +33,7 @@ use super::out::{Out, clean};
 use super::outage::Outages;
 use super::processes::Witness;
 use super::terminal::Terminal;
-use super::trigger::{Answer, made, repeated, same_input};
+use super::trigger::{Answer, halted, made, repeated, same_input};
 
 /// The pause between two looks at the run.
 const LOOK_EVERY: Duration = Duration::from_millis(80);
@@ -281,6 +281,7 @@ async fn report(
             created: Some(triggered.created),
             status,
             output,
+            halts: halted(conn, triggered.run_id, status).await?,
         }),
         Some(output) => shot.out.result(&output),
         None => Ok(()),

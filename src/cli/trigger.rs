@@ -77,6 +77,39 @@ pub struct Answer<'a> {
     /// Its output, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Box<RawValue>>,
+    /// The first places at which it halted, if it did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub halts: Vec<Halted>,
+}
+
+/// A place at which a run halted, for programs.
+#[derive(Serialize)]
+pub struct Halted {
+    reason: String,
+    node: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_class: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_message: Option<String>,
+}
+
+/// The first places at which a run in this state halted.
+pub async fn halted(
+    conn: &mut Conn,
+    run: RunId,
+    status: Option<RunStatus>,
+) -> Result<Vec<Halted>, Failure> {
+    if status != Some(RunStatus::Halted) {
+        return Ok(Vec::new());
+    }
+    let halts = super::why::halts(conn, run, None).await?.into_iter();
+    let halts = halts.map(|halt| Halted {
+        reason: halt.fact.reason,
+        node: halt.fact.node,
+        error_class: halt.fact.class,
+        error_message: halt.fact.error,
+    });
+    Ok(halts.collect())
 }
 
 impl Trigger {
@@ -123,6 +156,7 @@ impl Trigger {
                 created: Some(triggered.created),
                 status: None,
                 output: None,
+                halts: Vec::new(),
             };
             let run = triggered.run_id;
             let there = format!("the run {run} is there: `ductworkd show {run}` shows it");
@@ -157,6 +191,7 @@ impl Trigger {
                 };
                 answer.status = Some(end.status);
                 answer.output = end.output;
+                answer.halts = halted(&mut conn, triggered.run_id, answer.status).await?;
             }
             match &answer.output {
                 _ if cli.out.json => cli.out.value(&answer).map_err(unread)?,

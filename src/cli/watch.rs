@@ -13,7 +13,7 @@ use super::follow::{self, Follow, View, is_drawable};
 use super::live::Screen;
 use super::outage::Outages;
 use super::setup::{self, CliContext};
-use super::trigger::Answer;
+use super::trigger::{Answer, halted};
 use super::{shot, terminal};
 
 /// Watches a run until it ends.
@@ -81,6 +81,7 @@ impl Watch {
                     created: None,
                     status,
                     output,
+                    halts: halted(&mut conn, run, status).await?,
                 })?,
                 Some(output) => cli.out.result(&output)?,
                 None => {}

@@ -150,7 +150,8 @@ fn crash_delay(crashes: u32, limits: &StepLimits) -> Duration {
 }
 
 /// Why a branch whose step failed halts, decided by how the last execution ended. An error that failed its step
-/// although tries were left was one that is not tried again.
+/// although tries were left was one that is not tried again. Whether any were left is told by the limits of now: where
+/// somebody has raised them since, the reason says "refused" of a step that had spent them.
 pub fn halt_reason(
     last: ExecutionResult,
     error_class: Option<&str>,

@@ -499,7 +499,8 @@ async fn last_executions(
         let last = LastExecution {
             result: row.get("result")?,
             error_class: row.get("error_class")?,
-            retry_count: row.get("retry_count")?,
+            // A damaged number only costs the exact reason.
+            retry_count: row.get("retry_count").unwrap_or(i64::MAX),
         };
         Ok((StepId(row.get("step_id")?), last))
     });
@@ -550,7 +551,8 @@ async fn load(
                     };
                     let name = definition.node(node).step.as_deref().unwrap_or_default();
                     let max_retry = (limits.step)(&definition, name).max_retry;
-                    let had_retries_left = last.retry_count < i64::from(max_retry);
+                    let left = (0..i64::from(max_retry)).contains(&last.retry_count);
+                    let had_retries_left = left && last.result.is_some();
                     outcome::halt_reason(result, last.error_class.as_deref(), had_retries_left)
                 }
                 // Only a deadline fails a step that nobody runs.

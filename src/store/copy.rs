@@ -401,11 +401,9 @@ pub async fn copy(
     Ok(copied)
 }
 
-/// The reason why `from` cannot be copied to `to`, if there is one. Otherwise `to` gets the schema, and the mark that
-/// keeps every program away from an incomplete copy.
-async fn refused(
+/// The reason in `from` itself why it cannot be copied, if there is one.
+pub async fn hindrance(
     from: &mut Conn,
-    to: &mut Conn,
     is_at_work: &dyn Fn(&ProcessRow) -> bool,
 ) -> Result<Option<Copied>, Error> {
     if let Some(version) = migrate::newer(from).await? {
@@ -413,8 +411,21 @@ async fn refused(
     }
     let mut processes = process::processes(from).await?;
     processes.retain(is_at_work);
-    if !processes.is_empty() {
-        return Ok(Some(Copied::InUse(processes)));
+    Ok(match processes.is_empty() {
+        true => None,
+        false => Some(Copied::InUse(processes)),
+    })
+}
+
+/// The reason why `from` cannot be copied to `to`, if there is one. Otherwise `to` gets the schema, and the mark that
+/// keeps every program away from an incomplete copy.
+async fn refused(
+    from: &mut Conn,
+    to: &mut Conn,
+    is_at_work: &dyn Fn(&ProcessRow) -> bool,
+) -> Result<Option<Copied>, Error> {
+    if let Some(refused) = hindrance(from, is_at_work).await? {
+        return Ok(Some(refused));
     }
     // This also refuses an unfinished copy.
     migrate::newer(to).await?;

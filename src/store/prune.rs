@@ -255,6 +255,8 @@ impl Pruning {
         let asked = Instant::now();
         let batch = conn
             .transaction_within(CONTENDED, async |conn| {
+                // This may be another try.
+                reached = places;
                 conn.set(Setting::ShortLockWait).await?;
                 // A run whose deletion has begun comes first; one that another prune holds at this
                 // moment is left to it.

@@ -174,8 +174,11 @@ fn a_step_that_says_that_trying_again_is_useless_has_refused() {
                  flow: [{{ start: Never }}]\n"
             ),
         );
-        let refused = place.run(["run", "Says"]);
+        let refused = place.run(["run", "Says", "--json"]);
         assert_eq!(refused.code, Some(1), "{refused:?}");
+        let halt = &refused.json()["halts"][0];
+        assert_eq!(halt["reason"], reason, "{refused:?}");
+        assert_eq!(halt["node"], "Never", "{refused:?}");
         let runs = place.run(["runs", "--status", "halted", "--json"]).json();
         assert_eq!(runs[0]["halt_reasons"], serde_json::json!([reason]));
         let why = place.run(["why", runs[0]["id"].as_str().unwrap()]);

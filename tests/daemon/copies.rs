@@ -40,6 +40,10 @@ on_every_database! {
         let refused = before.run(&["env", &format!("DUCTWORK_COPY_TO={}", db.url)], &["copy"]);
         let said = String::from_utf8_lossy(&refused.stderr);
         assert!(refused.status.code() == Some(1) && said.contains("the database is in use: ") && said.contains(" (pid "), "{said}");
+        // SQLite would have made the file of the target.
+        let refused = before.run(&[], &["copy", "--to", "sqlite://other.db"]);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        assert!(!before.path("other.db").exists());
         daemon.stop().await;
         // No process works on it yet.
         let queued = before.trigger("Each", "[[],{}]", 1).await[0];

@@ -185,6 +185,48 @@ async fn a_transaction_that_the_server_undoes_without_saying_so_is_run_again_as_
     .await;
 }
 
+/// The same in the middle of a compound statement.
+static UNDO_WITHIN: Statement = Statement::new(
+    "UNDO_WITHIN",
+    "DELETE FROM ductwork_tuples WHERE 1 = 0; ROLLBACK",
+);
+static UNDONE_WITHIN: Statement = Statement::row("UNDONE_WITHIN", &[&INSERT, &UNDO_WITHIN, &QUEUE]);
+
+#[tokio::test]
+async fn a_compound_statement_does_nothing_more_once_its_transaction_is_undone() {
+    with(|_sandbox, mut conn| async move {
+        let conn = &mut conn;
+        if !is_mariadb(conn).await {
+            return;
+        }
+        let rows = batch(1, "");
+        let args = [
+            ("new_runs", (&rows).into()),
+            ("pipeline", "p1".into()),
+            ("n", 7_i64.into()),
+        ];
+        let mut tries = 0;
+        let done = conn.transaction(async |conn| {
+            tries += 1;
+            match tries {
+                1 => drop(conn.fetch(&UNDONE_WITHIN, &args).await?),
+                2 => drop(conn.fetch_and_commit(&UNDONE_WITHIN, &args).await?),
+                _ => {
+                    conn.fetch(&INSERT, &args).await?;
+                    conn.fetch(&MOVE, &args).await?;
+                }
+            }
+            Ok(())
+        });
+        done.await.unwrap();
+        assert_eq!(tries, 3);
+        let written = text(conn, WRITTEN).await;
+        assert!(written.contains(INPUTS[0]), "{written}");
+        assert!(written.ends_with(" 0"), "a part that came later: {written}");
+    })
+    .await;
+}
+
 /// Beyond one MiB, the rows are sent beforehand, as values.
 #[tokio::test]
 async fn a_large_batch_is_staged_before() {

@@ -14,6 +14,11 @@ use crate::store::statement::{Arg, Args, Rows, Statement, find};
 /// A batch that would make the text longer than this is sent ahead of it, as a value and not as text.
 pub const LONGEST: usize = 1 << 20;
 
+/// Refuses to go on without a transaction, with the error of one that was rolled back to let another one through.
+const UNDONE: &str = "IF NOT @@in_transaction THEN
+    SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'the transaction was rolled back without an error';
+END IF";
+
 /// True of a statement that consists of several, none of which returns rows.
 pub fn is_fit(statement: &Statement) -> bool {
     let parts = statement.parts(Dialect::Mysql);
@@ -70,10 +75,22 @@ impl Compound {
         }
     }
 
-    /// Adds the statements that `statement` consists of.
-    pub fn run(&mut self, statement: &Statement) {
-        for one in statement.parts(Dialect::Mysql) {
+    /// Adds the statements that `statement` consists of. Within a transaction, nothing is done after one that has
+    /// ended the transaction.
+    pub fn run(&mut self, statement: &Statement, is_within: bool) {
+        for (at, one) in statement.parts(Dialect::Mysql).into_iter().enumerate() {
+            // A count that is checked is that of the statement before.
+            let counts = one
+                .sql(Dialect::Mysql)
+                .trim_start()
+                .starts_with(super::WHOLE);
+            if is_within && at > 0 && !counts {
+                self.then(UNDONE);
+            }
             self.then(&one.rendered(Dialect::Mysql).compound);
+        }
+        if is_within {
+            self.then(UNDONE);
         }
     }
 

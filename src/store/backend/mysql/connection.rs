@@ -29,7 +29,8 @@ use crate::store::statement::Asked;
 use crate::store::statement::{Arg, Args, Rows, Statement};
 
 /// The statements that end a transaction.
-const ENDS: [&str; 2] = ["COMMIT", "ROLLBACK"];
+const ENDS: [&str; 2] = ["COMMIT", ROLLBACK];
+const ROLLBACK: &str = "ROLLBACK";
 
 /// How many statements stay prepared, on the server as well.
 const PREPARED: usize = 256;
@@ -217,6 +218,7 @@ impl Mysql {
         let probe = uuid::Uuid::new_v4().simple();
         self.send(&format!("SET @d_probe = x'{probe}'")).await?;
         self.send("START TRANSACTION").await?;
+        let tells = self.is_open;
         let within = self.first(ASK).await?;
         self.send("COMMIT").await?;
         let behind = self.first(ASK).await?;
@@ -226,7 +228,8 @@ impl Mysql {
                 .is_some_and(|told| told.ends_with(&format!("/{probe}")))
         };
         match within == behind && ours(&within) {
-            true => Ok(()),
+            true if tells => Ok(()),
+            true => Err(session::flagless()),
             false => Err(session::pooled()),
         }
     }
@@ -290,12 +293,20 @@ impl Mysql {
 
     /// Sends one statement without values, and returns how many rows it wrote.
     pub(super) async fn text(&mut self, sql: &str) -> Result<u64, Failure> {
-        let written = self.text_unchecked(sql).await?;
-        match ENDS.contains(&sql) {
-            true => self.is_open = self.has_open(),
-            false => self.check_open()?,
+        let written = self.text_unchecked(sql).await;
+        match &written {
+            Ok(_) if !ENDS.contains(&sql) => self.check_open()?,
+            Ok(_) => self.is_open = self.has_open(),
+            // A transaction that was rolled back to let another one through needs no end.
+            Err(failure) if ENDS.contains(&sql) && failure.is_deadlock() => {
+                self.is_open = false;
+                if sql == ROLLBACK {
+                    return Ok(0);
+                }
+            }
+            Err(_) => {}
         }
-        Ok(written)
+        written
     }
 
     async fn text_unchecked(&mut self, sql: &str) -> Result<u64, Failure> {
@@ -432,6 +443,9 @@ impl Mysql {
             answer.written = self.text(&first).await.map_err(Failed::before_end)?;
         } else if let Some(begin) = begin {
             self.script(begin).await.map_err(Failed::before_end)?;
+            if !self.is_open {
+                return Err(Failed::before_end(Failure::Undone));
+            }
         }
         for (batch, rows) in batches(statement, args) {
             self.stage(batch, rows).await.map_err(Failed::before_end)?;
@@ -497,10 +511,10 @@ impl Mysql {
             }
         }
         begin.into_iter().for_each(|begin| text.then(begin));
-        text.run(statement);
+        self.is_open |= begin.is_some();
+        text.run(statement, self.is_open);
         end.into_iter().for_each(|end| text.then(end));
         let text = text.end();
-        self.is_open |= begin.is_some();
         let asked = match end {
             Some(_) => self.text_unchecked(&text).await,
             None => self.text(&text).await,

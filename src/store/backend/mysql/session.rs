@@ -370,6 +370,15 @@ pub fn pooled() -> Error {
     )
 }
 
+/// No answer tells whether a transaction is open.
+pub fn flagless() -> Error {
+    Error::Configured(
+        "something stands before the server, and hides from its answers whether a transaction is open; let \
+         `database.url` lead to the server itself"
+            .to_owned(),
+    )
+}
+
 /// The server counts something else than the rows that match.
 pub fn counts_changes() -> Error {
     Error::Configured(
