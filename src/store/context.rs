@@ -44,6 +44,15 @@ statements! {
         SELECT r.id, :key, :value, {now}, {now} FROM mine JOIN ductwork_runs r ON r.id = :run
          WHERE r.pruning_at IS NULL {share}
         {replace:run_id, \"key\"} value = {new:value}, last_set_at = {new:last_set_at}";
+    /// RACE: another node of a cluster prunes the run. It does not see our lock on the row, so the row has to change;
+    /// any change will do. Raced by `what_one_node_sets_and_another_prunes_is_there_with_its_run_or_gone`. (I33)
+    HOLD_RUN in Mysql = "
+        UPDATE ductwork_runs SET revivals = revivals + 1 WHERE id = :run AND pruning_at IS NULL";
+    /// RACE: the same with an attempt that another node takes away. Raced by
+    /// `what_a_step_sets_at_one_node_is_there_before_another_has_cancelled_it`.
+    HOLD_EXECUTION in Mysql = "
+        UPDATE ductwork_executions SET lease_until = lease_until + 1
+         WHERE id = :execution AND process_id = :process AND completed_at IS NULL";
 }
 
 /// The longest key, in characters.
@@ -131,7 +140,14 @@ pub async fn set(conn: &mut Conn, run_id: RunId, key: &str, value: &str) -> Resu
         ("key", key.into()),
         ("value", value.into()),
     ];
-    Ok(conn.execute(&SET_TUPLE, &args).await? > 0)
+    if !conn.is_in_cluster() {
+        return Ok(conn.execute(&SET_TUPLE, &args).await? > 0);
+    }
+    let set = conn.transaction(async |conn| {
+        conn.execute(&HOLD_RUN, &args).await?;
+        conn.execute(&SET_TUPLE, &args).await
+    });
+    Ok(set.await? > 0)
 }
 
 /// The same, by a step; false when its process no longer holds the attempt.
@@ -148,5 +164,12 @@ pub async fn set_as(
         ("key", key.into()),
         ("value", value.into()),
     ];
-    Ok(conn.execute(&SET_TUPLE_AS_STEP, &args).await? > 0)
+    if !conn.is_in_cluster() {
+        return Ok(conn.execute(&SET_TUPLE_AS_STEP, &args).await? > 0);
+    }
+    let set = conn.transaction(async |conn| {
+        conn.execute(&HOLD_EXECUTION, &args).await?;
+        conn.execute(&SET_TUPLE_AS_STEP, &args).await
+    });
+    Ok(set.await? > 0)
 }

@@ -352,6 +352,11 @@ async fn a_node_that_is_not_to_be_worked_with_is_left_by_all_connections_of_a_pr
             ("SET GLOBAL read_only = ON", "SET GLOBAL read_only = OFF"),
             // The other nodes would not receive its writes.
             ("SET GLOBAL wsrep_on = OFF", "SET GLOBAL wsrep_on = ON"),
+            // It would refuse to write batches.
+            (
+                "SET GLOBAL wsrep_max_ws_rows = 1000000",
+                "SET GLOBAL wsrep_max_ws_rows = 0",
+            ),
         ] {
             let location = cluster.location(2);
             let engine = location.connect(Purpose::Engine).await.unwrap();

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use ductwork::definition::Pipeline;
 use ductwork::model::*;
-use ductwork::store::cancel::{Cancel, cancel};
+use ductwork::store::cancel::{Cancel, Cancelling, cancel};
 use ductwork::store::claim::{self, Claim};
+use ductwork::store::context::{self, Writer};
 use ductwork::store::migrate;
 use ductwork::store::process::{self, Claimant};
 use ductwork::store::prune::prune;
@@ -449,6 +450,96 @@ async fn what_one_node_revives_and_another_prunes_is_whole_or_gone() {
         eprintln!("{revived} were revived, {gone} were gone");
         assert!(revived > 0 && gone > 0);
         sound(&cluster).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_one_node_sets_and_another_prunes_is_there_with_its_run_or_gone() {
+    const RUNS: usize = 300;
+    with(|cluster| async move {
+        let (mut here, mut there) = (at(&cluster, 0).await, at(&cluster, 1).await);
+        let runs = fill(&mut here, RUNS).await;
+        here.work("P", |_| Did::Refused).await;
+        let later = "UPDATE ductwork_runs SET halted_at = halted_at + 86400000000";
+        there.conn.fetch(statement(later), &[]).await.unwrap();
+        lost_races();
+        let began = Instant::now();
+        let (mut set, mut late_by) = (0, Duration::ZERO);
+        for run in runs {
+            let args = [("run", run.0.into())];
+            assert_eq!(there.conn.execute(&LONG_AGO, &args).await.unwrap(), 1);
+            let pruned = tokio::task::spawn_local(async move {
+                tokio::time::sleep(late_by).await;
+                let pruned = prune(&mut there.conn, Duration::ZERO, 1).await.unwrap();
+                (there, pruned)
+            });
+            let is_set = context::set(&mut here.conn, run, "k", "1").await.unwrap();
+            let (driver, pruned) = pruned.await.unwrap();
+            there = driver;
+            // A prune skips a run that somebody holds, and takes it later.
+            assert!(is_set || pruned == 1);
+            prune(&mut there.conn, Duration::ZERO, 1).await.unwrap();
+            set += usize::from(is_set);
+            late_by = balanced(late_by, is_set);
+        }
+        told("set at one node, pruned at another", 2 * RUNS, began);
+        assert!(set > 0 && set < RUNS, "neither came first: {set}");
+        sound(&cluster).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_step_sets_at_one_node_is_there_before_another_has_cancelled_it() {
+    const RUNS: usize = 200;
+    with(|cluster| async move {
+        let (mut here, mut there) = (at(&cluster, 0).await, at(&cluster, 1).await);
+        let mut reader = cluster
+            .node(1)
+            .location
+            .connect(Purpose::Query)
+            .await
+            .unwrap();
+        fill(&mut here, RUNS).await;
+        lost_races();
+        let began = Instant::now();
+        let (mut set, mut late_by) = (0, Duration::ZERO);
+        for round in 0..RUNS {
+            let claimed = claims(&mut here, 1).await.remove(0);
+            let writer = Writer {
+                run: claimed.run_id,
+                execution: claimed.execution_id,
+                process: here.process,
+            };
+            let sets = tokio::task::spawn_local(async move {
+                tokio::time::sleep(late_by).await;
+                let is_set = context::set_as(&mut here.conn, writer, "k", "1")
+                    .await
+                    .unwrap();
+                (here, is_set)
+            });
+            let mut cancelling = Cancelling::of(claimed.run_id, 100);
+            while cancelling.step(&mut there.conn).await.unwrap().is_none() {}
+            let values = "SELECT {big:count(*)} AS it FROM ductwork_tuples";
+            let after = number(&mut reader, values).await;
+            let (driver, is_set) = sets.await.unwrap();
+            here = driver;
+            set += i64::from(is_set);
+            assert_eq!(
+                after, set,
+                "round {round}: it was set after its attempt was over"
+            );
+            late_by = balanced(late_by, !is_set);
+        }
+        told(
+            "set by a step at one node, cancelled at another",
+            2 * RUNS,
+            began,
+        );
+        assert!(set > 0 && set < RUNS as i64, "neither came first: {set}");
+        sound(&cluster).await;
+        reader.close().await;
     })
     .await;
 }

@@ -175,6 +175,7 @@ impl Mysql {
         self.in_cluster = session::is_in_cluster(&told);
         if self.in_cluster {
             session::check_node(&self.told(session::CLUSTER).await?)?;
+            session::check_limit(&told)?;
         } else if session::may_be_in_cluster(&told) {
             session::check_alone(&self.told(session::CLUSTER).await?)?;
         }

@@ -212,6 +212,9 @@ impl DriverError for Failure {
             Self::Node(text) if text.contains("read_only") => {
                 "turn its read_only off, or, where it is a replica, name another server in `database.url`"
             }
+            Self::Node(text) if text.contains("wsrep_max_ws_rows") => {
+                "turn it off, at each node: SET GLOBAL wsrep_max_ws_rows = 0"
+            }
             Self::Right(_) => of_answer(1044),
             Self::File(_) => "put the file there, or correct its path in `database.url`",
             Self::Node(_) => {
@@ -328,6 +331,8 @@ fn of_code(code: u16, state: &str) -> Blame {
         1317 | 1969 | 3024 => Blame::Contention,
         // The outcome of a COMMIT that failed in the engine or in the cluster is unknown.
         1180 => Blame::Connection,
+        // A node that refuses to write batches: the next connection finds out why, or finds another node.
+        4165 => Blame::Connection,
         // Too many connections; a node without a majority; a group that refuses a commit; offline mode; shutdown; the wire; a user's limits; read only;
         // killed; gone; a session that was ended because it was silent.
         1040
@@ -429,7 +434,7 @@ mod tests {
                 &[
                     1180, 1040, 1047, 1053, 1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161,
                     1203, 1226, 1290, 1792, 1836, 1927, 2006, 2013, 3032, 3100, 3168, 3169, 4031,
-                    1045, 1049, 1044,
+                    1045, 1049, 1044, 4165,
                 ],
             ),
             (
