@@ -469,19 +469,19 @@ async fn what_one_node_sets_and_another_prunes_is_there_with_its_run_or_gone() {
         for run in runs {
             let args = [("run", run.0.into())];
             assert_eq!(there.conn.execute(&LONG_AGO, &args).await.unwrap(), 1);
-            let pruned = tokio::task::spawn_local(async move {
+            let sets = tokio::task::spawn_local(async move {
                 tokio::time::sleep(late_by).await;
-                let pruned = prune(&mut there.conn, Duration::ZERO, 1).await.unwrap();
-                (there, pruned)
+                let is_set = context::set(&mut here.conn, run, "k", "1").await.unwrap();
+                (here, is_set)
             });
-            let is_set = context::set(&mut here.conn, run, "k", "1").await.unwrap();
-            let (driver, pruned) = pruned.await.unwrap();
-            there = driver;
+            let pruned = prune(&mut there.conn, Duration::ZERO, 1).await.unwrap();
+            let (driver, is_set) = sets.await.unwrap();
+            here = driver;
             // A prune skips a run that somebody holds, and takes it later.
             assert!(is_set || pruned == 1);
             prune(&mut there.conn, Duration::ZERO, 1).await.unwrap();
             set += usize::from(is_set);
-            late_by = balanced(late_by, is_set);
+            late_by = balanced(late_by, !is_set);
         }
         told("set at one node, pruned at another", 2 * RUNS, began);
         assert!(set > 0 && set < RUNS, "neither came first: {set}");
