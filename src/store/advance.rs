@@ -48,12 +48,14 @@ statements! {
           {from:b(id id, token id)}
          WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.ready_at IS NOT NULL
            AND ductwork_branches.status = 'in_progress'";
+    /// On MySQL, an insert that meets a row of its key waits for whoever has locked that row, even to keep it: a claim
+    /// would wait for a person. Proven by `a_transition_that_somebody_has_locked_stops_no_claim`.
     OPEN_TRANSITIONS = "
         INSERT INTO ductwork_transitions (id, run_id, branch_id, from_step_id, opened_at)
         SELECT b.id, br.run_id, br.id, br.step_id, {now}
           FROM {rows:b(id id, branch_id id, token id)}
           JOIN ductwork_branches br ON {key:br.id;b.branch_id} AND br.claim_token = b.token
-         WHERE true
+         WHERE true{narrow: AND NOT EXISTS (SELECT 1 FROM ductwork_transitions t WHERE t.from_step_id = br.step_id)}
         {keep:ductwork_transitions;from_step_id}";
     OPEN_ADVANCEMENTS = "
         INSERT INTO ductwork_advancements

@@ -275,6 +275,26 @@ on_every_database! {
         }
     }
 
+    /// Not even the claim of the branch whose transition it is, which an earlier claim has opened.
+    async fn a_transition_that_somebody_has_locked_stops_no_claim(db: Db) {
+        let definition = Pipeline::named("P").start("A").chain("B").build().unwrap();
+        let mut other = db.conn().await;
+        let (mut driver, mut next) = (Driver::new(&db).await, Driver::new(&db).await);
+        for _ in 0..2 {
+            driver.trigger(&definition, "1").await;
+            let claimed = driver.claim("P", 1).await.remove(0);
+            let done = driver.finished(claimed, Did::Refused).await;
+            driver.commit(&[done]).await;
+        }
+        let held = driver.claim_branches(9).await;
+        let row = open_transition_of(&mut driver.conn, held[0].id).await;
+        next.recover(driver.process).await;
+        lock(&mut other, "ductwork_transitions", row, "FOR UPDATE").await;
+        assert_eq!(next.claim_branches(9).await.len(), 2);
+        // Nobody has waited until the server ended the other session.
+        other.script("lives", "SELECT 1").await.unwrap();
+    }
+
     /// Its row stays for the sake of what it holds: this is no sign of life.
     async fn a_process_of_which_a_part_was_recovered_beats_and_claims_no_more(db: Db) {
         let definition = Pipeline::named("P").start("A").build().unwrap();
