@@ -448,6 +448,24 @@ impl Lifeline {
         Ok(())
     }
 
+    /// Extends the leases of what the process holds, and stops the work that it does not hold any more, as of a moment
+    /// after `asked`.
+    async fn hold_on(&self, conn: &mut Conn, asked: Instant) -> Result<(), Error> {
+        let id = self.shared.process();
+        let held = match process::hold_on(conn, id, self.policy.lease()).await {
+            // Nobody can tell at the moment: the work goes on until somebody can.
+            Err(error) if error.is_not_now() && !conn.is_broken() => return Ok(()),
+            held => held?,
+        };
+        let counts = &self.shared.counts;
+        counts.count(|counts| counting::extended(counts, &held));
+        let lost = self.shared.stop_all_but(&held.executions, asked);
+        if lost > 0 {
+            events::claims_lost(lost);
+        }
+        Ok(())
+    }
+
     /// False: somebody else has locked the process's row, or SQLite's file. That is no sign of
     /// death, and no error.
     async fn beat(&mut self, conn: &mut Conn) -> Result<bool, Error> {
@@ -471,6 +489,11 @@ impl Lifeline {
                     events::beat_waits(&error);
                 }
                 self.forget();
+                // Our row is locked, and no other node of a cluster sees that: the leases of what we hold are other
+                // rows, and show there that we live.
+                if holds {
+                    self.hold_on(conn, asked).await?;
+                }
                 return Ok(false);
             }
             // A trigger that somebody wrote, or a limit of the server, may refuse everybody's heartbeats.
@@ -497,17 +520,7 @@ impl Lifeline {
                 }
                 self.shared.beaten();
                 if holds {
-                    let held = match process::hold_on(conn, id, self.policy.lease()).await {
-                        // Nobody can tell at the moment: the work goes on until somebody can.
-                        Err(error) if error.is_not_now() && !conn.is_broken() => return Ok(true),
-                        held => held?,
-                    };
-                    let counts = &self.shared.counts;
-                    counts.count(|counts| counting::extended(counts, &held));
-                    let lost = self.shared.stop_all_but(&held.executions, asked);
-                    if lost > 0 {
-                        events::claims_lost(lost);
-                    }
+                    self.hold_on(conn, asked).await?;
                 }
             }
             Heard::Dead => {

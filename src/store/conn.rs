@@ -658,12 +658,18 @@ impl Conn {
         statement: &Statement,
         args: Args<'_>,
     ) -> Result<Vec<Row>, Error> {
+        self.catch_up().await?;
+        self.fetch(statement, args).await
+    }
+
+    /// Outside of a transaction, waits until this node of a cluster has everything that others have acknowledged.
+    pub async fn catch_up(&mut self) -> Result<(), Error> {
         if let Inner::Mysql(conn) = &mut self.inner {
             let done = self.patience.answered(conn.catch_up()).await;
             self.statements += conn.take_sent();
-            done.map_err(|error| self.failed(error, statement.name))?;
+            done.map_err(|error| self.failed(error, "CATCH_UP"))?;
         }
-        self.fetch(statement, args).await
+        Ok(())
     }
 
     /// The lock of somebody else that keeps us from writing to a table of ours, on MySQL: waited for as long as this

@@ -143,9 +143,9 @@ pub async fn set(conn: &mut Conn, run_id: RunId, key: &str, value: &str) -> Resu
     if !conn.is_in_cluster() {
         return Ok(conn.execute(&SET_TUPLE, &args).await? > 0);
     }
-    let set = conn.transaction(async |conn| {
-        conn.execute(&HOLD_RUN, &args).await?;
-        conn.execute(&SET_TUPLE, &args).await
+    let set = conn.transaction(async |conn| match conn.execute(&HOLD_RUN, &args).await? {
+        0 => Ok(0),
+        _ => conn.execute(&SET_TUPLE, &args).await,
     });
     Ok(set.await? > 0)
 }
@@ -167,9 +167,11 @@ pub async fn set_as(
     if !conn.is_in_cluster() {
         return Ok(conn.execute(&SET_TUPLE_AS_STEP, &args).await? > 0);
     }
-    let set = conn.transaction(async |conn| {
-        conn.execute(&HOLD_EXECUTION, &args).await?;
-        conn.execute(&SET_TUPLE_AS_STEP, &args).await
-    });
+    let set = conn.transaction(
+        async |conn| match conn.execute(&HOLD_EXECUTION, &args).await? {
+            0 => Ok(0),
+            _ => conn.execute(&SET_TUPLE_AS_STEP, &args).await,
+        },
+    );
     Ok(set.await? > 0)
 }

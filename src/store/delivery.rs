@@ -71,11 +71,22 @@ statements! {
         SELECT d.run_id, d.endpoint, d.event FROM ductwork_deliveries d WHERE {any:d.run_id;b(id id)}";
     /// RACE: two consoles find one run. The second finds the row of the first. Proven by
     /// `a_run_that_is_found_twice_is_delivered_once`.
+    ///
+    /// RACE: prune deletes the run meanwhile. Our lock on its row waits for prune's, and prune's skips ours: so prune
+    /// finds the message, or we find the run gone. Proven by `no_message_is_written_about_a_run_that_is_being_deleted`.
+    /// (I37)
     INSERT_DELIVERIES = "
         INSERT INTO ductwork_deliveries (id, endpoint, run_id, event, pipeline, body, state, attempts, created_at, due_at)
         SELECT b.id, b.endpoint, b.run_id, b.event, b.pipeline, b.body, 'waiting', 0, {now}, {now}
-          FROM {rows:b(id id, endpoint text, run_id id, event text, pipeline text, body text)} WHERE true
+          FROM {rows:b(id id, endpoint text, run_id id, event text, pipeline text, body text)}
+          {join:ductwork_runs r} ON {key:r.id;b.run_id}
+         WHERE r.pruning_at IS NULL {share}
         {keep:ductwork_deliveries;run_id, endpoint, event}";
+    /// On a cluster prune may be at another node, which hears of no lock: so the rows have to change. Raced by
+    /// `a_run_that_one_node_tells_of_and_another_prunes_leaves_no_message`.
+    HOLD_RUNS in Mysql = "
+        UPDATE {into:ductwork_runs;b(id id)} SET revivals = revivals + 1
+         WHERE {of:ductwork_runs.id;b(id id)} AND ductwork_runs.pruning_at IS NULL";
     DUE_DELIVERIES = "
         SELECT d.id, d.run_id, d.event, d.body, d.attempts, r.id AS run
           FROM ductwork_deliveries d LEFT JOIN ductwork_runs r ON {key:r.id;d.run_id}
@@ -299,8 +310,8 @@ pub struct Message {
     pub body: String,
 }
 
-/// Stores messages, due at once. A message that exists already stays as it is; this does not tell which ones these
-/// are, because some databases count them as well.
+/// Stores messages, due at once, but none about a run that is being deleted. A message that exists already stays as it
+/// is; this does not tell which ones these are, because some databases count them as well.
 pub async fn insert(conn: &mut Conn, messages: &[Message]) -> Result<(), Error> {
     if messages.is_empty() {
         return Ok(());
@@ -312,9 +323,19 @@ pub async fn insert(conn: &mut Conn, messages: &[Message]) -> Result<(), Error> 
         .texts("event", messages.iter().map(|it| it.event.as_str()))
         .texts("pipeline", messages.iter().map(|it| it.pipeline.as_str()))
         .texts("body", messages.iter().map(|it| it.body.as_str()));
-    conn.execute(&INSERT_DELIVERIES, &[("b", (&rows).into())])
-        .await?;
-    Ok(())
+    let args = [("b", (&rows).into())];
+    if !conn.is_in_cluster() {
+        conn.execute(&INSERT_DELIVERIES, &args).await?;
+        return Ok(());
+    }
+    let runs: BTreeSet<Uuid> = messages.iter().map(|it| it.run.0).collect();
+    let runs = Rows::new().ids("id", runs);
+    conn.transaction(async |conn| {
+        conn.execute(&HOLD_RUNS, &[("b", (&runs).into())]).await?;
+        conn.execute(&INSERT_DELIVERIES, &args).await?;
+        Ok(())
+    })
+    .await
 }
 
 /// A message that may be sent.

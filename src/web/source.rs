@@ -238,10 +238,18 @@ impl Reader {
             Use::Reads => BUDGET,
             Use::Acts | Use::Bulk => ACTS_WITHIN,
         };
+        let catches_up = self.used_for != Use::Reads;
         let conn = self.connected().await.map_err(ReadError::Away)?;
+        let answer = async {
+            // On a cluster, somebody may refer to what another node has just acknowledged.
+            if catches_up {
+                conn.catch_up().await?;
+            }
+            question.ask(conn).await
+        };
         // RACE: a question that panics would take the connection's owner along, and everybody who asks later
         // would be told that others wait. Proven by `a_question_that_panics_is_its_own_matter`.
-        let Some(asked) = caught(tokio::time::timeout(budget, question.ask(conn))).await else {
+        let Some(asked) = caught(tokio::time::timeout(budget, answer)).await else {
             self.conn = None;
             tracing::error!("a question of the console to the database panicked");
             return Err(ReadError::Panicked);

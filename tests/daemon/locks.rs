@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ductwork::model::RunStatus;
 use ductwork::store::process::ProcessRow;
+use ductwork::store::statement::Statement;
 use ductwork::store::{Dialect, query};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -138,6 +139,17 @@ async fn nobody_is_judged_by_a_row_that_is_locked(db: Db) {
         let rows = fixture.processes().await;
         let old = rows.iter().filter(|row| row.age > LEASE * 2).count();
         (old == 4).then_some(())
+    })
+    .await;
+    // A node of a cluster that does not see the lock sees this.
+    static LEASED: Statement = Statement::new(
+        "TEST_LEASED",
+        "SELECT id FROM ductwork_executions WHERE completed_at IS NULL AND lease_until > {now}",
+    );
+    let conn = &mut fixture.conn;
+    eventually(PATIENCE, "the steps are under a lease", async || {
+        let leased = conn.fetch(&LEASED, &[]).await.unwrap();
+        (leased.len() == 2).then_some(())
     })
     .await;
     foreign.release().await;

@@ -8,6 +8,7 @@ use ductwork::model::*;
 use ductwork::store::cancel::{Cancel, Cancelling, cancel};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::context::{self, Writer};
+use ductwork::store::delivery::{self, Message};
 use ductwork::store::migrate;
 use ductwork::store::process::{self, Claimant};
 use ductwork::store::prune::prune;
@@ -542,6 +543,67 @@ async fn what_a_step_sets_at_one_node_is_there_before_another_has_cancelled_it()
         reader.close().await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_run_that_one_node_tells_of_and_another_prunes_leaves_no_message() {
+    const RUNS: usize = 200;
+    with(|cluster| async move {
+        let (mut here, mut there) = (at(&cluster, 0).await, at(&cluster, 1).await);
+        let runs = fill(&mut here, RUNS).await;
+        here.work("P", |_| Did::Refused).await;
+        let later = "UPDATE ductwork_runs SET halted_at = halted_at + 86400000000";
+        there.conn.fetch(statement(later), &[]).await.unwrap();
+        lost_races();
+        let began = Instant::now();
+        let (mut written, mut late_by) = (0, Duration::ZERO);
+        for run in runs {
+            let args = [("run", run.0.into())];
+            assert_eq!(there.conn.execute(&LONG_AGO, &args).await.unwrap(), 1);
+            let tells = tokio::task::spawn_local(async move {
+                tokio::time::sleep(late_by).await;
+                let is_told = is_told(&mut here.conn, run).await;
+                (here, is_told)
+            });
+            prune(&mut there.conn, Duration::ZERO, 1).await.unwrap();
+            let (driver, is_told) = tells.await.unwrap();
+            here = driver;
+            // A prune skips a run that somebody holds, and takes it later.
+            prune(&mut there.conn, Duration::ZERO, 1).await.unwrap();
+            written += usize::from(is_told);
+            late_by = balanced(late_by, !is_told);
+        }
+        told("told of at one node, pruned at another", 2 * RUNS, began);
+        assert!(
+            written > 0 && written < RUNS,
+            "neither came first: {written}"
+        );
+        let mut reader = cluster.reader().await;
+        let alone = "SELECT {big:count(*)} AS it FROM ductwork_deliveries d
+                      WHERE NOT EXISTS (SELECT 1 FROM ductwork_runs r WHERE r.id = d.run_id)";
+        assert_eq!(number(&mut reader, alone).await, 0);
+        reader.close().await;
+        sound(&cluster).await;
+    })
+    .await;
+}
+
+/// Writes a message about a run, as a console does; false if the run was found gone.
+async fn is_told(conn: &mut Conn, run: RunId) -> bool {
+    static ABOUT: Statement = Statement::new(
+        "ABOUT",
+        "SELECT id FROM ductwork_deliveries WHERE run_id = :run",
+    );
+    let message = Message {
+        endpoint: "e".to_owned(),
+        run,
+        event: RunStatus::Halted,
+        pipeline: "P".to_owned(),
+        body: "{}".to_owned(),
+    };
+    delivery::insert(conn, &[message]).await.unwrap();
+    let found = conn.fetch(&ABOUT, &[("run", run.0.into())]).await;
+    !found.unwrap().is_empty()
 }
 
 static BUMP: Statement = Statement::new("BUMP", "UPDATE hot SET n = n + 1 WHERE id = 1");

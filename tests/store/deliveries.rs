@@ -272,20 +272,40 @@ on_every_database! {
     }
 
     async fn a_message_about_a_run_that_is_gone_is_deleted(db: Db) {
+        static LEFT: Statement = Statement::new(
+            "TEST_LEFT",
+            "INSERT INTO ductwork_deliveries (id, endpoint, run_id, event, pipeline, body, state, attempts, created_at, due_at)
+             VALUES (:id, 'e', :run, 'completed', 'P', 'null', 'waiting', 0, 1, 1)",
+        );
         let mut driver = Driver::new(&db).await;
-        let gone = RunId::new();
-        let message = delivery::Message {
-            endpoint: "e".to_owned(),
-            run: gone,
-            event: RunStatus::Completed,
-            pipeline: "P".to_owned(),
-            body: "{}".to_owned(),
-        };
-        delivery::insert(&mut driver.conn, &[message]).await.unwrap();
+        let args = [("id", Uuid::now_v7().into()), ("run", RunId::new().0.into())];
+        driver.conn.execute(&LEFT, &args).await.unwrap();
         let found = audit(&mut driver.conn, Duration::ZERO).await.unwrap();
         assert_eq!(found.iter().map(|it| it.invariant).collect::<Vec<_>>(), ["I37"]);
         assert_eq!(take(&mut driver.conn, "e", LEASE).await, []);
         assert_eq!(deliveries(&mut driver.conn).await, []);
+    }
+
+    async fn no_message_is_written_about_a_run_that_is_being_deleted(db: Db) {
+        static BEGUN: Statement = Statement::new(
+            "TEST_BEGUN",
+            "UPDATE ductwork_runs SET pruning_at = {now} WHERE id = :id",
+        );
+        let mut driver = Driver::new(&db).await;
+        let runs = [driver.trigger(&one("P"), "1").await, driver.trigger(&one("P"), "2").await];
+        let begun = driver.conn.execute(&BEGUN, &[("id", runs[0].0.into())]).await;
+        assert_eq!(begun.unwrap(), 1);
+        let about = |run| delivery::Message {
+            endpoint: "e".to_owned(),
+            run,
+            event: RunStatus::Completed,
+            pipeline: "P".to_owned(),
+            body: "{}".to_owned(),
+        };
+        let messages = [about(runs[0]), about(runs[1]), about(RunId::new())];
+        delivery::insert(&mut driver.conn, &messages).await.unwrap();
+        let written = deliveries(&mut driver.conn).await;
+        assert_eq!(written.iter().map(|it| it.run).collect::<Vec<_>>(), [runs[1]]);
     }
 
     async fn a_message_whose_sender_dies_is_due_again(db: Db) {

@@ -265,6 +265,12 @@ pub const GUARDED: &[Guarded] = &[
         "pruning_at IS NULL",
         "a_run_that_is_deleted_part_by_part_is_gone_at_once_and_sound_after_each",
     ),
+    (
+        "INSERT_DELIVERIES.1",
+        1,
+        "r.pruning_at IS NULL",
+        "no_message_is_written_about_a_run_that_is_being_deleted",
+    ),
     // Rows that contradict an invariant, which no schedule brings about.
     (
         "OPEN_ADVANCEMENTS.2",
