@@ -712,7 +712,7 @@ on_every_database! {
         type Case = (fn() -> Did, usize, &'static str);
         let cases: [Case; 4] = [
             (|| Did::Erred, 3, "job_retries_exhausted"),
-            (|| Did::Refused, 1, "job_retries_exhausted"),
+            (|| Did::Refused, 1, "step_refused"),
             (|| Did::TimedOut, 3, "job_timed_out"),
             (|| Did::Crashed, 4, "job_crashes_exhausted"),
         ];
