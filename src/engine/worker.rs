@@ -17,7 +17,7 @@ use crate::definition::Definition;
 use crate::definition::RunTrace;
 use crate::machine::outcome::{self, Ending};
 use crate::machine::trace::handed;
-use crate::model::{ExecutionId, ExecutionResult, Role};
+use crate::model::{ExecutionId, ExecutionResult, ProcessId, Role};
 use crate::step::{Assignment, Outcome, Performed};
 use crate::store::claim::{self, Claim, Claimed, Held, Rest, Unread};
 use crate::store::commit::{self, Committed, Ended, Finished};
@@ -92,6 +92,8 @@ struct Loop {
     link: Link,
     slots: Rc<Slots>,
     work: WorkerState,
+    /// The incarnation of the process that the last operation claimed for.
+    claimant: ProcessId,
     /// The last claim was full, or a wakeup came: claim without asking whether anything is due.
     eager: bool,
     /// When to ask the queue although no wakeup comes.
@@ -159,6 +161,7 @@ impl Worker {
             link: Link::new(self.location.clone()),
             slots: Slots::new(count, self.policy.lease(), runner, Arc::clone(&self.shared)),
             work: WorkerState::default(),
+            claimant: self.shared.process(),
             eager: true,
             look: Instant::now(),
             rest: Instant::now(),
@@ -379,6 +382,7 @@ impl Worker {
                 return Err(error);
             }
         };
+        state.claimant = me.process;
         conn.ask_about_locks(true);
         let answer = state.work.perform(operation, conn, me, terms).await;
         state.work.settle(operation, answer)
@@ -855,6 +859,13 @@ impl Worker {
             baggage: caller.and_then(|it| it.baggage.clone()),
         });
         let stop = self.shared.hold(Arc::clone(&assignment));
+        // RACE: the answer to a claim comes after a heartbeat has told that this process was declared dead. The new
+        // incarnation beats in time, but what it ends are the executions that were held by then. From the call above
+        // on, this is one of them. Raced by `on_every_database`, the storm.
+        if self.shared.process() != state.claimant {
+            self.shared.let_go(claimed.execution_id);
+            return;
+        }
         state.slots.put(Job {
             claimed: Arc::new(claimed),
             definition,
