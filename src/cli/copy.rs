@@ -85,6 +85,7 @@ impl Copy {
             if let Some(refused) = copy::hindrance(&mut source, &is_at_work).await? {
                 return Ok(refused);
             }
+            // The copy looks at them again, at its own moment.
             silent.borrow_mut().clear();
             let mut target = to.connect(Purpose::Query).await.map_err(of_target)?;
             let copied = patiently(

@@ -92,7 +92,7 @@ struct Loop {
     link: Link,
     slots: Rc<Slots>,
     work: WorkerState,
-    /// The incarnation of the process that the last operation claimed for.
+    /// The incarnation of the process for which the executions that begin next were claimed.
     claimant: ProcessId,
     /// The last claim was full, or a wakeup came: claim without asking whether anything is due.
     eager: bool,
@@ -382,7 +382,10 @@ impl Worker {
                 return Err(error);
             }
         };
-        state.claimant = me.process;
+        // Between a claim and the beginning of what it took, some of that may be put back.
+        if !matches!(operation, Operation::PutBack(..)) {
+            state.claimant = me.process;
+        }
         conn.ask_about_locks(true);
         let answer = state.work.perform(operation, conn, me, terms).await;
         state.work.settle(operation, answer)
