@@ -428,8 +428,7 @@ async fn what_one_node_revives_and_another_prunes_is_whole_or_gone() {
         let (mut revived, mut gone) = (0, 0);
         let mut late_by = Duration::ZERO;
         for run in runs {
-            let args = [("run", run.0.into())];
-            assert_eq!(there.conn.execute(&LONG_AGO, &args).await.unwrap(), 1);
+            grow_old(&mut there.conn, run).await;
             // The order of the two is a matter of some milliseconds, on any machine.
             let pruned = tokio::task::spawn_local(async move {
                 tokio::time::sleep(late_by).await;
@@ -455,21 +454,31 @@ async fn what_one_node_revives_and_another_prunes_is_whole_or_gone() {
     .await;
 }
 
+/// Halted runs, which a prune takes only once they have grown old.
+async fn young(driver: &mut Driver, n: usize) -> Vec<RunId> {
+    let runs = fill(driver, n).await;
+    driver.work("P", |_| Did::Refused).await;
+    let later = "UPDATE ductwork_runs SET halted_at = halted_at + 86400000000";
+    driver.conn.fetch(statement(later), &[]).await.unwrap();
+    runs
+}
+
+async fn grow_old(conn: &mut Conn, run: RunId) {
+    let args = [("run", run.0.into())];
+    assert_eq!(conn.execute(&LONG_AGO, &args).await.unwrap(), 1);
+}
+
 #[tokio::test]
 async fn what_one_node_sets_and_another_prunes_is_there_with_its_run_or_gone() {
     const RUNS: usize = 300;
     with(|cluster| async move {
         let (mut here, mut there) = (at(&cluster, 0).await, at(&cluster, 1).await);
-        let runs = fill(&mut here, RUNS).await;
-        here.work("P", |_| Did::Refused).await;
-        let later = "UPDATE ductwork_runs SET halted_at = halted_at + 86400000000";
-        there.conn.fetch(statement(later), &[]).await.unwrap();
+        let runs = young(&mut here, RUNS).await;
         lost_races();
         let began = Instant::now();
         let (mut set, mut late_by) = (0, Duration::ZERO);
         for run in runs {
-            let args = [("run", run.0.into())];
-            assert_eq!(there.conn.execute(&LONG_AGO, &args).await.unwrap(), 1);
+            grow_old(&mut there.conn, run).await;
             let sets = tokio::task::spawn_local(async move {
                 tokio::time::sleep(late_by).await;
                 let is_set = context::set(&mut here.conn, run, "k", "1").await.unwrap();
@@ -550,16 +559,12 @@ async fn a_run_that_one_node_tells_of_and_another_prunes_leaves_no_message() {
     const RUNS: usize = 200;
     with(|cluster| async move {
         let (mut here, mut there) = (at(&cluster, 0).await, at(&cluster, 1).await);
-        let runs = fill(&mut here, RUNS).await;
-        here.work("P", |_| Did::Refused).await;
-        let later = "UPDATE ductwork_runs SET halted_at = halted_at + 86400000000";
-        there.conn.fetch(statement(later), &[]).await.unwrap();
+        let runs = young(&mut here, RUNS).await;
         lost_races();
         let began = Instant::now();
         let (mut written, mut late_by) = (0, Duration::ZERO);
         for run in runs {
-            let args = [("run", run.0.into())];
-            assert_eq!(there.conn.execute(&LONG_AGO, &args).await.unwrap(), 1);
+            grow_old(&mut there.conn, run).await;
             let tells = tokio::task::spawn_local(async move {
                 tokio::time::sleep(late_by).await;
                 let is_told = is_told(&mut here.conn, run).await;
