@@ -139,7 +139,10 @@ impl Advancer {
         self.shared.sent(link.take_statements());
         match turned {
             Ok(wait) => wait.min(state.next_look()),
-            Err(error) if error.is_unavailable() => link.failed(&error),
+            Err(error) if error.is_unavailable() => {
+                self.shared.cannot_reach(&error);
+                link.failed(&error)
+            }
             Err(error) => {
                 // A bug or a broken database: say so, and do not spin (E14).
                 events::statement_failed(&error);
@@ -157,7 +160,9 @@ impl Advancer {
     /// The advancer makes progress: its trouble is over.
     fn works(&self, link: &mut Link) {
         link.worked();
-        self.shared.over(Trouble::Advancing, "");
+        for trouble in [Trouble::Reaching, Trouble::Advancing] {
+            self.shared.over(trouble, "");
+        }
     }
 
     /// One operation of this process, if it is time for it. Returns how long to wait then.

@@ -42,7 +42,7 @@ use super::counting::{self, Writing};
 use super::keeping::Keeping;
 use super::reaper::Sweeper;
 use super::shared::{Mode, Shared};
-use super::trouble::Lasting;
+use super::trouble::{Lasting, Trouble};
 use super::{Link, Policy, Waker};
 
 /// The channel of the database's notifications. The payload is a pipeline with new work, or empty
@@ -333,6 +333,7 @@ impl Lifeline {
         // beat proves that it is.
         if matches!(beaten, Ok(true)) && !*self.connected.borrow() {
             link.worked();
+            self.shared.over(Trouble::Reaching, "");
             self.connected.send_replace(true);
         }
         if matches!(beaten, Ok(false)) {

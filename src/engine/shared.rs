@@ -400,6 +400,13 @@ impl Shared {
         self.trouble(Trouble::Locked, about, &text);
     }
 
+    /// Takes note of a connection that cannot be used. It concerns nobody unless this process can write its heartbeats
+    /// meanwhile, by another connection: without them, its row tells enough, and the first one ends this trouble.
+    pub fn cannot_reach(&self, error: &Error) {
+        let text = crate::telemetry::chain(error);
+        self.trouble(Trouble::Reaching, "", &text);
+    }
+
     /// That trouble is over.
     pub fn over(&self, trouble: Trouble, about: &str) {
         self.troubles().over(trouble, about);

@@ -20,6 +20,8 @@ pub enum Trouble {
     Damaged,
     /// Another session of the database has locked executions that are due, or rows of results.
     Locked,
+    /// The connection of the work cannot be used.
+    Reaching,
     /// Claims or commits fail.
     Working,
     /// A step cannot be started, because the machine lacks something, or a disk fails.
@@ -84,6 +86,8 @@ impl Troubles {
                 Trouble::Definition | Trouble::Row => events::unreadable(text, lasted),
                 Trouble::Damaged => events::unclaimable(text, lasted),
                 Trouble::Locked => events::locked(text, lasted),
+                // The connection has said so.
+                Trouble::Reaching => {}
                 Trouble::Working => events::working_failed(text, lasted),
                 Trouble::Registering => events::not_registered(text, lasted),
                 Trouble::Starting => events::not_started(text, lasted),

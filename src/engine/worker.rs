@@ -224,12 +224,16 @@ impl Worker {
             let wait = match turned {
                 Ok(wait) => {
                     state.link.worked();
+                    if state.work.finished().is_empty() {
+                        self.shared.over(Trouble::Reaching, "");
+                    }
                     wait
                 }
                 Err(error) => {
                     state.eager = true;
                     let wait = state.link.failed(&error);
                     if error.is_unavailable() {
+                        self.shared.cannot_reach(&error);
                         wait
                     } else {
                         self.failed(&error);

@@ -1,7 +1,9 @@
 //! A database that refuses some connections, or all writes.
 
+use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::signal::Signal;
 
+use ductwork::model::RunId;
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Location, Purpose, migrate};
 
@@ -25,21 +27,32 @@ flow: [{ start: A }]
 "#;
 
 /// A disk in memory, which exists as long as this value.
-struct Disk(tempfile::TempDir);
+struct Disk {
+    at: std::path::PathBuf,
+    /// Its own directory, unless it lies over another one.
+    _own: Option<tempfile::TempDir>,
+}
 
 impl Disk {
     fn mount(size: &str) -> Self {
-        let disk = Self(tempfile::tempdir().unwrap());
-        let (kind, at) = (Some("tmpfs"), disk.0.path());
+        let own = tempfile::tempdir().unwrap();
+        let mut disk = Self::over(own.path(), size);
+        disk._own = Some(own);
+        disk
+    }
+
+    /// Hides an empty directory.
+    fn over(directory: &std::path::Path, size: &str) -> Self {
+        let (kind, at) = (Some("tmpfs"), directory.to_owned());
         let none = nix::mount::MsFlags::empty();
         let size = format!("size={size}");
-        nix::mount::mount(kind, at, kind, none, Some(size.as_str())).expect("root can mount");
-        disk
+        nix::mount::mount(kind, &at, kind, none, Some(size.as_str())).expect("root can mount");
+        Self { at, _own: None }
     }
 
     /// Fills it completely; returns the file that takes the room.
     fn fill(&self) -> std::path::PathBuf {
-        let filler = self.0.path().join("filler");
+        let filler = self.at.join("filler");
         let mut file = std::fs::File::create(&filler).unwrap();
         let full = std::io::copy(&mut std::io::repeat(0), &mut file).unwrap_err();
         assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
@@ -49,7 +62,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let _ = nix::mount::umount2(self.0.path(), nix::mount::MntFlags::MNT_DETACH);
+        let _ = nix::mount::umount2(&self.at, nix::mount::MntFlags::MNT_DETACH);
     }
 }
 
@@ -74,7 +87,7 @@ async fn told_that_nobody_can_write(
 #[tokio::test]
 async fn health_and_why_tell_that_the_disk_is_full() {
     let disk = Disk::mount("8m");
-    let file = disk.0.path().join("d.db");
+    let file = disk.at.join("d.db");
     let location = Location::sqlite(&file);
     let mut conn = location.connect(Purpose::Engine).await.unwrap();
     migrate::migrate(&mut conn).await.unwrap();
@@ -96,7 +109,7 @@ async fn health_and_why_tell_that_the_disk_is_full() {
 #[tokio::test]
 async fn a_disk_that_fills_up_under_a_daemon_is_told_at_once() {
     let disk = Disk::mount("8m");
-    let file = disk.0.path().join("d.db");
+    let file = disk.at.join("d.db");
     let location = Location::sqlite(&file);
     let mut conn = location.connect(Purpose::Engine).await.unwrap();
     migrate::migrate(&mut conn).await.unwrap();
@@ -131,12 +144,15 @@ steps:
 flow: [{ start: Split }, { expand: Each }, { chain: Again }]
 ";
 
-/// The server's tables have no room, and neither have a session's temporary tables, which a full
-/// disk may damage.
-#[tokio::test]
-async fn a_disk_of_mariadbs_that_fills_up_costs_no_retry() {
-    let disk = Disk::mount("640m");
-    let server = Mariadb::start_in(disk.0.path());
+/// True where a text tells of a full disk: that of the tables, or that of the server's temporary files.
+fn tells_of_a_full_disk(text: &str) -> bool {
+    ["No space left on device", "is full"]
+        .iter()
+        .any(|full| text.contains(full))
+}
+
+/// A run of a thousand elements, of which some are done, under a daemon that allows no retry and no crash.
+async fn under_way(server: &Mariadb) -> (DaemonFixture, Daemon, RunId) {
     let conn = conn(&server.url).await;
     let settings = Settings {
         max_retry: 0,
@@ -144,47 +160,21 @@ async fn a_disk_of_mariadbs_that_fills_up_costs_no_retry() {
         ..Settings::default()
     };
     let mut fixture = DaemonFixture::at(&server.url, conn, settings, &[WIDE]).await;
-    let mut daemon = fixture.start();
+    let daemon = fixture.start();
     daemon.ready().await;
     let elements: Vec<u32> = (0..1_000).collect();
     let run = fixture.trigger("Wide", &format!("{elements:?}"), 1).await[0];
     eventually(PATIENCE, "some are done", async || {
         let executions = fixture.executions().await;
-        (executions
-            .iter()
-            .filter(|it| it.result() == "success")
-            .count()
-            > 50)
-            .then_some(())
+        let done = executions.iter().filter(|it| it.result() == "success");
+        (done.count() > 50).then_some(())
     })
     .await;
-    // The files that the server overwrites have their room beforehand; without it the server ends.
-    for log in ["data/ib_logfile0", "data/ibtmp1", "data/ibdata1"] {
-        let file = std::fs::OpenOptions::new()
-            .append(true)
-            .open(server.file(log))
-            .unwrap();
-        let size = file.metadata().unwrap().len() as i64;
-        nix::fcntl::fallocate(&file, nix::fcntl::FallocateFlags::empty(), 0, size).unwrap();
-    }
-    let filler = disk.fill();
-    // The one of a session's own table, the other of one of ours: which of them is met first is up to the server.
-    let tells = |text: &str| {
-        ["No space left on device", "is full"]
-            .iter()
-            .any(|full| text.contains(full))
-    };
-    eventually(PATIENCE, "the log tells of it", async || {
-        tells(&daemon.text()).then_some(())
-    })
-    .await;
-    let health = eventually(PATIENCE, "`health` tells of it", async || {
-        let health = fixture.run(&[], &["health"]);
-        (!health.status.success()).then(|| String::from_utf8(health.stderr).unwrap())
-    })
-    .await;
-    assert!(tells(&health), "{health}");
-    std::fs::remove_file(&filler).unwrap();
+    (fixture, daemon, run)
+}
+
+/// Each step has succeeded, at its first attempt.
+async fn every_step_succeeded_at_once(mut fixture: DaemonFixture, mut daemon: Daemon, run: RunId) {
     fixture.run_ended(run).await;
     let executions = fixture.succeeded_once_each().await;
     assert_eq!(executions.len(), 2_001);
@@ -195,6 +185,68 @@ async fn a_disk_of_mariadbs_that_fills_up_costs_no_retry() {
     );
     daemon.stop().await;
     fixture.audited().await;
+}
+
+/// The server's tables have no room, and neither have a session's temporary tables, which a full
+/// disk may damage. InnoDB ends the server where the rollback of a transaction finds no room; whoever watches the server
+/// starts it again, when there is room.
+#[tokio::test]
+async fn a_disk_of_mariadbs_that_fills_up_costs_no_retry() {
+    let disk = Disk::mount("640m");
+    let server = Mariadb::start_in(&disk.at);
+    let (fixture, daemon, run) = under_way(&server).await;
+    // The files that the server overwrites have their room beforehand; without it the server ends. Its log has room for
+    // its last words.
+    let room = |file: &str, flags: FallocateFlags, least: i64| {
+        let file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(server.file(file))
+            .unwrap();
+        let size = file.metadata().unwrap().len() as i64;
+        fallocate(&file, flags, 0, size.max(least)).unwrap();
+    };
+    for log in ["data/ib_logfile0", "data/ibtmp1", "data/ibdata1"] {
+        room(log, FallocateFlags::empty(), 0);
+    }
+    room("server.log", FallocateFlags::FALLOC_FL_KEEP_SIZE, 4 << 20);
+    let has_ended = || {
+        let log = std::fs::read_to_string(server.file("server.log")).unwrap();
+        log.contains("(Out of disk space) in rollback")
+    };
+    let filler = disk.fill();
+    eventually(PATIENCE, "the log tells of it", async || {
+        (tells_of_a_full_disk(&daemon.text()) || has_ended()).then_some(())
+    })
+    .await;
+    eventually(PATIENCE, "`health` tells of it", async || {
+        let health = fixture.run(&[], &["health"]);
+        let told = String::from_utf8_lossy(&health.stderr);
+        (tells_of_a_full_disk(&told) || has_ended()).then_some(())
+    })
+    .await;
+    std::fs::remove_file(&filler).unwrap();
+    if has_ended() {
+        server.down();
+        server.up();
+    }
+    every_step_succeeded_at_once(fixture, daemon, run).await;
+}
+
+/// Only the server's temporary files have no room: the heartbeats are written, and no step is claimed or committed.
+#[tokio::test]
+async fn a_disk_of_mariadbs_temporary_files_that_fills_up_is_told_and_costs_no_retry() {
+    let server = Mariadb::start();
+    let disk = Disk::over(&server.file("tmp"), "8m");
+    let (fixture, daemon, run) = under_way(&server).await;
+    let filler = disk.fill();
+    let health = eventually(PATIENCE, "`health` tells of it", async || {
+        let health = fixture.run(&[], &["health"]);
+        (!health.status.success()).then(|| String::from_utf8(health.stderr).unwrap())
+    })
+    .await;
+    assert!(tells_of_a_full_disk(&health), "{health}");
+    std::fs::remove_file(&filler).unwrap();
+    every_step_succeeded_at_once(fixture, daemon, run).await;
 }
 
 on_every_server! {
@@ -241,14 +293,7 @@ on_every_server! {
             text.contains("worker Steady") && text.contains(&refused.to_string()),
             "{text}"
         );
-        let mut variable = String::from("DUCTWORK_DATABASE_URL=");
-        variable.push_str(server.url());
-        eventually(PATIENCE, "whoever asks is told", async || {
-            let health = fixture.run(&["env", &variable], &["health"]);
-            let said = String::from_utf8_lossy(&health.stderr);
-            said.contains("cannot register").then_some(())
-        })
-        .await;
+        told_by_health(&fixture, &server, "cannot register").await;
         sql(&server, admit).await;
         fixture.completed(PATIENCE).await;
         eventually(PATIENCE, "health is content", async || {
@@ -259,6 +304,29 @@ on_every_server! {
         assert_eq!(daemon.child("worker Steady", None).await, refused);
         daemon.stop().await;
         fixture.succeeded_once_each().await;
+        fixture.audited().await;
+    }
+
+    /// The worker goes on writing its heartbeats, by its older connection.
+    async fn a_worker_whose_connection_for_its_work_ends_and_is_not_let_in_again_is_told_of(server: Server) {
+        let conn = server.conn().await;
+        let (url, refuse, admit, says) = limited(&server).await;
+        let mut fixture = DaemonFixture::at(&url, conn, Settings::default(), &[STEADY]).await;
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let worker = daemon.child("worker Steady", None).await;
+        sql(&server, refuse).await;
+        cut(&server, worker, 1).await;
+        fixture.trigger("Steady", "1", 3).await;
+        told_by_health(&fixture, &server, says).await;
+        sql(&server, admit).await;
+        fixture.completed(PATIENCE).await;
+        eventually(PATIENCE, "health is content", async || {
+            fixture.run(&[], &["health"]).status.success().then_some(())
+        })
+        .await;
+        assert_eq!(daemon.child("worker Steady", None).await, worker);
+        daemon.stop().await;
         fixture.audited().await;
     }
 
@@ -278,7 +346,7 @@ on_every_server! {
         let step = fixture.pids("pids", 1).await[0];
         let worker = daemon.child("worker Holds", None).await;
         sql(&server, refuse).await;
-        cut(&server, worker).await;
+        cut(&server, worker, usize::MAX).await;
         let told = daemon.says("lets the supervisor in and this process no more").await;
         assert_eq!(told[0]["pid"], worker);
         gone(step, PATIENCE).await;
@@ -298,15 +366,27 @@ on_every_server! {
     }
 }
 
-/// Ends all connections of this process.
-async fn cut(server: &Server, pid: i32) {
+/// Waits until `health` says this to somebody whom the server lets in.
+async fn told_by_health(fixture: &DaemonFixture, server: &Server, says: &str) {
+    let variable = format!("DUCTWORK_DATABASE_URL={}", server.url());
+    eventually(PATIENCE, "`health` tells of it", async || {
+        let health = fixture.run(&["env", &variable], &["health"]);
+        let said = String::from_utf8_lossy(&health.stderr);
+        said.contains(says).then_some(())
+    })
+    .await;
+}
+
+/// Ends connections of this process: as many, beginning with the newest one.
+async fn cut(server: &Server, pid: i32, most: usize) {
     static SESSIONS: Statement = Statement::new(
         "TEST_SESSIONS",
-        "SELECT pid::bigint AS id, client_port::text AS client FROM pg_stat_activity WHERE client_port > 0",
+        "SELECT pid::bigint AS id, client_port::text AS client FROM pg_stat_activity WHERE client_port > 0
+          ORDER BY backend_start DESC",
     );
     static PROCESSES: Statement = Statement::new(
         "TEST_PROCESSES",
-        "SELECT id, host AS client FROM information_schema.processlist",
+        "SELECT id, host AS client FROM information_schema.processlist ORDER BY id DESC",
     );
     let url = server.url();
     let to = url
@@ -320,14 +400,16 @@ async fn cut(server: &Server, pid: i32) {
         Server::Postgres(_) => (&SESSIONS, "SELECT pg_terminate_backend(ID)"),
         Server::Mysql(_) => (&PROCESSES, "KILL CONNECTION ID"),
     };
-    for session in conn.fetch(sessions, &[]).await.unwrap() {
+    let sessions = conn.fetch(sessions, &[]).await.unwrap();
+    let its = sessions.iter().filter(|session| {
         let client: String = session.get("client").unwrap();
         let port = client.rsplit(':').next().and_then(|port| port.parse().ok());
-        if port.is_some_and(|port| ports.contains(&port)) {
-            let id: i64 = session.get("id").unwrap();
-            let end = end.replace("ID", &id.to_string()).leak();
-            conn.script("TEST_END", end).await.unwrap();
-        }
+        port.is_some_and(|port| ports.contains(&port))
+    });
+    for session in its.take(most) {
+        let id: i64 = session.get("id").unwrap();
+        let end = end.replace("ID", &id.to_string()).leak();
+        conn.script("TEST_END", end).await.unwrap();
     }
 }
 

@@ -104,7 +104,7 @@ impl Failure {
         match self.code() {
             20 | 1021 | 1114 => true,
             3 | 1004 | 1005 | 1026 | 1030 => self.server().is_some_and(is_told),
-            _ => false,
+            _ => self.server().is_some_and(is_of_own_table),
         }
     }
 
@@ -131,8 +131,7 @@ impl DriverError for Failure {
                 match (error.code, key(error.code, &error.message)) {
                     (1062 | 1586, Some(key)) => format!("there is such a row already, says {key}"),
                     (1062 | 1586, None) => "there is such a row already".to_owned(),
-                    // Without room for it, the server finds what it could not write damaged.
-                    (126 | 145 | 1034 | 1194, _) if error.message.contains("'#sql") => format!(
+                    _ if is_of_own_table(error) => format!(
                         "{}: a table of this session, in the `tmpdir` of the server, whose disk is full or fails",
                         error.message
                     ),
@@ -267,6 +266,12 @@ impl DriverError for Failure {
     fn is_out_of_memory(&self) -> bool {
         matches!(self.code(), 1037 | 1038 | 1041)
     }
+}
+
+/// True for damage to a table that the server has made for this session alone, by itself or because we asked for it, and
+/// that it names with or without its directory: without room for it, the server finds what it could not write damaged.
+fn is_of_own_table(error: &ServerError) -> bool {
+    matches!(error.code, 1..=999 | 1034 | 1194 | 1195) && error.message.contains("#sql")
 }
 
 /// True for a mistake in somebody's trigger on a table of ours, or in an object that the trigger names: we have no
@@ -511,11 +516,14 @@ mod tests {
         let told = format!("{} {:?}", failure.describe(), failure.constraint());
         assert!(!told.contains("secret"), "{told}");
         assert_eq!(of(1064, "near 'x'").constraint(), None);
-        let full = of(
-            126,
-            "Got error '126 \"Index is corrupted\"' for '#sql-temptable-1-2.MAI'",
-        );
-        assert!(full.describe().ends_with("whose disk is full or fails"));
+        for table in ["#sql-temptable-1-2.MAI", "/tmp/#sql-temptable-1-2.MAI"] {
+            let full = format!("Got error '126 \"Index is corrupted\"' for '{table}'");
+            for code in [126, 127] {
+                let full = of(code, &full);
+                assert!(full.describe().ends_with("whose disk is full or fails"));
+                assert!(full.remedy().contains("that of its tmpdir"));
+            }
+        }
         let damaged = of(126, "Index for table 'ductwork_runs' is corrupt");
         assert!(!damaged.describe().contains("tmpdir"));
     }
