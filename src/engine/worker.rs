@@ -868,7 +868,8 @@ impl Worker {
         let stop = self.shared.hold(Arc::clone(&assignment));
         // RACE: the answer to a claim comes after a heartbeat has told that this process was declared dead. The new
         // incarnation beats in time, but what it ends are the executions that were held by then. From the call above
-        // on, this is one of them. Raced by `on_every_database`, the storm.
+        // on, this is one of them. Proven by
+        // `a_claim_whose_answer_comes_after_the_worker_was_declared_dead_starts_nothing`.
         if self.shared.process() != state.claimant {
             self.shared.let_go(claimed.execution_id);
             return;

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,6 +26,8 @@ pub struct Line {
     pub listens: bool,
     /// True when nothing is passed on any more, in either direction.
     silent: bool,
+    /// How long the server's answers are kept back, at least.
+    late: Duration,
     /// Bytes that were lost.
     pub lost: usize,
     /// True when the client has closed it.
@@ -95,6 +97,16 @@ impl Relay {
         *self.trap.lock().unwrap() = Some(words);
     }
 
+    /// From now on the answers on these connections arrive this much later; so do, or at once, those that it keeps back
+    /// already.
+    pub fn answers_later_on(&self, ports: &BTreeSet<u16>, by: Duration) {
+        for (port, line) in self.lines.lock().unwrap().iter_mut() {
+            if ports.contains(port) {
+                line.late = by;
+            }
+        }
+    }
+
     /// From now on these connections are silent, for good.
     pub fn silence(&self, ports: &BTreeSet<u16>) {
         for (port, line) in self.lines.lock().unwrap().iter_mut() {
@@ -161,6 +173,10 @@ async fn pump(
                 if let Of::Server(delay) = of {
                     let delay = *delay.lock().unwrap();
                     tokio::time::sleep(delay).await;
+                    let answered = Instant::now();
+                    while answered.elapsed() < lines.lock().unwrap()[&port].late {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
                 }
                 if to.write_all(bytes).await.is_err() {
                     return;

@@ -6,6 +6,10 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+use ductwork::engine::actor::limits;
+use ductwork::model::ProcessId;
+use ductwork::store::definition::Definitions;
+use ductwork::store::recovery::{self, Death};
 use ductwork::store::statement::Statement;
 use ductwork::store::{Location, Purpose};
 
@@ -168,6 +172,95 @@ async fn a_stop_leaves_no_row(db: Db) {
     }
 }
 
+const TWO: &str = r#"
+pipeline: Two
+steps:
+  A: { command: [sh, -c, 'echo A >> starts; until [ -e go ]; do sleep 0.01; done; cat'] }
+  B: { command: [sh, -c, 'echo B >> starts; cat'] }
+flow: [{ start: A }, { chain: B }]
+"#;
+
+/// A claim is committed, its answer is kept back, and meanwhile the worker is declared dead, and registers anew: once by
+/// a claim of the queue, and once by the commit of a result, which claims the next step.
+async fn a_late_claim_starts_nothing(db: Db) {
+    let (server, relay) = relay(&db.url);
+    let through = format!("127.0.0.1:{}", relay.port);
+    let through = db.url.replace(&server, &through);
+    let mut reaper = db.conn().await;
+    let conn = db.conn().await;
+    let mut fixture = DaemonFixture::at(&through, conn, Settings::default(), &[TWO]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let worker = daemon.child("worker Two", None).await;
+    // A connection that is opened late may be given up.
+    std::fs::write(fixture.path("go"), "").unwrap();
+    fixture.trigger("Two", "1", 1).await;
+    fixture.completed(PATIENCE).await;
+    for file in ["go", "starts"] {
+        std::fs::remove_file(fixture.path(file)).unwrap();
+    }
+    let before = fixture.executions().await.len();
+    let lines = relay.lines();
+    let of_work = ports_of(worker, relay.port).into_iter();
+    let of_work: BTreeSet<u16> = of_work.filter(|port| !lines[port].listens).collect();
+    assert_eq!(of_work.len(), 1, "{lines:?}");
+    let run = fixture
+        .trigger_in(Duration::from_secs(2), "Two", "1", 1)
+        .await[0];
+
+    for (step, declared) in [("A", 1), ("B", 2)] {
+        // Time enough to see the claim in the tables before its answer has arrived.
+        relay.answers_later_on(&of_work, Duration::from_secs(1));
+        if step == "B" {
+            std::fs::write(fixture.path("go"), "").unwrap();
+        }
+        let claimed = eventually(PATIENCE, "it is claimed", async || {
+            let executions = fixture.executions().await;
+            executions.iter().find_map(|it| {
+                it.process_id
+                    .filter(|_| (it.step.as_str(), it.result()) == (step, ""))
+            })
+        })
+        .await;
+        relay.answers_later_on(&of_work, PATIENCE);
+        let budgets = |_: &_, _: &str| limits(9, 9);
+        let (process, death) = (ProcessId(claimed), Death::Proven { how: "so we say" });
+        let definitions = Definitions::default();
+        let recovered =
+            recovery::recover(&mut reaper, process, death, &budgets, &definitions).await;
+        let recovered = recovered.unwrap();
+        assert_eq!(recovered.again, 1, "{recovered:?}");
+        eventually(PATIENCE, "the worker has registered anew", async || {
+            (daemon.logged("was declared dead").len() == declared).then_some(())
+        })
+        .await;
+        let started = fixture.lines("starts");
+        assert!(
+            !started.contains(&step.to_owned()),
+            "the answer was not late: {started:?}"
+        );
+        relay.answers_later_on(&of_work, Duration::ZERO);
+        fixture.said("starts", declared).await;
+    }
+    fixture.run_ended(run).await;
+    daemon.stop().await;
+    // The attempts whose claims were late have left no trace but their rows.
+    assert_eq!(fixture.lines("starts"), ["A", "B"]);
+    let executions = fixture.executions().await;
+    let results: Vec<_> = executions[before..]
+        .iter()
+        .map(|it| (it.step.as_str(), it.result()))
+        .collect();
+    let expected = [
+        ("A", "process_crashed"),
+        ("A", "success"),
+        ("B", "process_crashed"),
+        ("B", "success"),
+    ];
+    assert_eq!(results, expected);
+    fixture.audited().await;
+}
+
 /// The server of a URL, and a relay to it.
 fn relay(url: &str) -> (String, Relay) {
     let server = url.rsplit_once('@').map_or(url, |(_, rest)| rest);
@@ -251,6 +344,10 @@ on_servers! {
 
     async fn a_start_whose_connection_goes_silent_ends_and_says_so(db: Db) {
         a_start_ends(db).await;
+    }
+
+    async fn a_claim_whose_answer_comes_after_the_worker_was_declared_dead_starts_nothing(db: Db) {
+        a_late_claim_starts_nothing(db).await;
     }
 
     async fn a_stop_that_comes_while_a_process_registers_leaves_no_row(db: Db) {
