@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::backend::mysql::connection::{self as mysql, Mysql};
 use super::backend::mysql::locks::Lock;
 use super::backend::mysql::nodes::Nodes;
+use super::backend::mysql::script;
 use super::backend::mysql::url::Address;
 use super::backend::mysql::value as mysql_value;
 use super::backend::postgres::connection::Postgres;
@@ -788,18 +789,25 @@ impl Conn {
     }
 
     /// Changes the schema with a `'static` text of several statements: in a transaction where a transaction
-    /// can undo this, and otherwise each alone, as if it had not been run before.
+    /// can undo this, and otherwise each alone, after `before`, as if it had not been run before.
     pub(super) async fn change_schema(
         &mut self,
         name: &'static str,
         text: &'static str,
+        mut before: impl AsyncFnMut(&mut Conn) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let Inner::Mysql(conn) = &mut self.inner else {
+        if self.dialect() != Dialect::Mysql {
             return self.script(name, text).await;
-        };
-        let done = self.patience.answered(conn.change_schema(text)).await;
-        self.statements += conn.take_sent();
-        done.map_err(|error| self.failed(error, name))
+        }
+        for one in script::statements(text) {
+            before(self).await?;
+            if let Inner::Mysql(conn) = &mut self.inner {
+                let done = self.patience.answered(conn.change_schema(&one)).await;
+                self.statements += conn.take_sent();
+                done.map_err(|error| self.failed(error, name))?;
+            }
+        }
+        Ok(())
     }
 
     /// Runs `work` in a transaction: committed when it returns a value, rolled back when it returns

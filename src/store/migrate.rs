@@ -241,7 +241,7 @@ async fn add_missing(
             if applied(conn).await?.contains(&migration.version) {
                 break;
             }
-            match apply(conn, migration).await? {
+            match apply(conn, migration, &mut turn).await? {
                 Applied::Now => done.push(migration),
                 Applied::ByAnother => {}
                 Applied::Locked => {
@@ -274,10 +274,14 @@ enum Applied {
     Locked,
 }
 
-async fn apply(conn: &mut Conn, migration: &'static Migration) -> Result<Applied, Error> {
+async fn apply(
+    conn: &mut Conn,
+    migration: &'static Migration,
+    turn: &mut Turn,
+) -> Result<Applied, Error> {
     let dialect = conn.dialect();
     if !dialect.backend().undoes_schema() {
-        return apply_again(conn, migration).await;
+        return apply_again(conn, migration, turn).await;
     }
     let mut is_locked = false;
     failpoint!(conn, "migrate.begin");
@@ -318,7 +322,11 @@ async fn apply(conn: &mut Conn, migration: &'static Migration) -> Result<Applied
 /// Where a statement that changes the schema commits by itself, each is run alone, and the record comes last. All
 /// starters do so at once: when two reach the same statement, one of them learns that it was done already, and so
 /// does one that comes back after it was killed half-way.
-async fn apply_again(conn: &mut Conn, migration: &'static Migration) -> Result<Applied, Error> {
+async fn apply_again(
+    conn: &mut Conn,
+    migration: &'static Migration,
+    turn: &mut Turn,
+) -> Result<Applied, Error> {
     let args = [
         ("version", migration.version.into()),
         ("name", migration.name.into()),
@@ -326,8 +334,16 @@ async fn apply_again(conn: &mut Conn, migration: &'static Migration) -> Result<A
     failpoint!(conn, "migrate.begin");
     let applied = async {
         conn.set(Setting::MigrationLockWait).await?;
-        conn.change_schema(migration.name, migration.sql(conn.dialect()))
-            .await?;
+        let text = migration.sql(conn.dialect());
+        conn.change_schema(migration.name, text, async |conn| {
+            if !conn.is_in_cluster() {
+                return Ok(());
+            }
+            turn.take(conn, PATIENCE).await?;
+            // The transaction has ended this setting.
+            conn.set(Setting::MigrationLockWait).await
+        })
+        .await?;
         failpoint!(conn, "migrate.written");
         conn.execute(&RECORD, &args).await
     };

@@ -9,13 +9,13 @@ use uuid::Uuid;
 
 use super::conn::Conn;
 use super::error::Error;
-use super::micros;
-use super::statement::statements;
+use super::statement::{Args, Statement, statements};
 
-/// How long a starter has its turn, unless it renews it: longer than a change of a small table takes.
+/// A turn that has not been renewed for this long is over. The starter that waits measures it by its own clock, because
+/// the clocks of the nodes may differ.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// The pause before the next request for the turn.
+/// The pause before the next look.
 const PAUSE: Duration = Duration::from_millis(250);
 
 statements! {
@@ -26,9 +26,11 @@ statements! {
     OFFER_TURN in Mysql = "
         INSERT INTO ductwork_migrations (version, name, applied_at) VALUES (0, :holder, 0)
         {keep:ductwork_migrations;version}";
+    TURN in Mysql = "SELECT name AS holder, applied_at FROM ductwork_migrations WHERE version = 0";
+    /// Takes the turn from a starter that has not renewed it since this one looked, or renews its own.
     TAKE_TURN in Mysql = "
-        UPDATE ductwork_migrations SET name = :holder, applied_at = {now} + :lease
-         WHERE version = 0 AND (name = :holder OR applied_at <= {now})";
+        UPDATE ductwork_migrations SET name = :holder, applied_at = {now}
+         WHERE version = 0 AND name = :before AND applied_at = :renewed";
     END_TURN in Mysql = "DELETE FROM ductwork_migrations WHERE version = 0 AND name = :holder";
 }
 
@@ -36,6 +38,15 @@ statements! {
 pub(super) struct Turn {
     holder: String,
     is_ours: bool,
+    /// The turn as it was found last, and since when it has been found like that.
+    found: Option<(Renewed, Instant)>,
+}
+
+/// The starter that has the turn, and the time of its last renewal by the clock of its own node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Renewed {
+    holder: String,
+    at: i64,
 }
 
 impl Turn {
@@ -45,10 +56,14 @@ impl Turn {
         Self {
             holder,
             is_ours: false,
+            found: None,
         }
     }
 
     /// Waits for the turn, or renews it.
+    ///
+    /// A change of the schema holds up all commits of the cluster. So a starter that takes the turn during another's long
+    /// change has it once that change is over, and the other finds this out before its next change.
     ///
     /// # Errors
     /// `Schema` when another starter has had the turn for longer than this.
@@ -68,24 +83,83 @@ impl Turn {
     }
 
     async fn taken(&mut self, conn: &mut Conn) -> Result<bool, Error> {
+        let args = [("holder", self.holder.as_str().into())];
+        self.is_ours = false;
+        let row = match conn.fetch_optional(&TURN, &[]).await? {
+            None => {
+                write(conn, &OFFER_TURN, &args).await?;
+                conn.fetch_optional(&TURN, &[]).await?
+            }
+            row => row,
+        };
+        let Some(row) = row else {
+            return Ok(false);
+        };
+        let found = Renewed {
+            holder: row.get("holder")?,
+            at: row.get("applied_at")?,
+        };
+        if !self.may_take(&found, Instant::now()) {
+            return Ok(false);
+        }
         let args = [
             ("holder", self.holder.as_str().into()),
-            ("lease", micros(LEASE).into()),
+            ("before", found.holder.as_str().into()),
+            ("renewed", found.at.into()),
         ];
-        let taken = conn.transaction(async |conn| {
-            conn.execute(&OFFER_TURN, &args).await?;
-            Ok(conn.execute(&TAKE_TURN, &args).await? == 1)
-        });
-        self.is_ours = taken.await?;
+        self.is_ours = write(conn, &TAKE_TURN, &args).await? == 1;
         Ok(self.is_ours)
+    }
+
+    /// True where the turn is ours, or its holder has not renewed it for longer than a lease.
+    fn may_take(&mut self, found: &Renewed, now: Instant) -> bool {
+        let since = match &self.found {
+            Some((before, since)) if before == found => *since,
+            _ => now,
+        };
+        self.found = Some((found.clone(), since));
+        found.holder == self.holder || now.saturating_duration_since(since) >= LEASE
     }
 
     /// Passes the turn to the next starter.
     pub(super) async fn end(self, conn: &mut Conn) -> Result<(), Error> {
         if self.is_ours {
             let args = [("holder", self.holder.as_str().into())];
-            conn.execute(&END_TURN, &args).await?;
+            write(conn, &END_TURN, &args).await?;
         }
         Ok(())
+    }
+}
+
+/// Another node's starter may be writing the row: the transaction is tried again.
+async fn write(conn: &mut Conn, statement: &Statement, args: Args<'_>) -> Result<u64, Error> {
+    conn.transaction(async |conn| conn.execute(statement, args).await)
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_taken_from_a_starter_that_has_not_renewed_it_for_a_lease_whatever_its_clock_says()
+    {
+        let mut turn = Turn::new();
+        let start = Instant::now();
+        let renewed = |at| Renewed {
+            holder: "another".to_owned(),
+            at,
+        };
+        assert!(!turn.may_take(&renewed(1), start));
+        assert!(!turn.may_take(&renewed(i64::MAX), start + LEASE));
+        assert!(!turn.may_take(&renewed(0), start + 2 * LEASE));
+        let almost = start + 3 * LEASE - Duration::from_millis(1);
+        assert!(!turn.may_take(&renewed(0), almost));
+        assert!(turn.may_take(&renewed(0), start + 3 * LEASE));
+        let ours = Renewed {
+            holder: turn.holder.clone(),
+            at: 7,
+        };
+        assert!(turn.may_take(&ours, start));
     }
 }

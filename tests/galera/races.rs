@@ -1,6 +1,8 @@
 //! Races between two or three nodes.
 
+use std::cell::Cell;
 use std::collections::HashSet;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ductwork::definition::Pipeline;
@@ -296,6 +298,44 @@ async fn starters_at_three_nodes_make_one_schema() {
         migrate::check(&mut reader).await.unwrap();
         }
         reader.close().await;
+    })
+    .await;
+}
+
+/// The clock of the other node is decades behind.
+#[tokio::test]
+async fn the_turn_of_a_starter_that_renews_it_is_waited_for_and_that_of_one_that_is_gone_is_taken()
+{
+    with(|cluster| async move {
+        let (mut other, mut starter) = (cluster.reader().await, cluster.node(1).location.connect(Purpose::Query).await.unwrap());
+        let newest = migrate::MIGRATIONS.last().unwrap().version;
+        other.script("FORGET", format!("DELETE FROM ductwork_migrations WHERE version = {newest}").leak()).await.unwrap();
+        other.script("TAKE", "INSERT INTO ductwork_migrations (version, name, applied_at) VALUES (0, 'other', 1)").await.unwrap();
+        let is_over = Rc::new(Cell::new(false));
+        let renews = tokio::task::spawn_local({
+            let is_over = Rc::clone(&is_over);
+            async move {
+                let mut renewed = 0;
+                while !is_over.get() {
+                    other.script("RENEW", "UPDATE ductwork_migrations SET applied_at = applied_at + 1 WHERE version = 0 AND name = 'other'").await.unwrap();
+                    renewed += 1;
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                (other, renewed)
+            }
+        });
+        let patience = Duration::from_secs(13);
+        let refused = migrate::migrate_within(&mut starter, patience, &mut |_| {}).await;
+        let told = refused.map(|done| done.len()).unwrap_err().to_string();
+        assert!(told.contains("another process, at another node of the cluster"), "{told}");
+        is_over.set(true);
+        let (mut other, renewed) = renews.await.unwrap();
+        assert!(renewed > 9, "{renewed}");
+        let done = migrate::migrate(&mut starter).await.unwrap();
+        assert_eq!(done.iter().map(|it| it.version).collect::<Vec<_>>(), [newest]);
+        assert_eq!(number(&mut other, "SELECT {big:count(*)} AS it FROM ductwork_migrations WHERE version = 0").await, 0);
+        starter.close().await;
+        other.close().await;
     })
     .await;
 }

@@ -498,6 +498,20 @@ on_every_database! {
         let bulk = bulk::find(&mut driver.conn, id).await.unwrap().unwrap();
         assert_eq!(counts(&bulk), (1, 0, 0));
     }
+
+    async fn one_who_has_read_another_list_of_failures_does_not_end_the_action(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let runs = halting(&mut driver, "P", 1).await;
+        let id = create(&mut driver.conn, Verb::Revive, Selection::chosen(runs.clone())).await;
+        let soon = query::now(&mut driver.conn).await.unwrap() + 1_800_000_000;
+        let mut meanwhile = Some(async move |conn: &mut Conn| {
+            set_aside(conn, id, RunId(Uuid::nil()), soon).await;
+        });
+        let lost = work_while(&db, &mut driver.conn, id, &mut meanwhile).await;
+        assert!(matches!(lost, Err(Error::Gone(_))), "{lost:?}");
+        let bulk = bulk::find(&mut driver.conn, id).await.unwrap().unwrap();
+        assert_eq!((counts(&bulk), bulk.aside(), bulk.ended_at), ((1, 0, 1), 1, None));
+    }
 }
 
 /// Records that this run was set aside until then; returns the list as it is then stored.

@@ -118,6 +118,12 @@ pub const GUARDED: &[Guarded] = &[
         "a_run_that_was_set_aside_is_counted_once_whoever_comes_back_to_it",
     ),
     (
+        "END_BULK.1",
+        1,
+        "failures = :before",
+        "one_who_has_read_another_list_of_failures_does_not_end_the_action",
+    ),
+    (
         "STOP_BULK.1",
         1,
         "ended_at IS NULL",

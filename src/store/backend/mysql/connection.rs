@@ -574,17 +574,15 @@ impl Mysql {
         Ok(())
     }
 
-    /// Changes the schema with a text of several statements, each of which may have been run
-    /// before.
-    pub async fn change_schema(&mut self, text: &str) -> Result<(), Failure> {
-        let text = text.replace("{bin}", self.server.collation());
-        for one in script::statements(&text) {
-            match self.text(&one).await {
-                Err(failure) if failure.is_done_already() => {}
-                done => drop(done?),
-            }
+    /// Changes the schema by one statement, which may have been run before.
+    pub async fn change_schema(&mut self, one: &str) -> Result<(), Failure> {
+        match self
+            .text(&one.replace("{bin}", self.server.collation()))
+            .await
+        {
+            Err(failure) if failure.is_done_already() => Ok(()),
+            done => done.map(drop),
         }
-        Ok(())
     }
 
     /// Makes the server parse a statement and resolve its names, without running it.
