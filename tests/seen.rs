@@ -550,11 +550,24 @@ fn a_question_tells_its_deadline_and_keeps_who_answered() {
     assert!(ended.status.success(), "{ended:?}");
     let page = text(&place.run(&["show", &id]).stdout);
     assert!(page.contains("by ana: 8"), "{page}");
+    let acts = |label: &str| page.lines().find(|line| line.starts_with(label));
+    let by = acts(" triggered  ").and_then(|line| line.split_once(", by "));
+    assert!(
+        by.is_some_and(|(_, by)| by.ends_with(" (command line)")),
+        "{page}"
+    );
+    let resumed = acts("   resumed  ").unwrap();
+    assert!(resumed.ends_with(" ago), by ana (command line)"), "{page}");
     // It runs after the end of the run.
     let mut lines = page.lines();
     let hook = lines.find(|line| line.contains("(on_complete)")).unwrap();
     assert!(!hook.contains(" 0µs"), "{page}");
     let shown = place.json(&["show", &id, "--json"]);
+    let verbs = shown["actions"].as_array().unwrap().iter();
+    assert_eq!(
+        verbs.map(|it| &it["verb"]).collect::<Vec<_>>(),
+        ["resume", "trigger"]
+    );
     let steps = shown["steps"].as_array().unwrap();
     let answered: Vec<_> = steps
         .iter()

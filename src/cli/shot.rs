@@ -31,6 +31,7 @@ use super::live::{Screen, Style};
 use super::nobody;
 use super::out::{Out, clean};
 use super::outage::Outages;
+use super::person;
 use super::processes::Witness;
 use super::terminal::Terminal;
 use super::trigger::{Answer, halted, made, repeated, same_input};
@@ -181,7 +182,8 @@ async fn follow(
         Some(known) => vec![known],
         None => {
             followed.borrow_mut().asked = true;
-            trigger::trigger(&mut conn, &shot.definition, &[new], Duration::ZERO).await?
+            let (by, now) = (person::actor(None)?, Duration::ZERO);
+            trigger::trigger_by(&mut conn, &shot.definition, &[new], now, Some(&by), None).await?
         }
     };
     let triggered = &triggered[0];

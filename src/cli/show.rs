@@ -5,10 +5,12 @@ mod page;
 use crate::machine::halt::remedy;
 use crate::model::*;
 use crate::problem::Problem;
+use crate::store::action;
 use crate::store::definition::Definitions;
 use crate::store::query::{self, StepRow};
 use crate::store::{Conn, Purpose, pause};
 use crate::view::graph::{self, Progress};
+use crate::wire::action::ActionJson;
 use crate::wire::run::{AloneJson, HaltJson, RunJson, WholeJson};
 use crate::wire::step::StepJson;
 
@@ -44,6 +46,9 @@ pub struct Show {
     svg: bool,
 }
 
+/// At most this many actions are read: those that came last.
+const ACTIONS: usize = 100;
+
 /// Shown while a wide run is read.
 const READING: &str = "reading the run";
 
@@ -77,6 +82,7 @@ impl Show {
                 }
                 _ => Vec::new(),
             };
+            let actions = action::latest(&mut conn, action::Of::Run(run), None, ACTIONS).await?;
             if cli.out.json {
                 let told = halts.iter();
                 let told = told.map(|it| HaltJson::of(&it.fact, it.explanation.as_deref()));
@@ -88,6 +94,7 @@ impl Show {
                         unreadable: unreadable.map(ToString::to_string),
                     },
                     steps: detail.steps.iter().map(StepJson::of).collect(),
+                    actions: actions.iter().map(ActionJson::of).collect(),
                     truncated: detail.truncated.then_some(true),
                 });
             }
@@ -106,6 +113,10 @@ impl Show {
                 placed.push((step, query::spreads(&mut conn, step.branch_id).await?));
             }
             let asks = |step: &&StepRow| step.status == StepStatus::Waiting;
+            let mut waiting = Vec::new();
+            for step in detail.steps.iter().filter(asks).take(TROUBLED) {
+                waiting.push((step, query::spreads(&mut conn, step.branch_id).await?));
+            }
             let facts: Vec<_> = halts.iter().map(|halt| halt.fact.clone()).collect();
             let mut text = page::draw(&page::Page {
                 detail: &detail,
@@ -115,7 +126,8 @@ impl Show {
                 nodes,
                 troubled: placed,
                 more,
-                waiting: detail.steps.iter().filter(asks).take(TROUBLED).collect(),
+                waiting,
+                actions: &actions,
                 columns: cli.out.columns(),
                 glyphs: glyphs(),
             });

@@ -147,6 +147,7 @@ impl Advancer {
                 // A bug or a broken database: say so, and do not spin (E14).
                 events::statement_failed(&error);
                 let text = crate::telemetry::chain(&error);
+                self.shared.over(Trouble::Reaching, "");
                 self.shared.trouble(Trouble::Advancing, "", &text);
                 link.failed(&error).max(Duration::from_secs(1))
             }

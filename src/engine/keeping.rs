@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
@@ -18,6 +19,9 @@ use crate::store::prune::{self, Pruning};
 use crate::store::resume::Deadlines;
 use crate::store::{Conn, Error, Location, Purpose};
 use crate::telemetry::events;
+
+use super::shared::Shared;
+use super::trouble::Trouble;
 
 /// How often the number of deleted runs is logged while the deletion goes on.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
@@ -55,19 +59,33 @@ impl Default for Places {
 impl Keeping {
     /// Begins, unless the task is running: deletes runs that ended longer ago than `retention`, if
     /// that is given, and finishes work that nobody has continued for `abandoned`.
-    pub fn begin(&mut self, location: &Location, retention: Option<Duration>, abandoned: Duration) {
+    pub fn begin(
+        &mut self,
+        shared: &Arc<Shared>,
+        location: &Location,
+        retention: Option<Duration>,
+        abandoned: Duration,
+    ) {
         if self.task.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
-        let location = location.clone();
+        let (shared, location) = (Arc::clone(shared), location.clone());
         let (stopped, places) = (Rc::clone(&self.stopped), Rc::clone(&self.places));
         self.task = Some(tokio::task::spawn_local(async move {
             let mut reached = *places.borrow();
             let kept = keep(&location, retention, abandoned, &stopped, &mut reached).await;
             *places.borrow_mut() = reached;
-            if let Err(error) = kept {
+            if let Err(error) = &kept {
                 // The next look finds the rest.
-                events::keeping_failed(&error);
+                events::keeping_failed(error);
+            }
+            match kept {
+                Err(error) if error.is_unavailable() => {
+                    let why = crate::telemetry::chain(&error);
+                    let text = format!("no deadline passes, and nothing old is deleted: {why}");
+                    shared.trouble(Trouble::Keeping, "", &text);
+                }
+                _ => shared.over(Trouble::Keeping, ""),
             }
         }));
     }

@@ -323,6 +323,13 @@ impl Lifeline {
         let (role, died) = (self.row.role, self.shared.process() != before);
         let counts = &self.shared.counts;
         counts.count(|counts| counting::beaten(counts, role, &beaten, died));
+        let is_back = matches!(beaten, Ok(true)) && !*self.connected.borrow();
+        if is_back {
+            // The outage was not that of one connection.
+            for trouble in [Trouble::Reaching, Trouble::Keeping] {
+                self.shared.over(trouble, "");
+            }
+        }
         let beaten = match beaten {
             Ok(true) => report_trouble(open, &self.shared, &mut agenda.reported)
                 .await
@@ -331,9 +338,8 @@ impl Lifeline {
         };
         // A database that can be reached but not written (a full disk, a standby) is not back: only a
         // beat proves that it is.
-        if matches!(beaten, Ok(true)) && !*self.connected.borrow() {
+        if is_back && beaten.is_ok() {
             link.worked();
-            self.shared.over(Trouble::Reaching, "");
             self.connected.send_replace(true);
         }
         if matches!(beaten, Ok(false)) {
@@ -444,7 +450,7 @@ impl Lifeline {
     ) -> Result<(), Error> {
         let abandoned = self.policy.lease();
         if crate::store::left_to_do(conn, retention, abandoned).await? {
-            keeping.begin(&self.location, retention, abandoned);
+            keeping.begin(&self.shared, &self.location, retention, abandoned);
         }
         Ok(())
     }

@@ -20,8 +20,10 @@ pub enum Trouble {
     Damaged,
     /// Another session of the database has locked executions that are due, or rows of results.
     Locked,
-    /// The connection of the work cannot be used.
+    /// The connection for the work cannot be used.
     Reaching,
+    /// The connection for deadlines, unfinished cancellations and retention cannot be used.
+    Keeping,
     /// Claims or commits fail.
     Working,
     /// A step cannot be started, because the machine lacks something, or a disk fails.
@@ -86,8 +88,8 @@ impl Troubles {
                 Trouble::Definition | Trouble::Row => events::unreadable(text, lasted),
                 Trouble::Damaged => events::unclaimable(text, lasted),
                 Trouble::Locked => events::locked(text, lasted),
-                // The connection has said so.
-                Trouble::Reaching => {}
+                // The log has said so already.
+                Trouble::Reaching | Trouble::Keeping => {}
                 Trouble::Working => events::working_failed(text, lasted),
                 Trouble::Registering => events::not_registered(text, lasted),
                 Trouble::Starting => events::not_started(text, lasted),

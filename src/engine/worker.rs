@@ -361,6 +361,7 @@ impl Worker {
     fn failed(&self, error: &Error) {
         events::statement_failed(error);
         let text = crate::telemetry::chain(error);
+        self.shared.over(Trouble::Reaching, "");
         self.shared.trouble(Trouble::Working, "", &text);
     }
 

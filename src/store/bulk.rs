@@ -80,7 +80,7 @@ statements! {
            SET done = done + :done, skipped = skipped + :skipped, failed = failed - :done - :skipped,
                failures = :failures
          WHERE id = :id AND ended_at IS NULL AND failures = :before";
-    /// RACE: another console sets a run aside, and this one has seen none. Proven by
+    /// RACE: another console sets a run aside, and this one has not seen it. Proven by
     /// `one_who_has_read_another_list_of_failures_does_not_end_the_action`.
     END_BULK = "
         UPDATE ductwork_bulks SET ended_at = coalesce(ended_at, {now}) WHERE id = :id AND failures = :before";

@@ -789,18 +789,20 @@ impl Conn {
     }
 
     /// Changes the schema with a `'static` text of several statements: in a transaction where a transaction
-    /// can undo this, and otherwise each alone, after `before`, as if it had not been run before.
+    /// can undo this, and otherwise each alone, as if it had not been run before, as long as `before` returns true.
     pub(super) async fn change_schema(
         &mut self,
         name: &'static str,
         text: &'static str,
-        mut before: impl AsyncFnMut(&mut Conn) -> Result<(), Error>,
+        mut before: impl AsyncFnMut(&mut Conn) -> Result<bool, Error>,
     ) -> Result<(), Error> {
         if self.dialect() != Dialect::Mysql {
             return self.script(name, text).await;
         }
         for one in script::statements(text) {
-            before(self).await?;
+            if !before(self).await? {
+                return Ok(());
+            }
             if let Inner::Mysql(conn) = &mut self.inner {
                 let done = self.patience.answered(conn.change_schema(&one)).await;
                 self.statements += conn.take_sent();

@@ -232,16 +232,17 @@ async fn add_missing(
     let mut done = Vec::new();
     let mut turn = Turn::new();
     for migration in MIGRATIONS {
-        if applied(conn).await?.contains(&migration.version) {
+        if is_applied(conn, migration).await? {
             continue;
         }
         loop {
-            turn.take(conn, patience.saturating_sub(began.elapsed()))
-                .await?;
-            if applied(conn).await?.contains(&migration.version) {
+            if conn.is_in_cluster() {
+                turn.take(conn, patience).await?;
+            }
+            if is_applied(conn, migration).await? {
                 break;
             }
-            match apply(conn, migration, &mut turn).await? {
+            match apply(conn, migration, &mut turn, patience).await? {
                 Applied::Now => done.push(migration),
                 Applied::ByAnother => {}
                 Applied::Locked => {
@@ -266,6 +267,10 @@ async fn add_missing(
     Ok(done)
 }
 
+async fn is_applied(conn: &mut Conn, migration: &Migration) -> Result<bool, Error> {
+    Ok(applied(conn).await?.contains(&migration.version))
+}
+
 enum Applied {
     Now,
     /// Another process was faster.
@@ -278,10 +283,11 @@ async fn apply(
     conn: &mut Conn,
     migration: &'static Migration,
     turn: &mut Turn,
+    patience: Duration,
 ) -> Result<Applied, Error> {
     let dialect = conn.dialect();
     if !dialect.backend().undoes_schema() {
-        return apply_again(conn, migration, turn).await;
+        return apply_again(conn, migration, turn, patience).await;
     }
     let mut is_locked = false;
     failpoint!(conn, "migrate.begin");
@@ -320,12 +326,13 @@ async fn apply(
 }
 
 /// Where a statement that changes the schema commits by itself, each is run alone, and the record comes last. All
-/// starters do so at once: when two reach the same statement, one of them learns that it was done already, and so
-/// does one that comes back after it was killed half-way.
+/// starters do so at once, except on a cluster: when two reach the same statement, one of them learns that it was done
+/// already, and so does one that comes back after it was killed half-way.
 async fn apply_again(
     conn: &mut Conn,
     migration: &'static Migration,
     turn: &mut Turn,
+    patience: Duration,
 ) -> Result<Applied, Error> {
     let args = [
         ("version", migration.version.into()),
@@ -337,11 +344,15 @@ async fn apply_again(
         let text = migration.sql(conn.dialect());
         conn.change_schema(migration.name, text, async |conn| {
             if !conn.is_in_cluster() {
-                return Ok(());
+                return Ok(true);
             }
-            turn.take(conn, PATIENCE).await?;
+            // The other has applied the rest.
+            if turn.take(conn, patience).await? && is_applied(conn, migration).await? {
+                return Ok(false);
+            }
             // The transaction has ended this setting.
-            conn.set(Setting::MigrationLockWait).await
+            conn.set(Setting::MigrationLockWait).await?;
+            Ok(true)
         })
         .await?;
         failpoint!(conn, "migrate.written");

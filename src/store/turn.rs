@@ -60,31 +60,45 @@ impl Turn {
         }
     }
 
-    /// Waits for the turn, or renews it.
+    /// Waits for the turn, or renews it; true where another starter had it meanwhile. The wait is at least as long as
+    /// the turn of a starter that is gone.
     ///
     /// A change of the schema holds up all commits of the cluster. So a starter that takes the turn during another's long
     /// change has it once that change is over, and the other finds this out before its next change.
     ///
     /// # Errors
     /// `Schema` when another starter has had the turn for longer than this.
-    pub(super) async fn take(&mut self, conn: &mut Conn, patience: Duration) -> Result<(), Error> {
-        let began = Instant::now();
-        while conn.is_in_cluster() && !self.taken(conn).await? {
-            if began.elapsed() >= patience {
+    pub(super) async fn take(
+        &mut self,
+        conn: &mut Conn,
+        patience: Duration,
+    ) -> Result<bool, Error> {
+        let (began, had_it) = (Instant::now(), self.is_ours);
+        let mut is_first = true;
+        loop {
+            match self.taken(conn).await {
+                Ok(true) => return Ok(had_it && !is_first),
+                Ok(false) => {}
+                // Another's change lasts longer than an answer is waited for.
+                Err(error) if error.is_not_now() => {}
+                Err(error) => return Err(error),
+            }
+            if began.elapsed() >= patience.max(LEASE + 2 * PAUSE) {
                 return Err(Error::Schema(
                     "another process, at another node of the cluster, has been changing the schema for too long: \
                      see to it, and try again"
                         .to_owned(),
                 ));
             }
+            is_first = false;
             tokio::time::sleep(PAUSE).await;
         }
-        Ok(())
     }
 
     async fn taken(&mut self, conn: &mut Conn) -> Result<bool, Error> {
         let args = [("holder", self.holder.as_str().into())];
         self.is_ours = false;
+        let asked = Instant::now();
         let row = match conn.fetch_optional(&TURN, &[]).await? {
             None => {
                 write(conn, &OFFER_TURN, &args).await?;
@@ -99,7 +113,7 @@ impl Turn {
             holder: row.get("holder")?,
             at: row.get("applied_at")?,
         };
-        if !self.may_take(&found, Instant::now()) {
+        if !self.may_take(&found, asked, Instant::now()) {
             return Ok(false);
         }
         let args = [
@@ -111,14 +125,15 @@ impl Turn {
         Ok(self.is_ours)
     }
 
-    /// True where the turn is ours, or its holder has not renewed it for longer than a lease.
-    fn may_take(&mut self, found: &Renewed, now: Instant) -> bool {
+    /// True where the turn is ours, or its holder has not renewed it for longer than a lease. The answer to a question may
+    /// come late, and its row may be as old as the question, or as new as the answer.
+    fn may_take(&mut self, found: &Renewed, asked: Instant, answered: Instant) -> bool {
         let since = match &self.found {
             Some((before, since)) if before == found => *since,
-            _ => now,
+            _ => answered,
         };
         self.found = Some((found.clone(), since));
-        found.holder == self.holder || now.saturating_duration_since(since) >= LEASE
+        found.holder == self.holder || asked.saturating_duration_since(since) >= LEASE
     }
 
     /// Passes the turn to the next starter.
@@ -150,16 +165,19 @@ mod tests {
             holder: "another".to_owned(),
             at,
         };
-        assert!(!turn.may_take(&renewed(1), start));
-        assert!(!turn.may_take(&renewed(i64::MAX), start + LEASE));
-        assert!(!turn.may_take(&renewed(0), start + 2 * LEASE));
-        let almost = start + 3 * LEASE - Duration::from_millis(1);
-        assert!(!turn.may_take(&renewed(0), almost));
-        assert!(turn.may_take(&renewed(0), start + 3 * LEASE));
+        let mut may_take = |at, asked, answered| turn.may_take(&renewed(at), asked, answered);
+        assert!(!may_take(1, start, start));
+        assert!(!may_take(i64::MAX, start + LEASE, start + LEASE));
+        // The answer took a lease.
+        let answered = start + 3 * LEASE;
+        assert!(!may_take(0, start + 2 * LEASE, answered));
+        let almost = answered + LEASE - Duration::from_millis(1);
+        assert!(!may_take(0, almost, answered + LEASE));
+        assert!(may_take(0, answered + LEASE, answered + LEASE));
         let ours = Renewed {
             holder: turn.holder.clone(),
             at: 7,
         };
-        assert!(turn.may_take(&ours, start));
+        assert!(turn.may_take(&ours, start, start));
     }
 }

@@ -19,6 +19,30 @@ pub fn word(status: RunStatus) -> &'static str {
     }
 }
 
+/// An action's verb, in the past; a newer version may know further ones.
+pub fn did(verb: &str) -> &str {
+    match verb.parse() {
+        Ok(Verb::Trigger) => "triggered",
+        Ok(Verb::Revive) => "revived",
+        Ok(Verb::Cancel) => "cancelled",
+        Ok(Verb::Resume) => "resumed",
+        Ok(Verb::Pause) => "paused",
+        Ok(Verb::Unpause) => "unpaused",
+        Ok(Verb::Send) => "resent the message about",
+        Err(_) => verb,
+    }
+}
+
+/// An action's channel; a newer version may know further ones.
+pub fn channel(channel: &str) -> &str {
+    match channel.parse() {
+        Ok(Channel::Cli) => "command line",
+        Ok(Channel::Api) => "API",
+        Ok(Channel::Console) => "console",
+        Err(_) => channel,
+    }
+}
+
 /// A run's state by the word that people know, or by its own.
 pub fn status(given: &str) -> Option<RunStatus> {
     let known = |it: &&RunStatus| word(**it) == given || it.as_str() == given;

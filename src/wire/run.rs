@@ -10,6 +10,7 @@ use crate::model::*;
 use crate::store::query::Run;
 
 use super::Time;
+use super::action::ActionJson;
 use super::step::StepJson;
 
 /// A run.
@@ -107,6 +108,8 @@ pub struct WholeJson<'a> {
     pub alone: AloneJson<'a>,
     /// Its steps, oldest first.
     pub steps: Vec<StepJson<'a>>,
+    /// The actions in it, newest first.
+    pub actions: Vec<ActionJson<'a>>,
     /// Only where a limit was asked for, and reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncated: Option<bool>,

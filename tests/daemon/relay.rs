@@ -97,8 +97,8 @@ impl Relay {
         *self.trap.lock().unwrap() = Some(words);
     }
 
-    /// From now on the answers on these connections arrive this much later; so do, or at once, those that it keeps back
-    /// already.
+    /// From now on the answers on these connections arrive this much later. Answers that it keeps back already get the
+    /// new delay too; those whose time is over arrive at once.
     pub fn answers_later_on(&self, ports: &BTreeSet<u16>, by: Duration) {
         for (port, line) in self.lines.lock().unwrap().iter_mut() {
             if ports.contains(port) {

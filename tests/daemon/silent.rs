@@ -210,7 +210,7 @@ async fn a_late_claim_starts_nothing(db: Db) {
 
     for (step, declared) in [("A", 1), ("B", 2)] {
         // Time enough to see the claim in the tables before its answer has arrived.
-        relay.answers_later_on(&of_work, Duration::from_secs(1));
+        relay.answers_later_on(&of_work, Duration::from_secs(2));
         if step == "B" {
             std::fs::write(fixture.path("go"), "").unwrap();
         }
@@ -243,6 +243,12 @@ async fn a_late_claim_starts_nothing(db: Db) {
         fixture.said("starts", declared).await;
     }
     fixture.run_ended(run).await;
+    let lines = relay.lines();
+    let is_used = |port| !lines[port].closed;
+    assert!(
+        of_work.iter().all(is_used),
+        "the worker gave it up: {lines:?}"
+    );
     daemon.stop().await;
     // The attempts whose claims were late have left no trace but their rows.
     assert_eq!(fixture.lines("starts"), ["A", "B"]);

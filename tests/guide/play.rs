@@ -284,6 +284,7 @@ impl Player {
         command.env("XDG_RUNTIME_DIR", self.home.path());
         command.envs([
             ("SHELL", "/bin/sh"),
+            ("USER", "ana"),
             ("TERM", "xterm"),
             ("LC_ALL", "C.UTF-8"),
         ]);

@@ -9,10 +9,11 @@ use anstyle::Style;
 
 use crate::definition::Definition;
 use crate::model::*;
+use crate::store::action::Action;
 use crate::store::definition::short as digits;
 use crate::store::query::{NodeProgress, RunDetail, Spread, StepRow};
 use crate::time;
-use crate::view::{took, word};
+use crate::view::{self, took, word};
 
 use super::super::columns::{cut_with, width};
 use super::super::glyphs::Glyphs;
@@ -27,6 +28,10 @@ const LOG_LINES: usize = 10;
 const EARLIER_LINES: usize = 4;
 /// The longest value, in characters.
 const ROOM: usize = 100;
+/// The longest name of a person, in characters.
+const NAME: usize = 60;
+/// The number of actions beside the trigger: those that came last.
+const ACTS: usize = 5;
 /// The widest label of a step.
 const LABEL: usize = 40;
 /// The widest timeline.
@@ -50,8 +55,10 @@ pub struct Page<'a> {
     pub troubled: Vec<(&'a StepRow, Vec<Spread>)>,
     /// The number of other steps with errors.
     pub more: usize,
-    /// Steps that wait for a person.
-    pub waiting: Vec<&'a StepRow>,
+    /// Steps that wait for a person, with their places.
+    pub waiting: Vec<(&'a StepRow, Vec<Spread>)>,
+    /// The actions in it, newest first.
+    pub actions: &'a [Action],
     /// The columns of the terminal.
     pub columns: usize,
     /// The marks with which it is drawn.
@@ -176,8 +183,8 @@ pub fn draw(page: &Page<'_>) -> String {
         );
         let _ = writeln!(text, "{}", paint(out::DIM, &more));
     }
-    for step in &page.waiting {
-        asked(page, step, &mut text);
+    for (step, spreads) in &page.waiting {
+        asked(page, step, spreads, &mut text);
     }
     if let Some(output) = &page.detail.run.output
         && output.get().len() > ROOM
@@ -255,11 +262,33 @@ fn head(page: &Page<'_>, text: &mut String) {
         let name = paint(out::DIM, &format!("{name:>10}"));
         let _ = writeln!(text, "{name}  {value}");
     };
-    let (at, age) = (
-        time::rfc3339(run.triggered_at),
-        time::relative(run.triggered_at, now),
+    let moment = |at| format!("{} ({})", time::rfc3339(at), time::relative(at, now));
+    let by = |action: &Action| {
+        let (name, channel) = (short(&action.by, NAME), view::channel(&action.channel));
+        format!(", by {name} ({})", out::clean(channel))
+    };
+    let is_trigger = |action: &&Action| action.verb == Verb::Trigger.as_str();
+    let triggered = page.actions.iter().rfind(is_trigger).map(by);
+    line(
+        "triggered",
+        &format!(
+            "{}{}",
+            moment(run.triggered_at),
+            triggered.unwrap_or_default()
+        ),
     );
-    line("triggered", &format!("{at} ({age})"));
+    let others = page.actions.iter().filter(|it| !is_trigger(it));
+    let others: Vec<&Action> = others.take(ACTS).collect();
+    for action in others.into_iter().rev() {
+        let did = match action.verb.parse() {
+            Ok(Verb::Send) => "resent",
+            _ => view::did(&action.verb),
+        };
+        line(
+            &short(did, 10),
+            &format!("{}{}", moment(action.at), by(action)),
+        );
+    }
     if let Some(from) = run.revived_from {
         let other = match &page.detail.definition_was {
             Some(was) => format!(
@@ -545,7 +574,7 @@ fn log(log: &str, room: usize, text: &mut String) {
 }
 
 /// A step that waits for a person: the question, and the value to decide on.
-fn asked(page: &Page<'_>, step: &StepRow, text: &mut String) {
+fn asked(page: &Page<'_>, step: &StepRow, spreads: &[Spread], text: &mut String) {
     let prompt = page
         .definition
         .and_then(|it| it.node(it.find(&step.node)?).prompt.clone());
@@ -557,6 +586,10 @@ fn asked(page: &Page<'_>, step: &StepRow, text: &mut String) {
     // In the form that `resume --step` takes.
     if page.waiting.len() > 1 {
         let _ = write!(node, " ({})", crate::model::short(step.id));
+    }
+    let element = attempt::element(spreads);
+    if !element.is_empty() {
+        let _ = write!(node, ", {element},");
     }
     let _ = writeln!(
         text,

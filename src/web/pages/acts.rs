@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::model::*;
 use crate::store::action::{self, Action};
 use crate::store::query;
+use crate::view;
 use crate::web::refusal::{Refusal, no_run, with_own_words};
 use crate::web::visitor::Visitor;
 use crate::web::{Site, deeds};
@@ -47,26 +48,10 @@ pub struct Acted {
 impl Acted {
     /// An action, as a page shows it at this time.
     pub fn of(action: &Action, now: i64) -> Self {
-        let verb = match action.verb.parse() {
-            Ok(Verb::Trigger) => "triggered",
-            Ok(Verb::Revive) => "revived",
-            Ok(Verb::Cancel) => "cancelled",
-            Ok(Verb::Resume) => "resumed",
-            Ok(Verb::Pause) => "paused",
-            Ok(Verb::Unpause) => "unpaused",
-            Ok(Verb::Send) => "resent the message about",
-            Err(_) => &action.verb,
-        };
-        let channel = match action.channel.parse() {
-            Ok(Channel::Cli) => "command line",
-            Ok(Channel::Api) => "API",
-            Ok(Channel::Console) => "console",
-            Err(_) => &action.channel,
-        };
         Self {
-            verb: clip(verb, LETTERS),
+            verb: clip(view::did(&action.verb), LETTERS),
             by: clip(&action.by, LETTERS),
-            channel: clip(channel, LETTERS),
+            channel: clip(view::channel(&action.channel), LETTERS),
             at: parts::ago(action.at, now),
             pipeline: clip(&action.pipeline, LETTERS),
             run: action.run.map(parts::run),
