@@ -75,18 +75,7 @@ impl Keeping {
             let mut reached = *places.borrow();
             let kept = keep(&location, retention, abandoned, &stopped, &mut reached).await;
             *places.borrow_mut() = reached;
-            if let Err(error) = &kept {
-                // The next look finds the rest.
-                events::keeping_failed(error);
-            }
-            match kept {
-                Err(error) if error.is_unavailable() => {
-                    let why = crate::telemetry::chain(&error);
-                    let text = format!("no deadline passes, and nothing old is deleted: {why}");
-                    shared.trouble(Trouble::Keeping, "", &text);
-                }
-                _ => shared.over(Trouble::Keeping, ""),
-            }
+            keeps(&shared, &kept);
         }));
     }
 
@@ -96,6 +85,22 @@ impl Keeping {
         if let Some(task) = self.task {
             let _ = task.await;
         }
+    }
+}
+
+/// Reports that this work fails, or that it no longer does. The next look finds the rest.
+pub fn keeps<T>(shared: &Shared, kept: &Result<T, Error>) {
+    match kept {
+        // Somebody has locked a row, and the rest was done.
+        Err(error @ Error::Retryable { .. }) => {
+            events::keeping_failed(&crate::telemetry::chain(error), Duration::ZERO);
+        }
+        Err(error) => {
+            let why = crate::telemetry::chain(error);
+            let text = format!("deadlines, unfinished cancellations and retention wait: {why}");
+            shared.trouble(Trouble::Keeping, "", &text);
+        }
+        Ok(_) => shared.over(Trouble::Keeping, ""),
     }
 }
 

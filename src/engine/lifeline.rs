@@ -39,10 +39,10 @@ use crate::telemetry::events;
 use crate::telemetry::growing::Growing;
 
 use super::counting::{self, Writing};
-use super::keeping::Keeping;
+use super::keeping::{self, Keeping};
 use super::reaper::Sweeper;
 use super::shared::{Mode, Shared};
-use super::trouble::{Lasting, Trouble};
+use super::trouble::Lasting;
 use super::{Link, Policy, Waker};
 
 /// The channel of the database's notifications. The payload is a pipeline with new work, or empty
@@ -326,9 +326,7 @@ impl Lifeline {
         let is_back = matches!(beaten, Ok(true)) && !*self.connected.borrow();
         if is_back {
             // The outage was not that of one connection.
-            for trouble in [Trouble::Reaching, Trouble::Keeping] {
-                self.shared.over(trouble, "");
-            }
+            self.shared.back();
         }
         let beaten = match beaten {
             Ok(true) => report_trouble(open, &self.shared, &mut agenda.reported)
@@ -449,7 +447,11 @@ impl Lifeline {
         keeping: &mut Keeping,
     ) -> Result<(), Error> {
         let abandoned = self.policy.lease();
-        if crate::store::left_to_do(conn, retention, abandoned).await? {
+        let left = crate::store::left_to_do(conn, retention, abandoned).await;
+        if left.is_err() {
+            keeping::keeps(&self.shared, &left);
+        }
+        if left? {
             keeping.begin(&self.shared, &self.location, retention, abandoned);
         }
         Ok(())

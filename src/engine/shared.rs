@@ -412,6 +412,14 @@ impl Shared {
         self.troubles().over(trouble, about);
     }
 
+    /// The database can be reached again: what its absence has caused is over.
+    pub fn back(&self) {
+        let mut troubles = self.troubles();
+        for trouble in [Trouble::Reaching, Trouble::Keeping, Trouble::Refused] {
+            troubles.all_over(trouble);
+        }
+    }
+
     /// The trouble that has kept the process from making progress for a while.
     pub fn troubled(&self) -> Option<Lasting> {
         self.troubles().longest(Instant::now())

@@ -22,7 +22,7 @@ pub enum Trouble {
     Locked,
     /// The connection for the work cannot be used.
     Reaching,
-    /// The connection for deadlines, unfinished cancellations and retention cannot be used.
+    /// Deadlines, unfinished cancellations and retention: the database refuses the work.
     Keeping,
     /// Claims or commits fail.
     Working,
@@ -36,6 +36,8 @@ pub enum Trouble {
     Listening,
     /// Traces cannot be sent.
     Exporting,
+    /// The database refuses a statement of the console. Nobody says that it is over: it is no longer met then.
+    Refused,
     /// The configuration could not be read anew.
     Reloading,
 }
@@ -89,7 +91,9 @@ impl Troubles {
                 Trouble::Damaged => events::unclaimable(text, lasted),
                 Trouble::Locked => events::locked(text, lasted),
                 // The log has said so already.
-                Trouble::Reaching | Trouble::Keeping => {}
+                Trouble::Reaching => {}
+                Trouble::Keeping => events::keeping_failed(text, lasted),
+                Trouble::Refused => events::console_refused(text, lasted),
                 Trouble::Working => events::working_failed(text, lasted),
                 Trouble::Registering => events::not_registered(text, lasted),
                 Trouble::Starting => events::not_started(text, lasted),
@@ -117,6 +121,15 @@ impl Troubles {
         self.texts.remove(&key);
         if let (Trouble::Locked, Some(since)) = (trouble, since) {
             events::unlocked(about, since.elapsed());
+        }
+    }
+
+    /// All of this kind are over.
+    pub fn all_over(&mut self, trouble: Trouble) {
+        let its = self.lasting.met().filter(|((kind, _), _)| *kind == trouble);
+        let its: Vec<String> = its.map(|((_, about), _)| about.clone()).collect();
+        for about in its {
+            self.over(trouble, &about);
         }
     }
 

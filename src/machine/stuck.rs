@@ -21,6 +21,9 @@ pub const UNSENT: &str = "traces cannot be sent";
 /// The words in which a console says that its collector is away; the name and the reason follow.
 pub const AWAY: &str = "traces cannot be sent to";
 
+/// The words in which a console says that the database refuses what it has to do; the reason follows.
+pub const REFUSED: &str = "the database refuses the console's work";
+
 /// The words in which a supervisor says that it could not read its configuration anew; the reason follows.
 pub const NOT_RELOADED: &str = "the last reload failed";
 
@@ -36,6 +39,10 @@ const READ_RUNS: &str = "`ductworkd audit` finds damaged rows; the console's log
 /// The remedy for a console whose collector is away.
 const MEND_COLLECTOR: &str = "check that the collector of `console.traces` can be reached and accepts what is sent; traces of runs that \
      are kept are then sent";
+
+/// The remedy for a console whose statements the database refuses.
+const MEND_DATABASE: &str = "remove the obstacle that the message names; messages to endpoints, bulk actions, traces and \
+     counts then go on by themselves";
 
 /// The remedy for a supervisor that could not read its configuration anew.
 const RELOAD: &str = "`ductworkd check` shows the mistake; fix it, and send HUP again";
@@ -233,6 +240,7 @@ impl Facts {
         let (cause, remedy) = match process.role {
             // No work waits for it.
             Role::Console if trouble.starts_with(AWAY) => (UNTRACED, MEND_COLLECTOR.to_owned()),
+            Role::Console if trouble.starts_with(REFUSED) => (TROUBLE, MEND_DATABASE.to_owned()),
             Role::Console if trouble.starts_with(UNSENT) => (TROUBLE, READ_RUNS.to_owned()),
             Role::Supervisor if trouble.starts_with(NOT_RELOADED) => (TROUBLE, RELOAD.to_owned()),
             Role::Console => (TROUBLE, LISTEN_ELSEWHERE.to_owned()),
@@ -243,7 +251,9 @@ impl Facts {
         };
         let state = match trouble {
             it if it.starts_with(NOT_RELOADED) => "has been working with an old configuration",
-            it if it.contains(why::LOCKED) => "has been unable to do all of its work",
+            it if it.contains(why::LOCKED) || it.starts_with(REFUSED) => {
+                "has been unable to do all of its work"
+            }
             _ => "has been unable to proceed",
         };
         Some(Stuck {

@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::definition::Definition;
 use crate::engine::shared::{Mode, Shared};
 use crate::engine::trouble::Trouble;
+use crate::machine::stuck::REFUSED;
 use crate::store::Location;
 use crate::telemetry;
 use crate::web::{self, NotListening, Places, Running, Terms, Witness};
@@ -125,6 +126,13 @@ async fn listen(
         webhooks: config.console.webhooks.as_slice().into(),
         traces: config.console.traces.clone(),
         counts: Arc::clone(&shared.counts),
+        refused: {
+            let shared = Arc::clone(&shared);
+            Arc::new(move |statement, why| {
+                let text = format!("{REFUSED}: {why}");
+                shared.trouble(Trouble::Refused, statement, &text);
+            })
+        },
         exporting: Box::new(move |failure| match failure {
             Some(text) => shared.trouble(Trouble::Exporting, "", text),
             None => shared.over(Trouble::Exporting, ""),

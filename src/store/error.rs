@@ -173,6 +173,11 @@ impl Error {
         matches!(self, Self::Retryable { .. } | Self::Hindered { .. })
     }
 
+    /// True when something in the database's environment prevents it, and not the time that the statement took.
+    pub fn is_of_environment(&self) -> bool {
+        matches!(self, Self::Hindered { source, .. } if !source.is_cut_short())
+    }
+
     /// The remedy for a person, where the error lasts until somebody does something.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
@@ -343,7 +348,7 @@ impl Source {
 
     /// True where somebody ended the statement, or its time was over.
     fn is_cut_short(&self) -> bool {
-        matches!(self, Self::Mysql(failure) if failure.is_cut_short())
+        self.driver().is_some_and(DriverError::is_cut_short)
     }
 
     /// True where the error comes from the database itself, and not from the connection to it.

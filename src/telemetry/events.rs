@@ -496,11 +496,22 @@ pub fn deadlines_passed(approved: usize, halted: usize) {
     );
 }
 
-/// Deleting or finishing what was left half done failed; it is tried again later.
-pub fn keeping_failed(error: &crate::store::Error) {
+/// Deadlines, or deleting or finishing what was left half done, failed; it is tried again later. Logged once, and now and
+/// then while it lasts.
+pub fn keeping_failed(text: &str, lasted: Duration) {
     error!(
-        error = chain(error),
-        "deleting old runs, or finishing an action that was left half done, failed; trying again"
+        error = text,
+        seconds = lasted.as_secs(),
+        "passing deadlines, deleting old runs, or finishing an action that was left half done, failed; trying again"
+    );
+}
+
+/// The database refuses a statement of the console. Logged once, and now and then while it lasts.
+pub fn console_refused(text: &str, lasted: Duration) {
+    warn!(
+        error = text,
+        seconds = lasted.as_secs(),
+        "the console cannot do all of its work; trying again"
     );
 }
 

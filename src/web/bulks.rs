@@ -368,7 +368,12 @@ async fn round(site: &Arc<Site>, bulk: Uuid, late: &mut Late) -> Result<Round, R
     });
     let done = asked.await;
     let run = *at.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_of_run = |error: &ReadError| !matches!(error, ReadError::Away(_) | ReadError::Crowded);
+    let is_of_run = |error: &ReadError| {
+        !matches!(
+            error,
+            ReadError::Away(_) | ReadError::Hindered(_) | ReadError::Crowded
+        )
+    };
     if let (true, Some(run)) = (done.as_ref().is_err_and(is_of_run), run) {
         late.meet(bulk, run);
     }

@@ -52,7 +52,7 @@ pub fn unsure(error: ReadError) -> Refusal {
 /// The same, with another remedy.
 pub fn unsure_with(error: ReadError, remedy: &'static str) -> Refusal {
     match error {
-        ReadError::Away(_) | ReadError::Late => {
+        ReadError::Away(_) | ReadError::Hindered(_) | ReadError::Late => {
             let detail = format!("{error}; this may have been done or not");
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail)
                 .later(2)

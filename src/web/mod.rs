@@ -59,7 +59,7 @@ use health::Health;
 use live::Live;
 use metrics::Scrapes;
 use series::Series;
-use source::Source;
+use source::{Refused, Source};
 use visitor::Visitors;
 use webhooks::Webhooks;
 
@@ -99,11 +99,11 @@ pub struct Site {
 impl Site {
     fn new(location: &Location, hosts: Hosts, terms: Terms) -> std::io::Result<Self> {
         Ok(Self {
-            source: Source::open(location.clone()),
-            acts: Source::that_acts(location.clone()),
-            bulk_acts: Source::of_bulk(location.clone()),
+            source: Source::open(location.clone(), Arc::clone(&terms.refused)),
+            acts: Source::that_acts(location.clone(), Arc::clone(&terms.refused)),
+            bulk_acts: Source::of_bulk(location.clone(), Arc::clone(&terms.refused)),
             bulks: Bulks::default(),
-            duty_acts: Source::that_acts(location.clone()),
+            duty_acts: Source::that_acts(location.clone(), Arc::clone(&terms.refused)),
             webhooks: Webhooks::default(),
             duties: Arc::new(Duties::new()),
             visitors: Visitors::new(terms.anonymous)?,
@@ -148,6 +148,8 @@ pub struct Terms {
     pub traces: Collector,
     /// Called with the reason why traces cannot be sent, and with nothing when they are sent again.
     pub exporting: Exporting,
+    /// Called again and again while the database refuses a statement, or a connection.
+    pub refused: Refused,
     /// The console's own counts.
     pub counts: Arc<Own>,
     /// Called after a change that a process has to work on.

@@ -199,7 +199,9 @@ impl From<ReadError> for Refusal {
         };
         match error {
             ReadError::Away(_) => unavailable(&error).later(2),
-            ReadError::Late | ReadError::Crowded => unavailable(&error).later(5),
+            ReadError::Hindered(_) | ReadError::Late | ReadError::Crowded => {
+                unavailable(&error).later(5)
+            }
             ReadError::Unreadable(_) => {
                 let detail =
                     format!("{error}; the console's log says which, and `ductworkd audit` why");

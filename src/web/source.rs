@@ -8,6 +8,7 @@
 //! connection, and a question whose visitor has gone is no longer asked.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
@@ -39,6 +40,9 @@ pub enum ReadError {
     /// The database cannot be reached, or cannot be used in its present state.
     #[error("the database cannot be reached")]
     Away(#[source] Error),
+    /// The environment of the database prevents it: a right, a disk, memory.
+    #[error("the database cannot do this at the moment")]
+    Hindered(#[source] Error),
     /// It took too long, or another session was in the way: the same question may succeed a little later.
     #[error("the database could not answer in time")]
     Late,
@@ -60,12 +64,17 @@ impl From<Error> for ReadError {
     fn from(error: Error) -> Self {
         match error {
             error if error.is_unavailable() => Self::Away(error),
+            error if error.is_of_environment() => Self::Hindered(error),
             error if error.is_not_now() => Self::Late,
             error @ (Error::Corrupt(_) | Error::Damaged { .. }) => Self::Unreadable(error),
             error => Self::Failed(error),
         }
     }
 }
+
+/// Receives the statement that the database refuses for a reason that lies in the database, and the reason; the empty
+/// statement stands for a connection.
+pub type Refused = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 /// Sends questions to the connection. Clones share the connection.
 #[derive(Clone)]
@@ -75,10 +84,10 @@ pub struct Source {
 
 impl Source {
     /// The source of this database. It connects when it gets a question.
-    pub fn open(location: Location) -> Self {
+    pub fn open(location: Location, refused: Refused) -> Self {
         let (questions, mut asked) = mpsc::channel::<Box<dyn Question>>(WAITING);
         tokio::task::spawn_local(async move {
-            let mut reader = Reader::new(location, Use::Reads);
+            let mut reader = Reader::new(location, Use::Reads, refused);
             while let Some(question) = asked.recv().await {
                 reader.answer(question).await;
             }
@@ -88,19 +97,19 @@ impl Source {
 
     /// The source of a connection that acts. The connection exists only while somebody acts, and each question
     /// to it is asked once.
-    pub fn that_acts(location: Location) -> Self {
-        Self::acting(location, Use::Acts)
+    pub fn that_acts(location: Location, refused: Refused) -> Self {
+        Self::acting(location, Use::Acts, refused)
     }
 
     /// The same, for one of many runs after the other.
-    pub fn of_bulk(location: Location) -> Self {
-        Self::acting(location, Use::Bulk)
+    pub fn of_bulk(location: Location, refused: Refused) -> Self {
+        Self::acting(location, Use::Bulk, refused)
     }
 
-    fn acting(location: Location, used_for: Use) -> Self {
+    fn acting(location: Location, used_for: Use, refused: Refused) -> Self {
         let (questions, mut asked) = mpsc::channel::<Box<dyn Question>>(WAITING);
         tokio::task::spawn_local(async move {
-            let mut reader = Reader::new(location, used_for);
+            let mut reader = Reader::new(location, used_for, refused);
             loop {
                 let next = match reader.conn.is_some() {
                     true => tokio::time::timeout(IDLE, asked.recv()).await,
@@ -203,16 +212,18 @@ enum Use {
 struct Reader {
     location: Location,
     used_for: Use,
+    refused: Refused,
     conn: Option<Conn>,
     /// The time and the error of the last attempt to connect, if it failed.
     failed: Option<(Instant, Error)>,
 }
 
 impl Reader {
-    fn new(location: Location, used_for: Use) -> Self {
+    fn new(location: Location, used_for: Use, refused: Refused) -> Self {
         Self {
             location,
             used_for,
+            refused,
             conn: None,
             failed: None,
         }
@@ -272,8 +283,9 @@ impl Reader {
         let statement = error.statement();
         let refused = ReadError::from(error);
         match refused {
-            // The lifeline reports an outage.
-            ReadError::Away(_) => {}
+            ReadError::Away(_) | ReadError::Hindered(_) => {
+                (self.refused)(statement.unwrap_or_default(), &chain);
+            }
             ReadError::Late => {
                 tracing::info!(
                     error = chain,
@@ -319,6 +331,9 @@ impl Reader {
         };
         let failed = connected.as_ref().err();
         self.failed = failed.map(|error| (Instant::now(), error.clone()));
+        if let Err(error) = &connected {
+            (self.refused)("", &telemetry::chain(error));
+        }
         connected
     }
 }

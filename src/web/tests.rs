@@ -40,6 +40,7 @@ pub(super) async fn with<F: Future>(
                 ca: None,
             },
             exporting: Box::new(|_| {}),
+            refused: Arc::new(|_, _| {}),
             webhooks: Arc::new([]),
             counts: Arc::default(),
             wake: Box::new(|_, _| Box::pin(async {})),

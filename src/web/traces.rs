@@ -115,7 +115,9 @@ impl Sender {
                 self.has_duty = false;
                 LEASE / 2
             }
-            Err(ReadError::Away(_) | ReadError::Late | ReadError::Crowded) => LOOK_EVERY,
+            Err(
+                ReadError::Away(_) | ReadError::Hindered(_) | ReadError::Late | ReadError::Crowded,
+            ) => LOOK_EVERY,
             Err(error) => {
                 let why = format!("{UNSENT}: {}", telemetry::chain(&error));
                 (self.site.terms.exporting)(Some(&why));

@@ -1,5 +1,6 @@
 //! The connection through which the console reads.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ductwork::store::statement::Statement;
@@ -45,7 +46,7 @@ on_every_database! {
         let dialect = location.dialect();
         let local = tokio::task::LocalSet::new();
         local.run_until(async move {
-            let source = Source::open(location);
+            let source = Source::open(location, Arc::new(|_, _| {}));
             assert!(!work(&source).await.unwrap());
             let refused = source.read(async |conn| write(conn).await).await;
             assert!(refused.is_err(), "{refused:?}");
@@ -90,7 +91,7 @@ on_every_database! {
         let location = Location::parse(&db.url).unwrap();
         let local = tokio::task::LocalSet::new();
         local.run_until(async move {
-            let source = Source::open(location);
+            let source = Source::open(location, Arc::new(|_, _| {}));
             let asked: Vec<_> = (0..200)
                 .map(|_| {
                     let source = source.clone();

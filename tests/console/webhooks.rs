@@ -496,3 +496,36 @@ on_every_database! {
         daemon.stop().await;
     }
 }
+
+/// The server reports a full disk for this one table; everything else goes on.
+#[tokio::test]
+async fn messages_that_the_database_refuses_to_take_are_told_of_and_go_out_later() {
+    crate::support::with(Db::postgres().await, async |db: Db| {
+        let endpoint = Endpoint::answering(&[]);
+        let (mut fixture, mut daemon, _) = started(&db, &endpoint.settings("")).await;
+        daemon.says(BEGINS).await;
+        let full = "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$;
+            CREATE TRIGGER no_room BEFORE INSERT OR UPDATE ON ductwork_duties
+                FOR EACH ROW EXECUTE FUNCTION no_room()";
+        fixture.conn.script("TEST_FULL", full).await.unwrap();
+        fixture.trigger("Plain", "1", 1).await;
+        eventually(PATIENCE, "`health` tells of it", async || {
+            let health = fixture.run(&[], &["health"]);
+            let told = String::from_utf8_lossy(&health.stderr);
+            let refused = told.contains("the database refuses the console's work: ");
+            (refused && told.contains("no room")).then_some(())
+        })
+        .await;
+        assert!(endpoint.heard().is_empty());
+        assert_eq!(
+            daemon.logged("the console cannot do all of its work").len(),
+            1
+        );
+        let room = "DROP TRIGGER no_room ON ductwork_duties";
+        fixture.conn.script("TEST_ROOM", room).await.unwrap();
+        endpoint.hears(1).await;
+        daemon.stop().await;
+    })
+    .await;
+}

@@ -359,7 +359,7 @@ on_every_server! {
         })
         .await;
         sql(&server, refuse).await;
-        told_by_health(&fixture, &server, "no deadline passes, and nothing old is deleted").await;
+        told_by_health(&fixture, &server, "deadlines, unfinished cancellations and retention wait").await;
         told_by_health(&fixture, &server, says).await;
         sql(&server, admit).await;
         fixture.run_ended(run).await;
@@ -405,6 +405,34 @@ on_every_server! {
         daemon.stop().await;
         fixture.audited().await;
     }
+}
+
+/// The role may do everything but that.
+#[tokio::test]
+async fn deadlines_that_a_missing_right_keeps_from_passing_are_told_of() {
+    let server = Server::Postgres(crate::cluster::Cluster::start());
+    let conn = server.conn().await;
+    let (url, ..) = limited(&server).await;
+    sql(&server, "REVOKE DELETE ON ductwork_deadlines FROM duct").await;
+    let settings = Settings {
+        reaper_timeout: "3s",
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::at(&url, conn, settings, &[ASKS]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let run = fixture.trigger("Asks", "1", 1).await[0];
+    let told = "deadlines, unfinished cancellations and retention wait";
+    told_by_health(&fixture, &server, told).await;
+    assert_eq!(daemon.logged("passing deadlines").len(), 1);
+    sql(&server, "GRANT DELETE ON ductwork_deadlines TO duct").await;
+    fixture.run_ended(run).await;
+    eventually(PATIENCE, "health is content", async || {
+        fixture.run(&[], &["health"]).status.success().then_some(())
+    })
+    .await;
+    daemon.stop().await;
+    fixture.audited().await;
 }
 
 /// Waits until `health` says this to somebody whom the server lets in.

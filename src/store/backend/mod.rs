@@ -151,6 +151,11 @@ pub(in crate::store) trait DriverError {
         false
     }
 
+    /// True where somebody ended the statement, or its time was over.
+    fn is_cut_short(&self) -> bool {
+        false
+    }
+
     /// True where the server had no memory left for the data to be written.
     fn is_out_of_memory(&self) -> bool {
         false

@@ -18,6 +18,7 @@ use super::session::{self, Server, Told};
 use super::url::{Address, Host, Mode};
 use super::value::{self, Row};
 use super::{WHOLE, script, staged, staging};
+use crate::store::backend::DriverError;
 use crate::store::backend::abandon;
 use crate::store::batch;
 use crate::store::conn::Purpose;

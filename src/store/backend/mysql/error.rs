@@ -63,11 +63,6 @@ impl Failure {
         matches!(self, Self::Undone) || self.code() == 1213
     }
 
-    /// True where somebody killed the statement, or its time was over.
-    pub fn is_cut_short(&self) -> bool {
-        matches!(self.code(), 1317 | 1969 | 3024)
-    }
-
     /// True where the user lacks a right.
     pub fn is_denied(&self) -> bool {
         matches!(self.code(), 1044 | 1142 | 1143 | 1227 | 1370)
@@ -261,6 +256,10 @@ impl DriverError for Failure {
 
     fn is_lock_wait(&self) -> bool {
         self.code() == 1205
+    }
+
+    fn is_cut_short(&self) -> bool {
+        matches!(self.code(), 1317 | 1969 | 3024)
     }
 
     fn is_out_of_memory(&self) -> bool {

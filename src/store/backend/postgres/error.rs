@@ -97,6 +97,11 @@ impl DriverError for sqlx::Error {
         code.is_some_and(|code| code == "55P03")
     }
 
+    fn is_cut_short(&self) -> bool {
+        let code = self.as_database_error().and_then(|error| error.code());
+        code.is_some_and(|code| code == "57014")
+    }
+
     fn is_out_of_memory(&self) -> bool {
         // Out of memory; and the code for an allocation that the server never attempts.
         const CODES: [&str; 2] = ["53200", "XX000"];

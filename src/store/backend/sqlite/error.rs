@@ -59,6 +59,10 @@ impl DriverError for rusqlite::Error {
         true
     }
 
+    fn is_cut_short(&self) -> bool {
+        primary(self) == ffi::SQLITE_INTERRUPT
+    }
+
     fn is_damage(&self) -> bool {
         matches!(primary(self), ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB)
     }
