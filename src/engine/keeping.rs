@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
+use crate::machine::stuck::UNKEPT;
 use crate::model::RunId;
 use crate::store::cancel::{self, Cancelling};
 use crate::store::cursor::Cursor;
@@ -75,7 +76,7 @@ impl Keeping {
             let mut reached = *places.borrow();
             let kept = keep(&location, retention, abandoned, &stopped, &mut reached).await;
             *places.borrow_mut() = reached;
-            keeps(&shared, &kept);
+            keeps(&shared, retention, &kept);
         }));
     }
 
@@ -88,19 +89,23 @@ impl Keeping {
     }
 }
 
-/// Reports that this work fails, or that it no longer does. The next look finds the rest.
-pub fn keeps<T>(shared: &Shared, kept: &Result<T, Error>) {
+/// Reports that this work fails, or that it no longer does. Looks with and without retention take turns, and the success
+/// of the one says nothing about the other. The next look finds the rest.
+pub fn keeps<T>(shared: &Shared, retention: Option<Duration>, kept: &Result<T, Error>) {
+    let about = match retention {
+        Some(_) => "with retention",
+        None => "",
+    };
     match kept {
-        // Somebody has locked a row, and the rest was done.
+        // Somebody has locked a row, and the other rows were taken.
         Err(error @ Error::Retryable { .. }) => {
             events::keeping_failed(&crate::telemetry::chain(error), Duration::ZERO);
         }
         Err(error) => {
-            let why = crate::telemetry::chain(error);
-            let text = format!("deadlines, unfinished cancellations and retention wait: {why}");
-            shared.trouble(Trouble::Keeping, "", &text);
+            let text = format!("{UNKEPT}: {}", crate::telemetry::chain(error));
+            shared.trouble(Trouble::Keeping, about, &text);
         }
-        Ok(_) => shared.over(Trouble::Keeping, ""),
+        Ok(_) => shared.over(Trouble::Keeping, about),
     }
 }
 
@@ -118,7 +123,8 @@ async fn keep(
 }
 
 /// Does all that is left to do. A job that fails, or a cancellation that fails or waits for somebody, holds up no other,
-/// as long as the database can be reached; the first error is returned at the end.
+/// as long as the database can be reached. The first error is returned at the end, unless somebody's lock was its cause and a
+/// later one has another.
 async fn work(
     conn: &mut Conn,
     retention: Option<Duration>,
@@ -130,7 +136,7 @@ async fn work(
     let mut then = |done: Result<(), Error>| match done {
         Err(error) if error.is_unavailable() => Err(error),
         done => {
-            if failed.is_ok() {
+            if matches!(failed, Ok(()) | Err(Error::Retryable { .. })) && done.is_err() {
                 failed = done;
             }
             Ok(())

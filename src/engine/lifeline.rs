@@ -448,8 +448,9 @@ impl Lifeline {
     ) -> Result<(), Error> {
         let abandoned = self.policy.lease();
         let left = crate::store::left_to_do(conn, retention, abandoned).await;
-        if left.is_err() {
-            keeping::keeps(&self.shared, &left);
+        let is_waited_for = matches!(left, Ok(true) | Err(Error::Retryable { .. }));
+        if !is_waited_for {
+            keeping::keeps(&self.shared, retention, &left);
         }
         if left? {
             keeping.begin(&self.shared, &self.location, retention, abandoned);

@@ -412,7 +412,7 @@ impl Shared {
         self.troubles().over(trouble, about);
     }
 
-    /// The database can be reached again: what its absence has caused is over.
+    /// The database can be reached again: the troubles that its absence may have caused are over. Another one is met again.
     pub fn back(&self) {
         let mut troubles = self.troubles();
         for trouble in [Trouble::Reaching, Trouble::Keeping, Trouble::Refused] {

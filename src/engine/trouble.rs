@@ -36,7 +36,8 @@ pub enum Trouble {
     Listening,
     /// Traces cannot be sent.
     Exporting,
-    /// The database refuses a statement of the console. Nobody says that it is over: it is no longer met then.
+    /// The database refuses a statement of the console. The console has several statements under way at once, and does not
+    /// say which of them succeeds again: when this is over, it is no longer met.
     Refused,
     /// The configuration could not be read anew.
     Reloading,
@@ -54,11 +55,26 @@ impl Trouble {
             _ => 15,
         })
     }
+
+    fn report_for(self) -> Duration {
+        match self {
+            Self::Refused => REFUSED_FOR,
+            _ => REPORT_FOR,
+        }
+    }
+
+    /// True where it keeps only some of the work from being done.
+    fn is_of_some(self) -> bool {
+        matches!(self, Self::Locked | Self::Keeping | Self::Refused)
+    }
 }
 
 /// After this long without being met, it is no longer reported. Longer than the pause between two
 /// attempts.
 const REPORT_FOR: Duration = Duration::from_secs(90);
+
+/// The same for a console, which tries again within seconds: what it meets later is another trouble.
+const REFUSED_FOR: Duration = Duration::from_secs(30);
 
 /// The longest text of a trouble in a row, in characters.
 const REPORT_MAX: usize = 500;
@@ -85,6 +101,11 @@ impl Troubles {
     /// Takes note of one at `now`; logs it, if it is time to.
     pub fn meet(&mut self, trouble: Trouble, about: &str, text: &str, now: Instant) {
         let key = (trouble, about.to_owned());
+        let last = self.lasting.met().find(|(known, _)| **known == key);
+        let last = last.map(|(_, met)| now.saturating_duration_since(met.last));
+        if trouble == Trouble::Refused && last.is_some_and(|last| last >= REFUSED_FOR) {
+            self.lasting.over(&key);
+        }
         if let Some(lasted) = self.lasting.meet(&key, now) {
             match trouble {
                 Trouble::Definition | Trouble::Row => events::unreadable(text, lasted),
@@ -138,10 +159,9 @@ impl Troubles {
     pub fn longest(&self, now: Instant) -> Option<Lasting> {
         let lasting = self.lasting.met().filter(|((trouble, _), met)| {
             met.last.saturating_duration_since(met.first) >= trouble.report_after()
-                && now.saturating_duration_since(met.last) < REPORT_FOR
+                && now.saturating_duration_since(met.last) < trouble.report_for()
         });
-        let of_some = |key: &Key| key.0 == Trouble::Locked;
-        let (key, met) = lasting.min_by_key(|(key, met)| (of_some(key), met.first))?;
+        let (key, met) = lasting.min_by_key(|(key, met)| (key.0.is_of_some(), met.first))?;
         Some(Lasting {
             text: self.texts.get(key)?.clone(),
             lasted: now.saturating_duration_since(met.first),
@@ -186,6 +206,22 @@ mod tests {
         }
         let told = troubles.longest(minute + Duration::from_secs(20));
         assert_eq!(told.map(|it| it.text).as_deref(), Some("all"));
+    }
+
+    #[test]
+    fn refusals_that_a_console_meets_now_and_then_are_several_troubles() {
+        let mut troubles = Troubles::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for seconds in [0, 40, 80] {
+            troubles.meet(Trouble::Refused, "ONE", "no room", at(seconds));
+            assert_eq!(troubles.longest(at(seconds)), None);
+        }
+        troubles.meet(Trouble::Refused, "ONE", "no room", at(100));
+        assert!(troubles.longest(at(129)).is_some());
+        assert_eq!(troubles.longest(at(130)), None);
+        troubles.all_over(Trouble::Refused);
+        assert_eq!(troubles.longest(at(100)), None);
     }
 
     #[test]

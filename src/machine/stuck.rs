@@ -21,8 +21,11 @@ pub const UNSENT: &str = "traces cannot be sent";
 /// The words in which a console says that its collector is away; the name and the reason follow.
 pub const AWAY: &str = "traces cannot be sent to";
 
-/// The words in which a console says that the database refuses what it has to do; the reason follows.
-pub const REFUSED: &str = "the database refuses the console's work";
+/// The words in which a console says that the database refuses its statements; the reason follows.
+pub const REFUSED: &str = "the console's work is held up";
+
+/// The words in which a process says that it cannot pass deadlines and the like; the reason follows.
+pub const UNKEPT: &str = "some deadlines, unfinished cancellations or deletions of old runs wait";
 
 /// The words in which a supervisor says that it could not read its configuration anew; the reason follows.
 pub const NOT_RELOADED: &str = "the last reload failed";
@@ -40,9 +43,12 @@ const READ_RUNS: &str = "`ductworkd audit` finds damaged rows; the console's log
 const MEND_COLLECTOR: &str = "check that the collector of `console.traces` can be reached and accepts what is sent; traces of runs that \
      are kept are then sent";
 
-/// The remedy for a console whose statements the database refuses.
-const MEND_DATABASE: &str = "remove the obstacle that the message names; messages to endpoints, bulk actions, traces and \
-     counts then go on by themselves";
+/// The remedy for a process whose statements the database refuses.
+const MEND_DATABASE: &str =
+    "remove the obstacle that the message names; the work then goes on by itself";
+
+/// The cause of a process of which only some of the work is held up.
+const HELD_UP: &str = "held_up";
 
 /// The remedy for a supervisor that could not read its configuration anew.
 const RELOAD: &str = "`ductworkd check` shows the mistake; fix it, and send HUP again";
@@ -237,10 +243,11 @@ impl Facts {
             None => (String::new(), "ductworkd runs".to_owned()),
         };
         let list = || format!("`{list}` lists the runs, `ductworkd why RUN` says why one waits");
+        let is_held_up = [REFUSED, UNKEPT].iter().any(|it| trouble.starts_with(it));
         let (cause, remedy) = match process.role {
+            _ if is_held_up => (HELD_UP, MEND_DATABASE.to_owned()),
             // No work waits for it.
             Role::Console if trouble.starts_with(AWAY) => (UNTRACED, MEND_COLLECTOR.to_owned()),
-            Role::Console if trouble.starts_with(REFUSED) => (TROUBLE, MEND_DATABASE.to_owned()),
             Role::Console if trouble.starts_with(UNSENT) => (TROUBLE, READ_RUNS.to_owned()),
             Role::Supervisor if trouble.starts_with(NOT_RELOADED) => (TROUBLE, RELOAD.to_owned()),
             Role::Console => (TROUBLE, LISTEN_ELSEWHERE.to_owned()),
@@ -251,9 +258,7 @@ impl Facts {
         };
         let state = match trouble {
             it if it.starts_with(NOT_RELOADED) => "has been working with an old configuration",
-            it if it.contains(why::LOCKED) || it.starts_with(REFUSED) => {
-                "has been unable to do all of its work"
-            }
+            it if it.contains(why::LOCKED) || is_held_up => "has been unable to do all of its work",
             _ => "has been unable to proceed",
         };
         Some(Stuck {
@@ -528,6 +533,23 @@ mod tests {
             !unread.is_elsewhere() && unread.remedy.contains("`ductworkd audit`"),
             "{unread:#?}"
         );
+    }
+
+    #[test]
+    fn work_of_which_some_is_held_up_hides_no_process_that_stands_still() {
+        let mut mover = mover(Role::Supervisor);
+        mover.trouble = Some((format!("{UNKEPT}: no room"), NOW - 65 * SECOND));
+        let mut advancer = super::tests::mover(Role::Advancer);
+        advancer.trouble = Some(("no claims".to_owned(), NOW - 60 * SECOND));
+        let stuck = super::stuck(&facts(vec![mover, advancer]));
+        let causes: Vec<_> = stuck.iter().map(|it| it.cause).collect();
+        assert_eq!(causes, [HELD_UP, TROUBLE], "{stuck:#?}");
+        assert!(
+            stuck[0]
+                .fact
+                .contains("has been unable to do all of its work for 1m 5s")
+        );
+        assert_eq!(stuck[0].remedy, MEND_DATABASE);
     }
 
     #[test]

@@ -128,9 +128,12 @@ async fn listen(
         counts: Arc::clone(&shared.counts),
         refused: {
             let shared = Arc::clone(&shared);
-            Arc::new(move |statement, why| {
-                let text = format!("{REFUSED}: {why}");
-                shared.trouble(Trouble::Refused, statement, &text);
+            Arc::new(move |statement, why| match why {
+                Some(why) => {
+                    let text = format!("{REFUSED}: {why}");
+                    shared.trouble(Trouble::Refused, statement, &text);
+                }
+                None => shared.over(Trouble::Refused, statement),
             })
         },
         exporting: Box::new(move |failure| match failure {

@@ -173,9 +173,10 @@ impl Error {
         matches!(self, Self::Retryable { .. } | Self::Hindered { .. })
     }
 
-    /// True when something in the database's environment prevents it, and not the time that the statement took.
+    /// True when something in the database's environment prevents it: not the time that the statement took, and not a
+    /// part of the database that is damaged, which other statements may not need.
     pub fn is_of_environment(&self) -> bool {
-        matches!(self, Self::Hindered { source, .. } if !source.is_cut_short())
+        matches!(self, Self::Hindered { source, .. } if !source.is_cut_short() && !source.is_damage())
     }
 
     /// The remedy for a person, where the error lasts until somebody does something.

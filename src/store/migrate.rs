@@ -346,8 +346,9 @@ async fn apply_again(
             if !conn.is_in_cluster() {
                 return Ok(true);
             }
-            // The other has applied the rest.
-            if turn.take(conn, patience).await? && is_applied(conn, migration).await? {
+            turn.take(conn, patience).await?;
+            // Another may have had the turn, and may have applied the rest.
+            if is_applied(conn, migration).await? {
                 return Ok(false);
             }
             // The transaction has ended this setting.

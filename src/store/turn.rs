@@ -60,27 +60,20 @@ impl Turn {
         }
     }
 
-    /// Waits for the turn, or renews it; true where another starter had it meanwhile. The wait is at least as long as
-    /// the turn of a starter that is gone.
+    /// Waits for the turn, or renews it. The wait is at least as long as the turn of a starter that is gone.
     ///
     /// A change of the schema holds up all commits of the cluster. So a starter that takes the turn during another's long
     /// change has it once that change is over, and the other finds this out before its next change.
     ///
     /// # Errors
     /// `Schema` when another starter has had the turn for longer than this.
-    pub(super) async fn take(
-        &mut self,
-        conn: &mut Conn,
-        patience: Duration,
-    ) -> Result<bool, Error> {
-        let (began, had_it) = (Instant::now(), self.is_ours);
-        let mut is_first = true;
+    pub(super) async fn take(&mut self, conn: &mut Conn, patience: Duration) -> Result<(), Error> {
+        let began = Instant::now();
         loop {
             match self.taken(conn).await {
-                Ok(true) => return Ok(had_it && !is_first),
-                Ok(false) => {}
-                // Another's change lasts longer than an answer is waited for.
-                Err(error) if error.is_not_now() => {}
+                Ok(true) => return Ok(()),
+                // Another's change may last longer than an answer is waited for.
+                Ok(false) | Err(Error::Retryable { .. }) => {}
                 Err(error) => return Err(error),
             }
             if began.elapsed() >= patience.max(LEASE + 2 * PAUSE) {
@@ -90,7 +83,6 @@ impl Turn {
                         .to_owned(),
                 ));
             }
-            is_first = false;
             tokio::time::sleep(PAUSE).await;
         }
     }

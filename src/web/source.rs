@@ -72,9 +72,11 @@ impl From<Error> for ReadError {
     }
 }
 
-/// Receives the statement that the database refuses for a reason that lies in the database, and the reason; the empty
-/// statement stands for a connection.
-pub type Refused = Arc<dyn Fn(&str, &str) + Send + Sync>;
+/// Receives the statement that the database refuses for a reason that lies in the database, or the word for a connection,
+/// and the reason; without a reason, it is refused no more.
+pub type Refused = Arc<dyn Fn(&str, Option<&str>) + Send + Sync>;
+
+const CONNECTION: &str = "a connection";
 
 /// Sends questions to the connection. Clones share the connection.
 #[derive(Clone)]
@@ -283,9 +285,9 @@ impl Reader {
         let statement = error.statement();
         let refused = ReadError::from(error);
         match refused {
-            ReadError::Away(_) | ReadError::Hindered(_) => {
-                (self.refused)(statement.unwrap_or_default(), &chain);
-            }
+            // If the next connection is refused as well, that is reported.
+            ReadError::Away(_) => {}
+            ReadError::Hindered(_) => self.report(statement.unwrap_or_default(), Some(&chain)),
             ReadError::Late => {
                 tracing::info!(
                     error = chain,
@@ -313,6 +315,13 @@ impl Reader {
         Ok(self.conn.insert(conn))
     }
 
+    /// Reports a refusal, or its end. The person whose page cannot be read is told by the page.
+    fn report(&self, statement: &str, why: Option<&str>) {
+        if self.used_for != Use::Reads {
+            (self.refused)(statement, why);
+        }
+    }
+
     async fn connect(&mut self) -> Result<Conn, Error> {
         if let Some((at, error)) = &self.failed
             && at.elapsed() < PAUSE
@@ -331,9 +340,11 @@ impl Reader {
         };
         let failed = connected.as_ref().err();
         self.failed = failed.map(|error| (Instant::now(), error.clone()));
-        if let Err(error) = &connected {
-            (self.refused)("", &telemetry::chain(error));
-        }
+        let why = connected
+            .as_ref()
+            .err()
+            .map(|error| telemetry::chain(error));
+        self.report(CONNECTION, why.as_deref());
         connected
     }
 }

@@ -108,7 +108,7 @@ pub struct WholeJson<'a> {
     pub alone: AloneJson<'a>,
     /// Its steps, oldest first.
     pub steps: Vec<StepJson<'a>>,
-    /// The actions in it, newest first.
+    /// The actions in it, newest first: at most 100.
     pub actions: Vec<ActionJson<'a>>,
     /// Only where a limit was asked for, and reached.
     #[serde(skip_serializing_if = "Option::is_none")]

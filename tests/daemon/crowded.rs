@@ -359,7 +359,7 @@ on_every_server! {
         })
         .await;
         sql(&server, refuse).await;
-        told_by_health(&fixture, &server, "deadlines, unfinished cancellations and retention wait").await;
+        told_by_health(&fixture, &server, "some deadlines, unfinished cancellations or deletions of old runs wait").await;
         told_by_health(&fixture, &server, says).await;
         sql(&server, admit).await;
         fixture.run_ended(run).await;
@@ -422,7 +422,7 @@ async fn deadlines_that_a_missing_right_keeps_from_passing_are_told_of() {
     let mut daemon = fixture.start();
     daemon.ready().await;
     let run = fixture.trigger("Asks", "1", 1).await[0];
-    let told = "deadlines, unfinished cancellations and retention wait";
+    let told = "some deadlines, unfinished cancellations or deletions of old runs wait";
     told_by_health(&fixture, &server, told).await;
     assert_eq!(daemon.logged("passing deadlines").len(), 1);
     sql(&server, "GRANT DELETE ON ductwork_deadlines TO duct").await;
