@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::machine::stuck::UNSET;
 use crate::model::{ProcessId, RunId};
 use crate::store::process::{self, Beaten, Heard, NewProcess};
 use crate::store::{Conn, Error, Location, Work, context, migrate};
@@ -42,7 +43,7 @@ use super::counting::{self, Writing};
 use super::keeping::{self, Keeping};
 use super::reaper::Sweeper;
 use super::shared::{Mode, Shared};
-use super::trouble::Lasting;
+use super::trouble::{Lasting, Trouble};
 use super::{Link, Policy, Waker};
 
 /// The channel of the database's notifications. The payload is a pipeline with new work, or empty
@@ -198,7 +199,7 @@ impl Lifeline {
                 }
                 Next::Beat => self.beat_and_report(open, &mut agenda, &mut link).await,
                 Next::Answer(request) => self.serve(open, request, &mut agenda).await,
-                Next::Again(request) => agenda.answer(open, request).await,
+                Next::Again(request) => agenda.answer(open, request, &self.shared).await,
                 Next::Sweep => self.sweep_in_turn(open, &mut agenda).await,
                 Next::Write => {
                     agenda
@@ -376,7 +377,7 @@ impl Lifeline {
                 agenda.later.push_back(request);
                 Ok(())
             }
-            request => agenda.answer(open, request).await,
+            request => agenda.answer(open, request, &self.shared).await,
         }
     }
 
@@ -643,9 +644,16 @@ impl Agenda {
     }
 
     /// Answers a request, or tries it again later: after those of other runs, and before the later ones of its own.
-    async fn answer(&mut self, open: &mut Conn, request: Request) -> Result<(), Error> {
+    async fn answer(
+        &mut self,
+        open: &mut Conn,
+        request: Request,
+        shared: &Shared,
+    ) -> Result<(), Error> {
         let asked = tokio::time::Instant::now();
-        if let Some(request) = answer(open, request).await? {
+        if let Some((request, error)) = answer(open, request).await? {
+            let why = crate::telemetry::chain(&error);
+            shared.trouble(Trouble::Context, "", &format!("{UNSET}: {why}"));
             let later = std::mem::take(&mut self.later).into_iter();
             let (own, others): (VecDeque<_>, _) = later.partition(|later| request.precedes(later));
             self.later = others;
@@ -653,6 +661,8 @@ impl Agenda {
             self.later.extend(own);
             // At least half of the time is left to everything else.
             self.again = tokio::time::Instant::now() + asked.elapsed().max(LATER);
+        } else if self.later.is_empty() {
+            shared.over(Trouble::Context, "");
         }
         Ok(())
     }
@@ -669,10 +679,13 @@ enum Next {
     Heard(Result<String, Error>),
 }
 
-/// Answers a request; returns a write that somebody else's lock kept out.
-async fn answer(conn: &mut Conn, request: Request) -> Result<Option<Request>, Error> {
+/// A write that could not be done, and the reason.
+type Undone = (Request, Error);
+
+/// Answers a request; returns a write that somebody else's lock, or an obstacle in the database, keeps out.
+async fn answer(conn: &mut Conn, request: Request) -> Result<Option<Undone>, Error> {
     /// Sends the answer, whether or not anybody still waits for it; keeps an error that breaks the link.
-    fn send<T>(reply: Reply<T>, answer: Result<T, Error>) -> Result<Option<Request>, Error> {
+    fn send<T>(reply: Reply<T>, answer: Result<T, Error>) -> Result<Option<Undone>, Error> {
         let broken = answer
             .as_ref()
             .err()
@@ -690,7 +703,7 @@ async fn answer(conn: &mut Conn, request: Request) -> Result<Option<Request>, Er
         Request::Set(writer, key, value, reply) => {
             match context::set_as(conn, writer, &key, value.get()).await {
                 Err(error) if error.is_not_now() && !conn.is_broken() => {
-                    Ok(Some(Request::Set(writer, key, value, reply)))
+                    Ok(Some((Request::Set(writer, key, value, reply), error)))
                 }
                 set => send(reply, set),
             }

@@ -24,6 +24,8 @@ pub enum Trouble {
     Reaching,
     /// Deadlines, unfinished cancellations and retention: the database refuses the work.
     Keeping,
+    /// A step waits for the context of its run.
+    Context,
     /// Claims or commits fail.
     Working,
     /// A step cannot be started, because the machine lacks something, or a disk fails.
@@ -65,7 +67,10 @@ impl Trouble {
 
     /// True where it keeps only some of the work from being done.
     fn is_of_some(self) -> bool {
-        matches!(self, Self::Locked | Self::Keeping | Self::Refused)
+        matches!(
+            self,
+            Self::Locked | Self::Context | Self::Keeping | Self::Refused
+        )
     }
 }
 
@@ -113,6 +118,9 @@ impl Troubles {
                 Trouble::Locked => events::locked(text, lasted),
                 // The log has said so already.
                 Trouble::Reaching => {}
+                // Two branches of a run often set a value at once: one of them waits for a moment.
+                Trouble::Context if lasted.is_zero() => {}
+                Trouble::Context => events::context_waits(text, lasted),
                 Trouble::Keeping => events::keeping_failed(text, lasted),
                 Trouble::Refused => events::console_refused(text, lasted),
                 Trouble::Working => events::working_failed(text, lasted),

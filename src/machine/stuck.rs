@@ -24,6 +24,9 @@ pub const AWAY: &str = "traces cannot be sent to";
 /// The words in which a console says that the database refuses its statements; the reason follows.
 pub const REFUSED: &str = "the console's work is held up";
 
+/// The words in which a worker says that a step waits to write the context of its run; the reason follows.
+pub const UNSET: &str = "some values of contexts wait to be written";
+
 /// The words in which a process says that it cannot pass deadlines and the like; the reason follows.
 pub const UNKEPT: &str = "some deadlines, unfinished cancellations or deletions of old runs wait";
 
@@ -243,7 +246,9 @@ impl Facts {
             None => (String::new(), "ductworkd runs".to_owned()),
         };
         let list = || format!("`{list}` lists the runs, `ductworkd why RUN` says why one waits");
-        let is_held_up = [REFUSED, UNKEPT].iter().any(|it| trouble.starts_with(it));
+        let is_held_up = [REFUSED, UNKEPT, UNSET]
+            .iter()
+            .any(|it| trouble.starts_with(it));
         let (cause, remedy) = match process.role {
             _ if is_held_up => (HELD_UP, MEND_DATABASE.to_owned()),
             // No work waits for it.

@@ -506,6 +506,15 @@ pub fn keeping_failed(text: &str, lasted: Duration) {
     );
 }
 
+/// A step waits to write the context of its run. Logged while it lasts, ever more rarely.
+pub fn context_waits(text: &str, lasted: Duration) {
+    warn!(
+        error = text,
+        seconds = lasted.as_secs(),
+        "a value of a context could not be written; trying again until it can"
+    );
+}
+
 /// The database refuses a statement of the console. Logged once, and now and then while it lasts.
 pub fn console_refused(text: &str, lasted: Duration) {
     warn!(

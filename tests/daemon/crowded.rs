@@ -27,6 +27,12 @@ steps:
 flow: [{ start: A }]
 "#;
 
+const SETS: &str = "
+pipeline: Sets
+steps: { A: { command: [sh, -c, '\"$DUCTWORKD\" context set a 1 && cat'] } }
+flow: [{ start: A }]
+";
+
 const ASKS: &str = r#"
 pipeline: Asks
 steps: { A: { command: [cat] } }
@@ -431,6 +437,46 @@ async fn deadlines_that_a_missing_right_keeps_from_passing_are_told_of() {
         fixture.run(&[], &["health"]).status.success().then_some(())
     })
     .await;
+    daemon.stop().await;
+    fixture.audited().await;
+}
+
+/// The step waits for its value, and the attempt goes on.
+#[tokio::test]
+async fn a_value_that_a_missing_right_keeps_from_being_set_is_told_of_and_costs_no_attempt() {
+    let server = Server::Postgres(crate::cluster::Cluster::start());
+    let conn = server.conn().await;
+    let (url, ..) = limited(&server).await;
+    sql(&server, "REVOKE INSERT ON ductwork_tuples FROM duct").await;
+    let settings = Settings {
+        max_retry: 0,
+        max_crash: 0,
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::at(&url, conn, settings, &[SETS]).await;
+    let program = env!("CARGO_BIN_EXE_ductworkd");
+    fixture.variables.insert("DUCTWORKD", program.to_owned());
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let run = fixture.trigger("Sets", "1", 1).await[0];
+    told_by_health(
+        &fixture,
+        &server,
+        "some values of contexts wait to be written",
+    )
+    .await;
+    let told = daemon
+        .says("a value of a context could not be written")
+        .await;
+    let error = told[0]["error"].to_string();
+    assert!(error.contains("permission denied"), "{error}");
+    sql(&server, "GRANT INSERT ON ductwork_tuples TO duct").await;
+    fixture.run_ended(run).await;
+    eventually(PATIENCE, "health is content", async || {
+        fixture.run(&[], &["health"]).status.success().then_some(())
+    })
+    .await;
+    assert_eq!(fixture.succeeded_once_each().await.len(), 1);
     daemon.stop().await;
     fixture.audited().await;
 }
