@@ -449,9 +449,10 @@ impl Lifeline {
     ) -> Result<(), Error> {
         let abandoned = self.policy.lease();
         let left = crate::store::left_to_do(conn, retention, abandoned).await;
-        let is_waited_for = matches!(left, Ok(true) | Err(Error::Retryable { .. }));
-        if !is_waited_for {
-            keeping::keeps(&self.shared, retention, &left);
+        match &left {
+            // The work itself will tell, or the next look.
+            Ok(true) | Err(Error::Retryable { .. }) => {}
+            left => keeping::keeps(&self.shared, retention, left),
         }
         if left? {
             keeping.begin(&self.shared, &self.location, retention, abandoned);

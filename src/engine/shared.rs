@@ -401,7 +401,8 @@ impl Shared {
     }
 
     /// Takes note of a connection that cannot be used. It concerns nobody unless this process can write its heartbeats
-    /// meanwhile, by another connection: without them, its row tells enough, and the first heartbeat after the outage ends this trouble.
+    /// meanwhile, by another connection: without them, its row tells enough, and the first heartbeat after the outage ends
+    /// this trouble.
     pub fn cannot_reach(&self, error: &Error) {
         let text = crate::telemetry::chain(error);
         self.trouble(Trouble::Reaching, "", &text);
