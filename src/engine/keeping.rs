@@ -27,6 +27,9 @@ use super::trouble::Trouble;
 /// How often the number of deleted runs is logged while the deletion goes on.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 
+/// Old runs may take hours to delete. After this long, deadlines and cancellations have a turn.
+const TURN: Duration = Duration::from_secs(10);
+
 /// A cancellation that has made no progress for this long is left to the next look.
 const HELD_UP: Duration = Duration::from_secs(5);
 
@@ -74,9 +77,16 @@ impl Keeping {
         let (stopped, places) = (Rc::clone(&self.stopped), Rc::clone(&self.places));
         self.task = Some(tokio::task::spawn_local(async move {
             let mut reached = *places.borrow();
-            let kept = keep(&location, retention, abandoned, &stopped, &mut reached).await;
+            keep(
+                &shared,
+                &location,
+                retention,
+                abandoned,
+                &stopped,
+                &mut reached,
+            )
+            .await;
             *places.borrow_mut() = reached;
-            keeps(&shared, retention, &kept);
         }));
     }
 
@@ -110,34 +120,57 @@ pub fn keeps<T>(shared: &Shared, retention: Option<Duration>, kept: &Result<T, E
 }
 
 async fn keep(
+    shared: &Shared,
     location: &Location,
     retention: Option<Duration>,
     abandoned: Duration,
     stopped: &Cell<bool>,
     places: &mut Places,
-) -> Result<(), Error> {
-    let mut conn = location.connect(Purpose::Engine).await?;
-    let kept = work(&mut conn, retention, abandoned, stopped, places).await;
+) {
+    let mut conn = match location.connect(Purpose::Engine).await {
+        Ok(conn) => conn,
+        Err(error) => return keeps(shared, retention, &Err::<(), _>(error)),
+    };
+    let mut deleting = Deleting::new(retention, places.deletions);
+    loop {
+        let mut failed = Ok(());
+        let worked = work(
+            &mut conn,
+            abandoned,
+            stopped,
+            places,
+            &mut deleting,
+            &mut failed,
+        )
+        .await;
+        let (more, kept) = match worked {
+            Ok(more) => (more, failed),
+            Err(error) => (false, Err(error)),
+        };
+        keeps(shared, retention, &kept);
+        if !more {
+            break;
+        }
+    }
     conn.close().await;
-    kept
 }
 
-/// Does all that is left to do. A job that fails, or a cancellation that fails or waits for somebody, holds up no other,
-/// as long as the database can be reached. The first error is returned at the end, unless somebody's lock was its cause and a
-/// later one has another.
+/// Does the work that is left to do, but deletes old runs only for a turn. True where there may be more of them. A job
+/// that fails, or a cancellation that fails or waits for somebody, holds up no other, as long as the database can be
+/// reached: `failed` is the first such error, unless somebody's lock was its cause and a later one has another.
 async fn work(
     conn: &mut Conn,
-    retention: Option<Duration>,
     abandoned: Duration,
     stopped: &Cell<bool>,
     places: &mut Places,
-) -> Result<(), Error> {
-    let mut failed = Ok(());
+    deleting: &mut Deleting,
+    failed: &mut Result<(), Error>,
+) -> Result<bool, Error> {
     let mut then = |done: Result<(), Error>| match done {
         Err(error) if error.is_unavailable() => Err(error),
         done => {
             if matches!(failed, Ok(()) | Err(Error::Retryable { .. })) && done.is_err() {
-                failed = done;
+                *failed = done;
             }
             Ok(())
         }
@@ -152,8 +185,12 @@ async fn work(
         }
         Err(error) => then(Err(error))?,
     }
-    then(prune(conn, retention, stopped, &mut places.deletions).await)?;
-    failed
+    let deleted = deleting.turn(conn, stopped).await;
+    places.deletions = deleting.pruning.places;
+    match deleted {
+        Ok(more) => Ok(more),
+        Err(error) => then(Err(error)).map(|()| false),
+    }
 }
 
 async fn pass_deadlines(
@@ -203,28 +240,38 @@ async fn finish_cancelling(conn: &mut Conn, run: RunId, stopped: &Cell<bool>) ->
     Ok(())
 }
 
-async fn prune(
-    conn: &mut Conn,
-    retention: Option<Duration>,
-    stopped: &Cell<bool>,
-    places: &mut prune::Places,
-) -> Result<(), Error> {
-    let mut pruning = Pruning::of(retention, u64::MAX).behind(*places);
-    let mut reported = (0, Instant::now());
-    let mut more = true;
-    while more && !stopped.get() {
-        let asked = Instant::now();
-        let step = pruning.step(conn).await;
-        *places = pruning.places;
-        more = step?;
-        tokio::time::sleep(pause(asked.elapsed())).await;
-        let due = reported.1.elapsed() >= REPORT_EVERY || !more || stopped.get();
-        if due && pruning.runs > reported.0 {
-            events::pruned(pruning.runs - reported.0);
-            reported = (pruning.runs, Instant::now());
+/// A deletion of old runs, turn by turn.
+struct Deleting {
+    pruning: Pruning,
+    /// How many deleted runs were logged, and when.
+    reported: (u64, Instant),
+}
+
+impl Deleting {
+    fn new(retention: Option<Duration>, behind: prune::Places) -> Self {
+        Self {
+            pruning: Pruning::of(retention, u64::MAX).behind(behind),
+            reported: (0, Instant::now()),
         }
     }
-    Ok(())
+
+    /// Deletes for a turn. True where there may be more to delete.
+    async fn turn(&mut self, conn: &mut Conn, stopped: &Cell<bool>) -> Result<bool, Error> {
+        let began = Instant::now();
+        let mut more = true;
+        while more && !stopped.get() && began.elapsed() < TURN {
+            let asked = Instant::now();
+            more = self.pruning.step(conn).await?;
+            tokio::time::sleep(pause(asked.elapsed())).await;
+            let (before, at) = self.reported;
+            let due = at.elapsed() >= REPORT_EVERY || !more || stopped.get();
+            if due && self.pruning.runs > before {
+                events::pruned(self.pruning.runs - before);
+                self.reported = (self.pruning.runs, Instant::now());
+            }
+        }
+        Ok(more && !stopped.get())
+    }
 }
 
 /// Three times as long as the transaction took, so that the work has three quarters of the database,

@@ -76,6 +76,8 @@ pub struct Facts {
     pub tried: Vec<(Waiting, Option<String>)>,
     /// Work that is held under a lease that has been over for longer than the grace.
     pub expired: Vec<Waiting>,
+    /// Questions and cancellations that a daemon should have decided or finished before the grace began.
+    pub unkept: Vec<(Waiting, Unkept)>,
     /// The way to end the transaction that has locked rows for which work waits, if its session is known.
     pub holder: Option<String>,
     /// Pipelines that are paused: work that waits in their queues is not stuck.
@@ -120,6 +122,15 @@ pub struct Waiting {
     pub pipeline: String,
     /// Since when.
     pub since: i64,
+}
+
+/// Work that no worker and no advancer does, but a daemon besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unkept {
+    /// The time for an answer is over.
+    Question,
+    /// A cancellation that was left half done.
+    Cancellation,
 }
 
 /// Stuck work, and the remedy.
@@ -179,9 +190,7 @@ pub fn stuck(facts: &Facts) -> Vec<Stuck> {
             waiting.pipeline
         );
         let why = ", and no process recovers it";
-        let recovers = |process: &Mover| process.role != Role::Console && facts.alive(process);
-        let is_somebody_alive = facts.processes.iter().any(recovers);
-        let remedy = match is_somebody_alive {
+        let remedy = match facts.is_somebody_alive() {
             true => {
                 "`ductworkd health` names the database session that has locked it, if there is one"
             }
@@ -189,6 +198,15 @@ pub fn stuck(facts: &Facts) -> Vec<Stuck> {
         };
         facts.report("not_recovered", waiting, &what, why, remedy.to_owned())
     }));
+    // A process that says why tells more.
+    let is_told = |process: &Mover| {
+        let trouble = process.trouble.as_ref();
+        facts.alive(process) && trouble.is_some_and(|(text, _)| text.starts_with(UNKEPT))
+    };
+    if !facts.processes.iter().any(is_told) {
+        let unkept = facts.unkept.iter();
+        stuck.extend(unkept.map(|(waiting, kind)| facts.unkept(waiting, *kind)));
+    }
     let mut seen = std::collections::HashSet::new();
     stuck.retain(|stuck| seen.insert((stuck.cause, stuck.pipeline.clone())));
     stuck
@@ -212,6 +230,36 @@ impl Facts {
 
     fn alive(&self, process: &Mover) -> bool {
         !process.dead && process.age < self.stale_after
+    }
+
+    /// True where a process is alive that recovers, and decides what nobody has decided in time.
+    fn is_somebody_alive(&self) -> bool {
+        let mut others = self.processes.iter().filter(|it| it.role != Role::Console);
+        others.any(|process| self.alive(process))
+    }
+
+    fn unkept(&self, waiting: &Waiting, kind: Unkept) -> Stuck {
+        let pipeline = &waiting.pipeline;
+        let (cause, what, why) = match kind {
+            Unkept::Question => (
+                "not_decided",
+                format!("a question of {pipeline} has been over its time"),
+                ", and no daemon decides it",
+            ),
+            Unkept::Cancellation => (
+                "not_cancelled",
+                format!("a cancellation of {pipeline} has stood still"),
+                ", and no daemon finishes it",
+            ),
+        };
+        let remedy = match self.is_somebody_alive() {
+            true => format!(
+                "`ductworkd why {}` may explain it; so may the log of a supervisor",
+                waiting.run_id
+            ),
+            false => why::START.to_owned(),
+        };
+        self.report(cause, waiting, &what, why, remedy)
     }
 
     fn span(&self, since: i64) -> String {
@@ -538,6 +586,29 @@ mod tests {
             !unread.is_elsewhere() && unread.remedy.contains("`ductworkd audit`"),
             "{unread:#?}"
         );
+    }
+
+    #[test]
+    fn a_question_that_nobody_decides_in_time_is_told_unless_a_process_says_why() {
+        let mut facts = facts(vec![mover(Role::Supervisor)]);
+        facts.unkept = [Unkept::Question, Unkept::Question, Unkept::Cancellation]
+            .map(|kind| (waiting(), kind))
+            .to_vec();
+        let stuck = super::stuck(&facts);
+        let told: Vec<_> = stuck.iter().map(|it| it.fact.as_str()).collect();
+        assert_eq!(
+            told,
+            [
+                "a question of P has been over its time for 5m 10s, and no daemon decides it",
+                "a cancellation of P has stood still for 5m 10s, and no daemon finishes it"
+            ]
+        );
+        assert!(stuck[0].remedy.contains("the log of a supervisor"));
+        facts.processes[0].dead = true;
+        assert_eq!(super::stuck(&facts)[0].remedy, why::START);
+        facts.processes[0].dead = false;
+        facts.processes[0].trouble = Some((format!("{UNKEPT}: no room"), NOW - 65 * SECOND));
+        assert_eq!(causes(&facts), [HELD_UP]);
     }
 
     #[test]

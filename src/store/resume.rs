@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::failpoint::failpoint;
+use crate::machine::stuck::GRACE;
 use crate::model::*;
 use crate::time;
 
@@ -108,14 +109,16 @@ pub struct Due {
 impl Due {
     /// The text that people read.
     pub fn words(&self) -> String {
+        let relative = || time::relative(self.answer_by, self.now);
         let when = match self.answer_by > self.now {
-            true => time::relative(self.answer_by, self.now),
-            false => "at any moment".to_owned(),
+            true => format!(" {}", relative()),
+            false if time::between(self.answer_by, self.now) < GRACE => " at any moment".to_owned(),
+            false => format!(", which should have happened {}", relative()),
         };
         match self.unanswered.as_str() {
-            hooks::APPROVE => format!("without an answer it goes on with this value {when}"),
-            hooks::HALT => format!("without an answer it halts {when}"),
-            other => format!("without an answer: {other} {when}"),
+            hooks::APPROVE => format!("without an answer it goes on with this value{when}"),
+            hooks::HALT => format!("without an answer it halts{when}"),
+            other => format!("without an answer: {other}{when}"),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::machine::stuck::{Facts, GRACE, Mover, Waiting};
+use crate::machine::stuck::{Facts, GRACE, Mover, Unkept, Waiting};
 use crate::model::*;
 
 use super::conn::{Conn, Row};
@@ -31,6 +31,8 @@ statements! {
                         WHERE e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder IS NOT NULL})
             OR EXISTS (SELECT 1 FROM ductwork_advancements a
                         WHERE a.completed_at IS NULL{narrow: AND a.holder IS NOT NULL})
+            OR EXISTS (SELECT 1 FROM ductwork_deadlines WHERE answer_by < {now})
+            OR EXISTS (SELECT 1 FROM ductwork_runs WHERE cancelling_at IS NOT NULL)
             OR EXISTS (SELECT 1 FROM ductwork_processes WHERE trouble IS NOT NULL)";
     STUCK_PROCESSES = "
         SELECT p.id, p.role, p.pipeline, p.host, p.pid, p.version, p.quiet, p.epoch, p.trouble, p.troubled_at,
@@ -106,6 +108,17 @@ statements! {
           JOIN ductwork_branches br ON br.id = a.branch_id
          WHERE a.completed_at IS NULL{narrow: AND a.holder IS NOT NULL} AND a.lease_until < {now} - :grace
          LIMIT 100";
+    /// A cancellation that stands still is gone on with after a lease.
+    STUCK_UNKEPT = "
+        SELECT 'question' AS kind, br.pipeline, br.run_id, x.answer_by AS since
+          FROM (SELECT branch_id, answer_by FROM ductwork_deadlines
+                 WHERE answer_by < {now} - :grace AND unanswered IN ('halt', 'approve')
+                 ORDER BY answer_by LIMIT 100) x
+          JOIN ductwork_branches br ON {key:br.id;x.branch_id}
+        UNION ALL
+        SELECT 'cancellation', r.pipeline, r.id, r.cancelling_at
+          FROM ductwork_runs r WHERE r.cancelling_at < {now} - :grace - :lease
+         LIMIT 100";
 }
 
 /// False where nothing waits, nothing is held and no process has trouble: then nothing is stuck.
@@ -143,6 +156,15 @@ pub async fn facts(conn: &mut Conn, stale_after: Duration) -> Result<Facts, Erro
         }
         for row in conn.fetch(&STUCK_EXPIRED, &grace).await? {
             facts.expired.push(waiting(&row)?);
+        }
+        let unkept = [grace[0].clone(), ("lease", micros(stale_after).into())];
+        for row in conn.fetch(&STUCK_UNKEPT, &unkept).await? {
+            let kind: String = row.get("kind")?;
+            let unkept = match kind.as_str() {
+                "question" => Unkept::Question,
+                _ => Unkept::Cancellation,
+            };
+            facts.unkept.push((waiting(&row)?, unkept));
         }
         Ok(facts)
     })

@@ -24,7 +24,7 @@ use super::{pause, process, query, stuck, writable};
 
 macro_rules! leaf_columns {
     () => {
-        "b.status, b.ready_at, b.claimed_for_advancing_at, s.node, e.attempt, e.process_id,
+        "b.status, b.ready_at, coalesce(b.claimed_for_advancing_at, ad.claimed_at) AS advancing_since, s.node, e.attempt, e.process_id,
                e.claimed_at, a.due_at, ad.process_id AS advancer_id, d.answer_by, d.unanswered,
                CASE WHEN e.id IS NOT NULL
                     THEN (SELECT x.error_message FROM ductwork_executions x
@@ -337,7 +337,7 @@ fn state(row: &Row) -> Result<LeafState, Error> {
         let since = time("claimed_at")?.unwrap_or_default();
         LeafState::Running { process, since }
     } else if let Some(process) = holder("advancer_id")? {
-        let since = time("claimed_for_advancing_at")?.unwrap_or_default();
+        let since = time("advancing_since")?.unwrap_or_default();
         LeafState::Advancing { process, since }
     } else if let Some(from) = time("ready_at")? {
         LeafState::Ready { from }

@@ -7,6 +7,7 @@ use ductwork::store::cancel::Cancelling;
 use ductwork::store::prune::Pruning;
 use ductwork::store::query;
 use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Dialect};
 
 use crate::fixture::*;
 use crate::foreign::Foreign;
@@ -30,6 +31,10 @@ static ABANDONED: Statement = Statement::new(
         SET cancelling_at = CASE WHEN cancelling_at IS NOT NULL THEN 5 END,
             pruning_at = CASE WHEN pruning_at IS NOT NULL THEN 5 END",
 );
+static BEGUN: Statement = Statement::new(
+    "TEST_BEGUN",
+    "UPDATE ductwork_runs SET pruning_at = 5 WHERE status = 'completed'",
+);
 static LEFT: Statement = Statement::new(
     "TEST_LEFT",
     "SELECT (SELECT count(*) FROM ductwork_runs WHERE pruning_at IS NOT NULL) AS half_pruned,
@@ -47,6 +52,58 @@ steps:
   Tell: { command: [sh, -c, 'input=$(cat); echo "$input" >> told'] }
 flow: [{ start: Draft }, { dampen: { prompt: "send it?", timeout: 1s, then: approve } }, { chain: Send }]
 "#;
+
+const FLAT: &str = "
+pipeline: Flat
+steps: { A: { command: ['true'] } }
+flow: [{ start: A }]
+";
+
+/// Makes the deletion of a run take a fiftieth of a second.
+const SLOW_ON_POSTGRES: &str = "
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.02); RETURN OLD; END $$;
+CREATE TRIGGER slow BEFORE DELETE ON ductwork_runs FOR EACH ROW EXECUTE FUNCTION slow();";
+
+const SLOW_ON_MYSQL: &str =
+    "CREATE TRIGGER slow BEFORE DELETE ON ductwork_runs FOR EACH ROW DO sleep(0.02)";
+
+on_servers! {
+    /// Most of the old runs are still there when the question is decided.
+    async fn a_deletion_that_takes_long_holds_up_no_question(db: Db) {
+        const OLD: i64 = 600;
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[FLAT, ASKS]).await;
+        let mut daemon = fixture.start();
+        fixture.trigger("Flat", "1", OLD as usize).await;
+        fixture.completed(PATIENCE).await;
+        daemon.stop().await;
+        let (slow, quick) = match fixture.conn.dialect() {
+            Dialect::Postgres => (SLOW_ON_POSTGRES, "DROP TRIGGER slow ON ductwork_runs"),
+            _ => (SLOW_ON_MYSQL, "DROP TRIGGER slow"),
+        };
+        fixture.define_in_database(slow).await;
+        let begun = fixture.conn.execute(&BEGUN, &[]).await.unwrap();
+        assert_eq!(begun, OLD as u64);
+        let mut daemon = fixture.start();
+        let count = async |conn: &mut Conn| {
+            let row = conn.fetch_optional(&LEFT, &[]).await.unwrap().unwrap();
+            row.get::<i64>("n").unwrap()
+        };
+        let conn = &mut fixture.conn;
+        eventually(PATIENCE, "the deletion has begun", async || {
+            (count(conn).await < OLD).then_some(())
+        })
+        .await;
+        let run = fixture.trigger("Asks", "7", 1).await[0];
+        fixture.run_ended(run).await;
+        let left = count(&mut fixture.conn).await;
+        assert!(left > OLD / 6, "{left}: the deletion had ended, so the test is empty");
+        fixture.conn.script("be quick", quick).await.unwrap();
+        let conn = &mut fixture.conn;
+        eventually(PATIENCE, "the others are deleted", async || (count(conn).await == 1).then_some(())).await;
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+}
 
 on_every_database! {
     async fn a_question_that_nobody_answers_is_decided_by_the_daemon(db: Db) {

@@ -7,4 +7,6 @@ SELECT 1 AS found
                 WHERE e.completed_at IS NULL AND e.process_id IS NOT NULL)
     OR EXISTS (SELECT 1 FROM ductwork_advancements a
                 WHERE a.completed_at IS NULL)
+    OR EXISTS (SELECT 1 FROM ductwork_deadlines WHERE answer_by < CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+    OR EXISTS (SELECT 1 FROM ductwork_runs WHERE cancelling_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM ductwork_processes WHERE trouble IS NOT NULL)

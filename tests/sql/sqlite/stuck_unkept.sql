@@ -1,0 +1,9 @@
+SELECT 'question' AS kind, br.pipeline, br.run_id, x.answer_by AS since
+  FROM (SELECT branch_id, answer_by FROM ductwork_deadlines
+         WHERE answer_by < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1 AND unanswered IN ('halt', 'approve')
+         ORDER BY answer_by LIMIT 100) x
+  JOIN ductwork_branches br ON br.id = x.branch_id
+UNION ALL
+SELECT 'cancellation', r.pipeline, r.id, r.cancelling_at
+  FROM ductwork_runs r WHERE r.cancelling_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1 - ?2
+ LIMIT 100
