@@ -6,13 +6,13 @@ use std::path::Path;
 
 /// The last row of each letter.
 const ROWS: [(char, u32); 8] = [
-    ('C', 14),
-    ('E', 25),
+    ('C', 15),
+    ('E', 26),
     ('A', 21),
     ('H', 27),
     ('S', 30),
-    ('D', 30),
-    ('T', 17),
+    ('D', 31),
+    ('T', 18),
     ('V', 7),
 ];
 

@@ -176,6 +176,15 @@ impl Advancer {
                 return Err(error);
             }
         }
+        let others = self.shared.take_others(self.policy.lease()).into_iter();
+        let unknown = others.filter(|id| !state.branches.knows(BranchId(*id)));
+        match unknown.count() {
+            0 => {}
+            count => {
+                events::claims_unknown(count);
+                state.branches.doubt();
+            }
+        }
         if state.next_look().is_zero() {
             bearable(self.look_at_locked(state).await)?;
         }

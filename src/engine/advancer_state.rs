@@ -215,6 +215,14 @@ impl AdvancerState {
         self.is_busy() || self.unsure || self.keeps()
     }
 
+    /// Whether it knows that it holds this branch, or will ask for those that it holds.
+    pub fn knows(&self, id: BranchId) -> bool {
+        let lists = self.giving.iter().chain(&self.kept);
+        let given = lists.flat_map(|(branches, _)| branches);
+        let mut known = self.claimed.iter().chain(&self.spreading).chain(given);
+        self.unsure || known.any(|branch| branch.id == id)
+    }
+
     /// True while branches cannot be given back.
     pub fn keeps(&self) -> bool {
         !self.kept.is_empty()

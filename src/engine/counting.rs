@@ -218,7 +218,7 @@ pub fn beaten(counts: &mut Counts, role: Role, beaten: &Result<bool, Error>, die
 
 /// Leases were extended with a heartbeat.
 pub fn extended(counts: &mut Counts, holding: &Holding) {
-    let extended = [holding.executions_extended, holding.advancements_extended];
+    let extended = [holding.executions_extended, holding.branches.len() as u64];
     for (kind, extended) in KINDS.into_iter().zip(extended) {
         if extended > 0 {
             counts.add(&metrics::LEASES_EXTENDED, &[kind], extended);

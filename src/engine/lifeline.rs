@@ -33,7 +33,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::machine::stuck::UNSET;
-use crate::model::{ProcessId, RunId};
+use crate::model::{ProcessId, Role, RunId};
 use crate::store::process::{self, Beaten, Heard, NewProcess};
 use crate::store::{Conn, Error, Location, Work, context, migrate};
 use crate::telemetry::events;
@@ -60,8 +60,8 @@ const LATER: Duration = Duration::from_millis(50);
 /// A process that is to end waits this long for another connection.
 const ANOTHER: Duration = Duration::from_secs(1);
 
-/// How many sweeps pass between two looks for work that was left half done.
-const LOOK_EVERY: u32 = 10;
+/// The time between two looks for work that was left half done, in sweeps; but no longer than that limit.
+const LOOK_EVERY: (u32, Duration) = (10, Duration::from_secs(30));
 
 /// Something to do on the second connection.
 pub enum Request {
@@ -201,6 +201,7 @@ impl Lifeline {
                 Next::Answer(request) => self.serve(open, request, &mut agenda).await,
                 Next::Again(request) => agenda.answer(open, request, &self.shared).await,
                 Next::Sweep => self.sweep_in_turn(open, &mut agenda).await,
+                Next::Look => self.look_in_turn(open, &mut agenda).await,
                 Next::Write => {
                     agenda
                         .writing
@@ -299,6 +300,7 @@ impl Lifeline {
             () = tokio::time::sleep_until(agenda.writing.due) => Next::Write,
             // A sweep goes before requests, because steps may send them without end.
             () = tokio::time::sleep_until(agenda.sweep), if sweeps => Next::Sweep,
+            () = tokio::time::sleep_until(agenda.look), if sweeps => Next::Look,
             heard = open.notified() => Next::Heard(heard),
             () = tokio::time::sleep_until(agenda.again), if is_later => {
                 agenda.later.pop_front().map_or(Next::Beat, Next::Again)
@@ -382,19 +384,27 @@ impl Lifeline {
     }
 
     async fn sweep_in_turn(&mut self, open: &mut Conn, agenda: &mut Agenda) -> Result<(), Error> {
-        let every = self.sweeper.as_ref().map(|(_, every)| *every);
-        agenda.sweep = tokio::time::Instant::now() + every.unwrap_or_default();
-        agenda.swept = agenda.swept.wrapping_add(1);
-        agenda.look_due |= agenda.swept % LOOK_EVERY == 1;
+        agenda.sweep = tokio::time::Instant::now() + self.sweeps_every();
         let until = agenda.beat.into_std();
         if !self.sweep(open, until, agenda).await? {
             agenda.sweep = agenda.beat;
-            return Ok(());
         }
-        match std::mem::take(&mut agenda.look_due) {
-            true => self.keep(open, None, &mut agenda.keeping).await,
-            false => Ok(()),
+        Ok(())
+    }
+
+    async fn look_in_turn(&self, open: &mut Conn, agenda: &mut Agenda) -> Result<(), Error> {
+        let (sweeps, most) = LOOK_EVERY;
+        agenda.look = tokio::time::Instant::now() + (self.sweeps_every() * sweeps).min(most);
+        match crate::store::writable::hidden(open).await? {
+            Some(hidden) => self.shared.trouble(Trouble::Hidden, "", &hidden),
+            None => self.shared.over(Trouble::Hidden, ""),
         }
+        self.keep(open, None, &mut agenda.keeping).await
+    }
+
+    fn sweeps_every(&self) -> Duration {
+        let every = self.sweeper.as_ref().map(|(_, every)| *every);
+        every.unwrap_or_default()
     }
 
     /// Wakes this process when another host has announced work.
@@ -471,6 +481,9 @@ impl Lifeline {
         };
         let counts = &self.shared.counts;
         counts.count(|counts| counting::extended(counts, &held));
+        let executions = held.executions.iter().map(|id| id.0);
+        let branches = held.branches.iter().map(|id| id.0);
+        self.shared.found(executions.chain(branches), asked);
         let lost = self.shared.stop_all_but(&held.executions, asked);
         if lost > 0 {
             events::claims_lost(lost);
@@ -488,7 +501,7 @@ impl Lifeline {
         }
         let asked = Instant::now();
         let id = self.shared.process();
-        let holds = self.shared.holds();
+        let holds = self.shared.holds() || self.is_to_look();
         self.shared.sent(conn.take_statements());
         let counters = self.shared.counters();
         let quiet = self.shared.mode() == Mode::Quiet;
@@ -545,6 +558,13 @@ impl Lifeline {
             }
         }
         Ok(true)
+    }
+
+    /// True when it is time to ask for claims of which this process knows nothing: its own heartbeats would keep them for
+    /// it for ever. Proven by `a_claim_that_its_process_does_not_know_is_given_back`.
+    fn is_to_look(&self) -> bool {
+        let claims = matches!(self.row.role, Role::Worker | Role::Advancer);
+        claims && self.shared.since_look() >= self.policy.lease()
     }
 
     /// RACE: somebody keeps everybody from writing. As long as we cannot write, nobody else's
@@ -620,8 +640,7 @@ struct Agenda {
     hindered: Growing<bool>,
     keeping: Keeping,
     writing: Writing,
-    swept: u32,
-    look_due: bool,
+    look: tokio::time::Instant,
 }
 
 impl Agenda {
@@ -639,8 +658,7 @@ impl Agenda {
             hindered: Growing::default(),
             keeping: Keeping::default(),
             writing: Writing::new(is_first),
-            swept: 0,
-            look_due: false,
+            look: now,
         }
     }
 
@@ -676,6 +694,8 @@ enum Next {
     /// A request that could not get its lock.
     Again(Request),
     Sweep,
+    /// A look for work that was left half done.
+    Look,
     Write,
     Heard(Result<String, Error>),
 }

@@ -78,6 +78,11 @@ pub struct Shared {
 struct State {
     process: ProcessId,
     held: HashMap<ExecutionId, Held>,
+    /// The claims that the database attributes to this process and that are not in `held`, and when each was first
+    /// found: executions of a worker, branches of an advancer. The loop knows them, or nobody does.
+    others: HashMap<uuid::Uuid, Instant>,
+    /// When a heartbeat last asked for the claims.
+    looked: Instant,
     /// The loop's last sign of progress.
     progress: Instant,
     /// The last heartbeat that was written.
@@ -136,6 +141,8 @@ impl Shared {
             state: Mutex::new(State {
                 process,
                 held: HashMap::new(),
+                others: HashMap::new(),
+                looked: now,
                 progress: now,
                 beat: now,
                 paused: false,
@@ -178,6 +185,7 @@ impl Shared {
         self.counts.begin_anew();
         let mut state = self.state();
         state.process = process;
+        state.others.clear();
         for held in state.held.values() {
             held.end(StopCause::Cancel);
         }
@@ -271,7 +279,35 @@ impl Shared {
 
     /// True while there may be claims whose leases a heartbeat has to extend.
     pub fn holds(&self) -> bool {
-        self.holding.load(Ordering::Relaxed) || !self.state().held.is_empty()
+        let state = self.state();
+        self.holding.load(Ordering::Relaxed) || !state.held.is_empty() || !state.others.is_empty()
+    }
+
+    /// Since a heartbeat last asked for the claims.
+    pub fn since_look(&self) -> Duration {
+        self.state().looked.elapsed()
+    }
+
+    /// Takes note of the claims that a heartbeat has found, when it asked for them at this time.
+    pub fn found(&self, claims: impl Iterator<Item = uuid::Uuid>, asked: Instant) {
+        let mut state = self.state();
+        state.looked = asked;
+        let before = std::mem::take(&mut state.others);
+        for claim in claims
+            .filter(|id| !state.held.contains_key(&ExecutionId(*id)))
+            .collect::<Vec<_>>()
+        {
+            let first = before.get(&claim).copied().unwrap_or(asked);
+            state.others.insert(claim, first);
+        }
+    }
+
+    /// Those of the found claims that have not been known here for this long. The caller's loop may know them.
+    pub fn take_others(&self, after: Duration) -> Vec<uuid::Uuid> {
+        let mut state = self.state();
+        let is_old = |_: &uuid::Uuid, first: &mut Instant| first.elapsed() >= after;
+        let old = state.others.extract_if(is_old);
+        old.map(|(claim, _)| claim).collect()
     }
 
     /// Takes note of whether the loop may hold something besides the executions that are known here.

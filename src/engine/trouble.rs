@@ -24,6 +24,8 @@ pub enum Trouble {
     Reaching,
     /// Deadlines, unfinished cancellations and retention: the database refuses the work.
     Keeping,
+    /// The database hides rows from this program.
+    Hidden,
     /// A step waits for the context of its run.
     Context,
     /// Claims or commits fail.
@@ -122,6 +124,7 @@ impl Troubles {
                 Trouble::Context if lasted.is_zero() => {}
                 Trouble::Context => events::context_waits(text, lasted),
                 Trouble::Keeping => events::keeping_failed(text, lasted),
+                Trouble::Hidden => events::rows_hidden(text, lasted),
                 Trouble::Refused => events::console_refused(text, lasted),
                 Trouble::Working => events::working_failed(text, lasted),
                 Trouble::Registering => events::not_registered(text, lasted),

@@ -298,6 +298,14 @@ impl Worker {
                 }
             }
         }
+        let others = self.shared.take_others(self.policy.lease()).into_iter();
+        let is_known = |id: &ExecutionId| state.slots.has(*id) || state.work.has(*id);
+        let unknown = others.map(ExecutionId).filter(|id| !is_known(id));
+        let unknown: Vec<ExecutionId> = unknown.collect();
+        if !unknown.is_empty() {
+            events::claims_unknown(unknown.len());
+            self.put_back(state, unknown, Duration::ZERO).await?;
+        }
         if let Some(paused) = self.shared.take_told() {
             state.work.hear(paused);
         }
@@ -621,22 +629,28 @@ impl Worker {
             false => 0,
         };
         // Committed results are forgotten at once.
-        let sent = Sent::all(&finished[..batch]);
+        let mut sent = Sent::all(&finished[..batch]);
         let asked = Instant::now();
         match self
             .perform(state, &Operation::Commit { batch, room })
             .await
         {
             Ok(Some(Answer::Committed(committed))) => {
+                sent.retain(|sent| !committed.unwritten.contains(&sent.id()));
+                let unwritten = committed.unwritten.len();
                 // Commits may succeed while claims fail.
-                if !waited {
+                if !waited && unwritten == 0 {
                     self.shared.over(Trouble::Working, "");
                 }
                 self.shared.counts.count(|counts| {
                     counting::stored(counts, Role::Worker, asked.elapsed());
                     counting::committed(counts, &self.pipeline, &sent, &committed);
                 });
-                self.committed(state, &sent, committed).await
+                self.committed(state, &sent, committed).await?;
+                match unwritten {
+                    0 => Ok(()),
+                    rows => Err(Error::unwritten(rows)),
+                }
             }
             refused => {
                 if let Some(error) = state.work.take_contended() {

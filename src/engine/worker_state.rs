@@ -343,15 +343,17 @@ impl WorkerState {
                 self.doubt = Doubt::No;
             }
             (Operation::Commit { batch, .. }, Ok(answer)) => {
-                if let Answer::Committed(Committed {
-                    dead: false,
-                    paused,
-                    ..
-                }) = answer
-                {
-                    self.paused = *paused;
+                let mut unwritten = &Vec::new();
+                if let Answer::Committed(committed) = answer {
+                    unwritten = &committed.unwritten;
+                    if !committed.dead {
+                        self.paused = committed.paused;
+                    }
                 }
-                self.finished.drain(..batch);
+                // The work is as good as before.
+                let mut again: Vec<_> = self.finished.drain(..batch).collect();
+                again.retain(|it| unwritten.contains(&it.claimed.execution_id));
+                self.finished.extend(again);
                 self.batch = (self.batch * 2).min(BATCH_MAX);
                 self.lost = 0;
             }
@@ -453,7 +455,8 @@ impl WorkerState {
         ]
     }
 
-    fn has(&self, id: ExecutionId) -> bool {
+    /// Whether the result of this execution is to be committed.
+    pub fn has(&self, id: ExecutionId) -> bool {
         let mut results = self.finished.iter().chain(&self.aside);
         results.any(|finished| finished.claimed.execution_id == id)
     }
@@ -593,6 +596,20 @@ mod tests {
             assert_eq!(executions.finished().len(), left);
         }
         assert!(executions.is_sure() && !executions.may_hold());
+    }
+
+    #[test]
+    fn a_result_that_the_database_kept_out_of_a_commit_is_sent_again_after_the_others() {
+        let (mut executions, all) = with(3);
+        let commit = Operation::Commit { batch: 2, room: 0 };
+        let done = Answer::Committed(Committed {
+            unwritten: vec![all[0]],
+            ..Committed::default()
+        });
+        assert!(matches!(executions.settle(&commit, Ok(done)), Ok(Some(_))));
+        assert_eq!(ids(&executions), [all[2], all[0]]);
+        succeeds(&mut executions);
+        assert!(executions.finished().is_empty());
     }
 
     #[test]

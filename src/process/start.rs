@@ -255,6 +255,9 @@ async fn prepare(location: &Location, config: &Config) -> Result<Option<u64>, st
         let payload = config.job_worker.largest_payload();
         let largest = store::writable::largest_payload(&mut conn, payload).await?;
         let is_current = migrate::is_current(&mut conn).await?;
+        if let Some(hidden) = store::writable::hidden(&mut conn).await? {
+            return Err(store::Error::Configured(hidden));
+        }
         conn.close().await;
         Ok::<_, store::Error>((largest, is_current))
     };

@@ -157,6 +157,10 @@ statements! {
         &RECORD_ADVANCEMENTS,
         &END_RUNS,
     ];
+    /// Those of these results whose executions the process holds, and that are open.
+    STILL_HELD = "
+        SELECT e.id FROM {rows:b(id id)} JOIN ductwork_executions e ON {key:e.id;b.id}
+         WHERE e.process_id = :process AND e.result IS NULL";
     CLOSED_AS = "
         SELECT e.id, e.result FROM {rows:b(id id)} JOIN ductwork_executions e ON {key:e.id;b.id}
          WHERE e.process_id = :process AND e.completed_at IS NOT NULL";
@@ -294,6 +298,8 @@ pub struct StoredError {
 pub struct Committed {
     /// Results that came too late: the claim had been taken away.
     pub stale: Vec<ExecutionId>,
+    /// Results that count, and that the database did not write: a trigger or a policy keeps the row as it is.
+    pub unwritten: Vec<ExecutionId>,
     /// Executions of the next steps, leased at birth.
     pub leased_next: Vec<Claimed>,
     /// A branch waits for an advancer.
@@ -325,7 +331,7 @@ pub struct Committer<'a> {
 /// committer as long as it has room.
 ///
 /// This is one transaction; each result is treated as if it were alone. Stale results are dropped
-/// from it.
+/// from it, and so are those that the database does not write.
 pub async fn commit(
     conn: &mut Conn,
     finished: &[Finished],
@@ -350,7 +356,29 @@ pub async fn commit(
         Asks::InTurn => in_turn(conn, &planned, &args).await?,
     };
     failpoint!(conn, "commit.end");
-    Ok(committed(&planned, held, committer.pipeline))
+    let mut committed = committed(&planned, held, committer.pipeline);
+    if !committed.dead && !committed.stale.is_empty() {
+        // The commit has landed. If nobody can tell, these results are stale; a worker gives back the claims that it
+        // holds without knowing.
+        let process = committer.claimant.process;
+        let held = still_held(conn, process, &committed.stale).await;
+        let held = held.unwrap_or_default();
+        committed.stale.retain(|id| !held.contains(id));
+        committed.unwritten = held;
+    }
+    Ok(committed)
+}
+
+async fn still_held(
+    conn: &mut Conn,
+    process: ProcessId,
+    results: &[ExecutionId],
+) -> Result<Vec<ExecutionId>, Error> {
+    let rows = Rows::new().ids("id", results.iter().copied());
+    let args = [("b", (&rows).into()), ("process", process.0.into())];
+    let held = conn.fetch_latest(&STILL_HELD, &args).await?;
+    let id = |row: &Row| Ok(ExecutionId(row.get("id")?));
+    held.iter().map(id).collect()
 }
 
 /// The executions that were still ours, each with whether it is the last at its barrier; and whether

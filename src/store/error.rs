@@ -281,6 +281,13 @@ impl Error {
             if source.driver().is_some_and(DriverError::is_lock_wait))
     }
 
+    /// This many executions whose results count were not closed by their commit, without an error.
+    pub fn unwritten(executions: usize) -> Self {
+        Self::Corrupt(format!(
+            "COMMIT was to close {executions} more rows of ductwork_executions, and the database kept them as they are"
+        ))
+    }
+
     /// True where a write did not write as many rows as it had to.
     pub(super) fn is_count(&self) -> bool {
         matches!(self, Self::Retryable { source, .. } if source.is_count())

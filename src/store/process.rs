@@ -371,10 +371,10 @@ pub async fn beat(
 pub struct Holding {
     /// The executions: others that it held were cancelled, or given away.
     pub executions: Vec<ExecutionId>,
+    /// The branches whose leases were extended.
+    pub branches: Vec<BranchId>,
     /// How many leases of executions were extended.
     pub executions_extended: u64,
-    /// How many leases of advancements were extended.
-    pub advancements_extended: u64,
 }
 
 /// Extends the leases of everything that a process holds, for a process that may hold something, after a
@@ -404,27 +404,28 @@ pub async fn hold_on(
         // A whole table is locked, or SQLite's file.
         Err(error) if error.is_not_now() && !conn.is_broken() => {}
         extended => {
-            (holding.executions_extended, holding.advancements_extended) = extended?;
+            let (executions, branches) = extended?;
+            holding.executions_extended = executions.len() as u64;
+            holding.branches = branches.into_iter().map(BranchId).collect();
         }
     }
     Ok(holding)
 }
 
-/// Extends the leases of rows that nobody has locked, and returns how many.
+/// Extends the leases of rows that nobody has locked, and returns which.
 async fn extend(
     conn: &mut Conn,
     leased: &Statement,
     statement: &Statement,
     args: Args<'_>,
-) -> Result<u64, Error> {
+) -> Result<Vec<uuid::Uuid>, Error> {
     let leased = ids(&conn.fetch(leased, args).await?)?;
-    if leased.is_empty() {
-        return Ok(0);
+    if !leased.is_empty() {
+        let rows = Rows::new().ids("id", leased.iter().copied());
+        conn.write(statement, &with_rows(args, &rows), leased.len())
+            .await?;
     }
-    let n = leased.len();
-    let rows = Rows::new().ids("id", leased);
-    conn.write(statement, &with_rows(args, &rows), n).await?;
-    Ok(n as u64)
+    Ok(leased)
 }
 
 pub(super) fn ids(rows: &[Row]) -> Result<Vec<uuid::Uuid>, Error> {

@@ -40,6 +40,21 @@ static IS_READ_ONLY: Statement = Statement::only(
     "SELECT CASE WHEN @@global.read_only <> 0 THEN 'read_only is on, so the server takes no writes' END AS why",
 );
 
+/// PostgreSQL only. A table with row-level security and without a policy that lets this role read shows it no row, and
+/// that is no error of any statement that reads, changes or deletes.
+static HIDDEN: Statement = Statement::only(
+    Only::Postgres,
+    "HIDDEN",
+    "SELECT c.relname::text AS name, current_user::text AS role
+       FROM pg_class c
+      WHERE c.relkind = 'r' AND c.relrowsecurity AND c.relname LIKE 'ductwork%' AND pg_table_is_visible(c.oid)
+        AND row_security_active(c.oid)
+        AND NOT EXISTS (SELECT 1 FROM pg_policy p, unnest(p.polroles) AS r (role)
+                         WHERE p.polrelid = c.oid AND p.polpermissive AND p.polcmd IN ('r', '*')
+                           AND (r.role = 0 OR pg_has_role(r.role, 'USAGE')))
+      ORDER BY c.relname LIMIT 1",
+);
+
 /// MySQL only, where these settings are often relaxed for speed. On PostgreSQL, the role may choose
 /// its own.
 static CARELESS: Statement = Statement::only(
@@ -414,6 +429,22 @@ pub async fn refused(conn: &mut Conn, location: &Location) -> Result<Option<Stri
         .map(|row| row.get::<Option<String>>("why"))
         .transpose()?;
     Ok(why.flatten())
+}
+
+/// The table whose rows the database hides from this role, and the remedy, if there is one: for this program the table is
+/// empty, so work stands still, and no statement fails.
+pub async fn hidden(conn: &mut Conn) -> Result<Option<String>, Error> {
+    if conn.dialect() != Dialect::Postgres {
+        return Ok(None);
+    }
+    let Some(row) = conn.fetch_optional(&HIDDEN, &[]).await? else {
+        return Ok(None);
+    };
+    let (table, role): (String, String) = (row.get("name")?, row.get("role")?);
+    Ok(Some(format!(
+        "row-level security hides the rows of {table} from the role {role}: give the role BYPASSRLS or a policy, or ALTER \
+         TABLE {table} DISABLE ROW LEVEL SECURITY"
+    )))
 }
 
 /// Fails where a MySQL server takes writes only from its administrators, of whom this user may be one.

@@ -199,6 +199,14 @@ pub fn claims_lost(count: usize) {
     warn!(count, "ending executions that are not ours any more");
 }
 
+/// Claims that this process has had for a whole lease without knowing of them.
+pub fn claims_unknown(count: usize) {
+    warn!(
+        count,
+        "giving back claims of which this process knew nothing"
+    );
+}
+
 /// A worker takes no more work, and waits for these steps.
 pub fn draining(steps: Vec<Arc<Assignment>>, left: Duration) {
     const NAMED: usize = 5;
@@ -503,6 +511,15 @@ pub fn keeping_failed(text: &str, lasted: Duration) {
         error = text,
         seconds = lasted.as_secs(),
         "passing deadlines, deleting old runs, or finishing an action that was left half done, failed; trying again"
+    );
+}
+
+/// The database hides rows from this program. Logged once, and now and then while it lasts.
+pub fn rows_hidden(text: &str, lasted: Duration) {
+    error!(
+        error = text,
+        seconds = lasted.as_secs(),
+        "the database hides rows from this program; work stands still"
     );
 }
 

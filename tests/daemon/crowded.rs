@@ -431,6 +431,38 @@ async fn deadlines_that_a_missing_right_keeps_from_passing_are_told_of() {
     fixture.audited().await;
 }
 
+/// For this program the table is empty, and no statement fails.
+#[tokio::test]
+async fn rows_that_a_policy_of_the_database_hides_are_told_of() {
+    let server = Server::Postgres(crate::cluster::Cluster::start());
+    let conn = server.conn().await;
+    let (url, ..) = limited(&server).await;
+    let settings = Settings {
+        reaper_timeout: "3s",
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::at(&url, conn, settings, &[ASKS]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let enable = "ALTER TABLE ductwork_deadlines ENABLE ROW LEVEL SECURITY";
+    sql(&server, enable).await;
+    let run = fixture.trigger("Asks", "1", 1).await[0];
+    let told = "row-level security hides the rows of ductwork_deadlines from the role duct";
+    told_by_health(&fixture, &server, told).await;
+    assert_eq!(daemon.logged("the database hides rows").len(), 1);
+    let mut another = fixture.start();
+    let (status, _) = another.ended(PATIENCE).await;
+    assert!(another.text().contains(told), "{}", another.text());
+    assert_eq!(status.code(), Some(2), "{}", another.text());
+    // With a policy, the rows are there.
+    let policy = "CREATE POLICY own ON ductwork_deadlines TO duct USING (true)";
+    sql(&server, policy).await;
+    fixture.run_ended(run).await;
+    health_is_content(&fixture).await;
+    daemon.stop().await;
+    fixture.audited().await;
+}
+
 /// The step waits for its value, and the attempt goes on.
 #[tokio::test]
 async fn a_value_that_a_missing_right_keeps_from_being_set_is_told_of_and_costs_no_attempt() {

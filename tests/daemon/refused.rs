@@ -5,7 +5,7 @@ use ductwork::store::{Dialect, query};
 
 use crate::fixture::*;
 use crate::on_every_database;
-use crate::support::Db;
+use crate::support::{self, Db};
 
 const ECHO: &str = "
 pipeline: Echo
@@ -30,6 +30,24 @@ BEGIN SELECT RAISE(ABORT, 'no poison here'); END;";
 const MYSQL: &str = "
 CREATE TRIGGER refuse_poison BEFORE UPDATE ON ductwork_steps FOR EACH ROW
     IF NEW.output LIKE '%poison%' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no poison here'; END IF";
+
+/// The input goes to the log as well.
+const TALK: &str = "
+pipeline: Talk
+steps: { Talk: { command: [sh, -c, 'tee /dev/stderr'] } }
+flow: [{ start: Talk }]
+";
+
+/// Leaves an execution as it is whose log requests that.
+const IGNORE_POSTGRES: &str = "
+CREATE FUNCTION ignore_poison() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RETURN NULL; END $$;
+CREATE TRIGGER ignore_poison BEFORE UPDATE ON ductwork_executions
+    FOR EACH ROW WHEN (NEW.log LIKE '%poison%') EXECUTE FUNCTION ignore_poison();";
+
+const IGNORE_SQLITE: &str = "
+CREATE TRIGGER ignore_poison BEFORE UPDATE ON ductwork_executions WHEN NEW.log LIKE '%poison%'
+BEGIN SELECT RAISE(IGNORE); END;";
 
 /// Refuses the row of an advancer.
 const NO_ADVANCER_POSTGRES: &str = "
@@ -116,5 +134,65 @@ on_every_database! {
         fixture.run_ended(run).await;
         daemon.stop().await;
         fixture.audited().await;
+    }
+}
+
+async fn a_result_is_ignored(db: Db) {
+    let settings = Settings {
+        count: 8,
+        max_retry: 0,
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::new(&db, settings, &[TALK]).await;
+    let (ignore, allow) = match fixture.conn.dialect() {
+        Dialect::Postgres => (
+            IGNORE_POSTGRES,
+            "DROP TRIGGER ignore_poison ON ductwork_executions",
+        ),
+        _ => (IGNORE_SQLITE, "DROP TRIGGER ignore_poison"),
+    };
+    fixture.define_in_database(ignore).await;
+    let mut runs = fixture.trigger("Talk", "1", 20).await;
+    let bad = fixture.trigger("Talk", "\"poison\"", 1).await[0];
+    runs.extend(fixture.trigger("Talk", "2", 20).await);
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    for run in runs {
+        fixture.run_ended(run).await;
+    }
+    eventually(PATIENCE, "`health` tells of it", async || {
+        let health = fixture.run(&[], &["health"]);
+        let said = String::from_utf8_lossy(&health.stderr);
+        let is_told = said.contains("COMMIT was to close 1 more rows of ductwork_executions");
+        (!health.status.success() && is_told).then_some(())
+    })
+    .await;
+    fixture.conn.script("allow it", allow).await.unwrap();
+    fixture.run_ended(bad).await;
+    eventually(PATIENCE, "`health` is content", async || {
+        let health = fixture.run(&[], &["health"]);
+        health.status.success().then_some(())
+    })
+    .await;
+    daemon.stop().await;
+    // The result was kept, and nothing ran twice.
+    let executions = fixture.succeeded_once_each().await;
+    assert_eq!(executions.len(), 41, "{executions:#?}");
+    assert!(daemon.logged("stale commit refused").is_empty());
+    fixture.audited().await;
+}
+
+/// A trigger or a policy that leaves a row as it is, without an error, must not make the result stale. MySQL has neither.
+mod a_result_that_the_database_silently_ignores_is_kept_and_told_of {
+    use super::*;
+
+    #[tokio::test]
+    async fn sqlite() {
+        support::with(Db::sqlite(), a_result_is_ignored).await;
+    }
+
+    #[tokio::test]
+    async fn postgres() {
+        support::with(Db::postgres().await, a_result_is_ignored).await;
     }
 }

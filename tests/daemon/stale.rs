@@ -3,6 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ductwork::store::advance::{self, BranchClaim};
+use ductwork::store::claim::{self, Claim};
+use ductwork::store::definition::LeftOut;
+use ductwork::store::process::Claimant;
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect, Row};
 use nix::sys::signal::Signal;
@@ -40,6 +44,16 @@ pipeline: Wide
 steps: { Split: { command: [cat] }, Each: { command: ['true'] }, Join: { command: ['true'] } }
 flow: [{ start: Split }, { expand: Each }, { collapse: Join }]
 ";
+
+/// The first run waits for `go` in its first step.
+const SLOW_START: &str = r#"
+pipeline: SlowStart
+steps:
+  Split: { command: [sh, -c, "echo >> started; until [ -e go ]; do sleep 0.05; done; cat"] }
+  Each: { command: ['true'] }
+  Join: { command: ['true'] }
+flow: [{ start: Split }, { expand: Each }, { collapse: Join }]
+"#;
 
 /// Makes an expand take longer than three leases.
 const SLOW_ON_POSTGRES: &str = "
@@ -331,6 +345,59 @@ on_every_database! {
         daemon.stop().await;
         let executions = fixture.succeeded_once_each().await;
         assert_eq!(executions.len(), 2, "{executions:#?}");
+        fixture.audited().await;
+    }
+}
+
+on_every_database! {
+    /// A mistake of the program, or of a trigger that somebody wrote, may leave a process with a claim of which it knows
+    /// nothing, and its heartbeats would keep that claim for ever. The test claims in the names of a worker and of an
+    /// advancer that are quiet.
+    async fn a_claim_that_its_process_does_not_know_is_given_back(db: Db) {
+        let lease = Duration::from_secs(3);
+        let settings = Settings { reaper_timeout: "3s", max_retry: 0, max_crash: 1, ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[SLOW_START]).await;
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let (worker, advancer) =
+            (daemon.child("worker SlowStart", None).await, daemon.child("advancer", None).await);
+        fixture.trigger("SlowStart", "[1, 2]", 1).await;
+        fixture.said("started", 1).await;
+        daemon.send(Signal::SIGTSTP);
+        let quiet = eventually(PATIENCE, "both are quiet", async || {
+            let rows = fixture.processes().await;
+            let of = |pid: i32| rows.iter().find(|row| row.pid as i32 == pid && row.quiet);
+            Some((of(worker)?.id, of(advancer)?.id))
+        });
+        let (by_worker, by_advancer) = quiet.await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.trigger("SlowStart", "[1, 2]", 1).await;
+
+        // No connection of the processes is the holder of these claims.
+        let named = |process| Claimant { process, epoch: 1_000 };
+        let claimed = claim::claim(&mut fixture.conn, named(by_worker), "SlowStart", 10, lease).await;
+        let Ok(Claim::Taken(claimed)) = claimed else { panic!("{claimed:?}") };
+        assert_eq!(claimed.len(), 1);
+        eventually(PATIENCE, "a branch is claimed", async || {
+            let (conn, all) = (&mut fixture.conn, LeftOut::default());
+            let claimed = advance::claim(conn, named(by_advancer), None, 10, lease, &all).await;
+            let Ok(BranchClaim::Taken(claimed)) = claimed else { panic!("{claimed:?}") };
+            (claimed.len() == 1).then_some(())
+        })
+        .await;
+        daemon.send(Signal::SIGCONT);
+        fixture.completed(PATIENCE).await;
+        let said = daemon.logged("giving back claims of which this process knew nothing");
+        let by: Vec<_> = said.iter().map(|event| event["pid"].as_i64()).collect();
+        for pid in [worker, advancer] {
+            assert!(by.contains(&Some(i64::from(pid))), "{pid} {said:#?}");
+        }
+        assert_eq!(by.len(), 2, "{said:#?}");
+        assert_eq!(daemon.children("worker SlowStart"), [worker]);
+        assert_eq!(daemon.children("advancer"), [advancer]);
+        daemon.stop().await;
+        let executions = fixture.succeeded_once_each().await;
+        assert!(executions.iter().all(|e| e.crash_count == 0), "{executions:#?}");
         fixture.audited().await;
     }
 }

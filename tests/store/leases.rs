@@ -47,7 +47,7 @@ on_every_database! {
         assert_eq!(before.len(), 3);
         let held = process::hold_on(&mut driver.actor.conn, driver.actor.process, LEASE * 3).await.unwrap();
         assert_eq!(held.executions, [own.execution_id]);
-        assert_eq!((held.executions_extended, held.advancements_extended), (1, 0));
+        assert_eq!((held.executions_extended, held.branches.len()), (1, 0));
         let after = leases(&mut driver.conn).await;
         assert_eq!(after[..2], before[..2], "{before:?} {after:?}");
         assert!(after[2] > before[2] + LEASE.as_micros() as i64, "{before:?} {after:?}");
@@ -126,7 +126,7 @@ on_servers! {
         let mut foreign = db.connect().await;
         lock_others(&mut foreign, dead.process).await;
         let held = process::hold_on(&mut dead.actor.conn, dead.actor.process, LEASE).await.unwrap();
-        let counts = (held.executions.len(), held.executions_extended, held.advancements_extended);
+        let counts = (held.executions.len(), held.executions_extended, held.branches.len());
         assert_eq!(counts, (2, 2, 2));
         let recovered = living.recover(dead.process).await;
         assert_eq!((recovered.closed.len(), recovered.advancements), (2, 2));
