@@ -503,6 +503,22 @@ fn whoever_only_reads_leaves_no_database_behind() {
     assert!(!place.path().join("ductwork.db").exists());
 }
 
+/// No daemon would use that database.
+#[test]
+fn a_token_or_a_link_from_the_wrong_directory_makes_no_database() {
+    let place = Place::empty();
+    for verb in [&["token", "create", "shop"][..], &["console", "link"]] {
+        let ended = place.run(verb);
+        ended.failed(1, "there is no database yet");
+        let help = "there is no ductwork.yml here: name one with -c";
+        assert!(ended.stderr.contains(help), "{ended:?}");
+    }
+    assert!(!place.path().join("ductwork.db").exists());
+    place.run(["init"]).fine();
+    let made = place.run(["token", "create", "shop"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+}
+
 #[test]
 fn a_scaffold_is_fine_and_overwrites_nothing() {
     let place = Place::empty();

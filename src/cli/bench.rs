@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use crate::bench::{self, BACKLOG, BenchOptions, Error, HISTORY, RUNS, WIDTH, Workload};
+use crate::number::whole;
 use crate::problem::Problem;
 use crate::telemetry;
 
@@ -30,22 +31,22 @@ pub struct Bench {
     #[arg(value_name = "WORKLOAD")]
     workloads: Vec<Choice>,
     /// Runs of the chain; the other workloads scale in proportion
-    #[arg(long, value_name = "N", default_value_t = RUNS, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = RUNS, value_parser = whole(10..=1_000_000))]
     runs: u32,
     /// Concurrent executions [default: job_worker.count]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=1_000))]
     slots: Option<u32>,
     /// The widest fan-out
-    #[arg(long, value_name = "N", default_value_t = WIDTH, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = WIDTH, value_parser = whole(1..=1_000_000))]
     width: u32,
     /// The longest queue; five times as many executions make the history
-    #[arg(long, value_name = "N", default_value_t = BACKLOG, value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = BACKLOG, value_parser = whole(10..=10_000_000))]
     backlog: u32,
     /// Finished executions to audit, and to delete
-    #[arg(long, value_name = "N", default_value_t = HISTORY, value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = HISTORY, value_parser = whole(10..=10_000_000))]
     history: u32,
     /// How often a worker is killed [default: 20; storm: 5]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=1_000))]
     kills: Option<u32>,
 }
 

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::machine::bulk::Selection;
 use crate::model::short;
-use crate::number::grouped;
+use crate::number::{grouped, whole};
 use crate::problem::Problem;
 use crate::store::bulk::{self, Bulk, Listed};
 use crate::store::query::{self, FEWEST_DIGITS};
@@ -43,7 +43,7 @@ enum Verb {
     /// List bulk actions, newest first
     List {
         /// At most this many
-        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = whole(1..=500))]
         limit: u32,
     },
     /// Show a bulk action, and the runs that it left unchanged

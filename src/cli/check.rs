@@ -80,7 +80,10 @@ impl Check {
         }
         match fine {
             true => cli.out.text(&summary(&config, &pipelines, &notes)),
-            false => Err(Problems(problems).into()),
+            false => {
+                cli.out.text(&told(&notes))?;
+                Err(Problems(problems).into())
+            }
         }
     }
 }
@@ -467,6 +470,12 @@ fn summary(config: &Config, pipelines: &[&Found], notes: &[Problem]) -> String {
         let name = paint(out::BOLD, &out::clean(&pipeline.pipeline));
         text.push_str(&format!("{good} {name}: {nodes}, {steps}\n"));
     }
+    text + &told(notes)
+}
+
+/// The notes, one to a line.
+fn told(notes: &[Problem]) -> String {
+    let mut text = String::new();
     for note in notes {
         let mark = paint(out::ASKS, "!");
         let help = note.help.as_deref().map(|help| format!("; {help}"));

@@ -59,6 +59,9 @@ Every verb has -c FILE, -e NAME, --json and --color: see `ductworkd --help`.
 
 {before-help}";
 
+/// These verbs print nothing that has a form for programs.
+const FOR_PEOPLE: [&str; 2] = ["top", "completions"];
+
 /// The command line, with its help in this order.
 pub fn command() -> Command {
     let mut command = Cli::command();
@@ -84,7 +87,11 @@ fn of_verb(verb: Command) -> Command {
         Some(examples) => verb.before_long_help(examples),
         None => verb,
     };
-    verb.mut_subcommands(of_verb).help_template(OF_A_VERB)
+    let template = match FOR_PEOPLE.contains(&verb.get_name()) {
+        true => OF_A_VERB.replace("-e NAME, --json and --color", "-e NAME and --color"),
+        false => OF_A_VERB.to_owned(),
+    };
+    verb.mut_subcommands(of_verb).help_template(template)
 }
 
 /// Joins each paragraph of prose into one line, which is wrapped at the terminal's width. Examples are

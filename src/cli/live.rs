@@ -193,6 +193,17 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// The same without colours.
+    pub fn plain(self) -> Self {
+        let plain = |line: String| anstream::adapter::strip_str(&line).to_string();
+        Self {
+            title: plain(self.title),
+            rows: self.rows.into_iter().map(plain).collect(),
+            last: self.last.into_iter().map(plain).collect(),
+            ..self
+        }
+    }
+
     /// The lines that a terminal of this many rows and columns shows. A picture that is drawn over must fit:
     /// the cursor goes up to its first row, and a line that is too long takes two rows.
     fn fit(&self, rows: usize, columns: usize) -> Vec<String> {

@@ -2,6 +2,7 @@
 
 use crate::metrics::text::{Format, render};
 use crate::metrics::{Reading, SNAPSHOT_AGE, json};
+use crate::problem::Problem;
 use crate::store::{Purpose, metrics};
 
 use super::exit::Failure;
@@ -23,6 +24,10 @@ pub struct Metrics {
 
 impl Metrics {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        if cli.out.json && self.openmetrics {
+            let problem = Problem::new("`--openmetrics` and `--json` exclude each other");
+            return Err(Failure::usage(problem.help("leave one of the two out")));
+        }
         let config = cli.config()?;
         let format = match self.openmetrics {
             true => Format::OpenMetrics,

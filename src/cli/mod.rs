@@ -198,6 +198,7 @@ pub fn main(embedded: Embedded) -> ExitCode {
 fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     let parsed = help::command()
+        .color(color_of(&args))
         .try_get_matches_from(&args)
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
@@ -230,6 +231,20 @@ fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode
             _ => code,
         },
         Err(failure) => failure.report(json),
+    }
+}
+
+/// The colours of the help and of a mistake in the arguments, which are not understood yet.
+fn color_of(args: &[OsString]) -> clap::ColorChoice {
+    let text = |index: usize| args.get(index)?.to_str();
+    let wanted = |index: usize| match text(index)? {
+        "--color" => text(index + 1),
+        arg => arg.strip_prefix("--color="),
+    };
+    match (0..args.len()).rev().find_map(wanted) {
+        Some("never") => clap::ColorChoice::Never,
+        Some("always") => clap::ColorChoice::Always,
+        _ => clap::ColorChoice::Auto,
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::model::short;
+use crate::number::whole;
 use crate::process::identity::Identity;
 use crate::process::proof;
 use crate::store::departed::{self, Departed};
@@ -29,7 +30,7 @@ pub struct Processes {
     gone: bool,
     /// At most this many processes that are gone
     #[arg(long, value_name = "N", default_value_t = 20, requires = "gone",
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = whole(1..=u32::MAX))]
     limit: u32,
 }
 

@@ -8,6 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::model::*;
+use crate::number::whole;
 use crate::problem::Problem;
 use crate::process::start;
 use crate::store::list::{self, RunFilter};
@@ -38,7 +39,7 @@ pub struct Runs {
     #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = statuses())]
     status: Vec<RunStatus>,
     /// At most this many
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = whole(1..=u32::MAX))]
     limit: u32,
     /// Only runs triggered within this time: `1h`, `7d`
     #[arg(long, value_name = "DURATION", value_parser = super::duration)]

@@ -223,6 +223,15 @@ fn kept_out(config: &Config, processes: &[ProcessRow]) -> Option<Writer> {
     writer::of(path)
 }
 
+/// Checks that the database exists, or that somebody has named it: a command in the wrong directory must not make one,
+/// which no daemon would use.
+pub fn exists_or_is_named(config: &Config) -> Result<(), Failure> {
+    match config.file.is_none() && config.database.is_default() {
+        true => exists(config),
+        false => Ok(()),
+    }
+}
+
 /// Checks that the database exists: a command that only reads must not leave an empty one behind.
 pub fn exists(config: &Config) -> Result<(), Failure> {
     match config.database.url.sqlite_path() {

@@ -4,6 +4,7 @@ mod page;
 
 use crate::machine::halt::remedy;
 use crate::model::*;
+use crate::number::whole;
 use crate::problem::Problem;
 use crate::store::action;
 use crate::store::definition::Definitions;
@@ -39,7 +40,7 @@ pub struct Show {
     /// The run's id, or some of its first or last digits
     run: String,
     /// At most this many steps [default: 2000; as JSON: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     limit: Option<u32>,
     /// Print the pipeline's graph as a picture (SVG), with the state of each step
     #[arg(long, conflicts_with = "limit")]

@@ -84,6 +84,7 @@ impl Token {
         setup::block_on(async {
             match self.verb {
                 Verb::Create(wanted) => {
+                    setup::exists_or_is_named(&config)?;
                     let mut conn = setup::connect_or_create(&config, Purpose::Engine).await?;
                     for pipeline in wanted.pipelines.iter().filter(|it| !it.is_empty()) {
                         setup::known(&mut conn, &config, cli, pipeline).await?;
@@ -280,8 +281,8 @@ fn list(cli: &CliContext, all: &[Listed], now: i64) -> Result<(), Failure> {
         "SCOPE",
         "PIPELINES",
         "STATE",
-        "CREATED",
         "EXPIRES",
+        "CREATED",
     ];
     cli.out.text(&cli.out.table(&headings, &rows))
 }
@@ -323,8 +324,8 @@ fn row(cli: &CliContext, listed: &Listed, now: i64) -> Vec<Cell> {
         }),
         Cell::new(pipelines),
         Cell::styled(state, style),
-        Cell::new(time(Some(it.created_at))),
         Cell::new(time(it.expires_at)),
+        Cell::new(time(Some(it.created_at))),
     ]
 }
 
@@ -367,6 +368,7 @@ impl Link {
             valid: Some(LINK_VALID),
             parent: None,
         };
+        setup::exists_or_is_named(&config)?;
         setup::block_on(async {
             let mut conn = setup::connect_or_create(&config, Purpose::Engine).await?;
             token::create(&mut conn, &new).await?;

@@ -25,7 +25,7 @@ use super::live::{Frame, Screen};
 use super::out::{ASKS, BAD, Cell, DIM, paint, short, table};
 use super::outage::Outages;
 use super::setup::{self, CliContext};
-use super::terminal;
+use super::{shot, terminal};
 
 /// The database gets this many times the duration of a reading for others.
 const SHARE: u32 = 20;
@@ -76,6 +76,7 @@ impl Top {
             let mut outages = Outages::new(config.location()?);
             let mut screen = Screen::on(terminal::stderr()?);
             let mut window = Window::default();
+            let colour = shot::style().colour;
             let work = async {
                 loop {
                     let began = Instant::now();
@@ -83,7 +84,8 @@ impl Top {
                         Ok(now) => {
                             let (env, width) = (&config.environment, screen.size().1);
                             let lately = window.lately();
-                            screen.draw(&[], &picture(&now, lately.as_ref(), env, width));
+                            let picture = picture(&now, lately.as_ref(), env, width);
+                            screen.draw(&[], &if colour { picture } else { picture.plain() });
                         }
                         Err(failure) => {
                             let tell = &mut |line| screen.draw(&[], &away(line));

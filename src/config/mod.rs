@@ -156,6 +156,9 @@ impl std::fmt::Debug for Secret {
     }
 }
 
+/// The origin of an address that nobody has written anywhere.
+const DEFAULT_URL: &str = "the default of `database.url`";
+
 /// Where everything is kept.
 #[derive(Clone, Debug)]
 pub struct Database {
@@ -163,6 +166,13 @@ pub struct Database {
     pub origin: String,
     /// The address.
     pub url: DatabaseUrl,
+}
+
+impl Database {
+    /// True where nobody has written an address.
+    pub fn is_default(&self) -> bool {
+        self.origin == DEFAULT_URL
+    }
 }
 
 /// The same database, wherever its address is written: a reload names the file in full.

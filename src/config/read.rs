@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
             (None, Some(source)) if from_file.is_some() => {
                 format!("`database.url` of {}", source.shown.display())
             }
-            _ => "the default of `database.url`".to_owned(),
+            _ => super::DEFAULT_URL.to_owned(),
         };
         (self.choose_url(from_file, base_dir), origin, secrets)
     }

@@ -366,7 +366,7 @@ impl Source {
 
     /// True where the user lacks a right.
     pub(super) fn is_denied(&self) -> bool {
-        matches!(self, Self::Mysql(failure) if failure.is_denied())
+        self.driver().is_some_and(DriverError::is_denied)
     }
 
     /// True where a database could not be dropped because its directory still holds a file.

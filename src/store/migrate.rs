@@ -12,7 +12,7 @@ use super::conn::Conn;
 use super::copy::UNFINISHED;
 use super::dialect::Dialect;
 use super::error::Error;
-use super::statement::{Args, Statement, statements};
+use super::statement::{Args, Only, Statement, statements};
 use super::turn::Turn;
 use super::writable;
 use crate::failpoint::failpoint;
@@ -415,6 +415,14 @@ const RIGHTS: [(&str, &str); 10] = [
     ("DROP", "DROP TABLE IF EXISTS ductwork_rights"),
 ];
 
+/// The place of the tables on PostgreSQL, and the role that is to make them.
+static PLACE: Statement = Statement::only(
+    Only::Postgres,
+    "PLACE",
+    "SELECT current_schema()::text AS schema, current_user::text AS role, current_setting('search_path') AS path,
+            (CASE WHEN has_schema_privilege(current_schema(), 'CREATE') THEN 1 ELSE 0 END)::bigint AS may_create",
+);
+
 /// Fails where this user lacks a right that is needed. A change of the schema that commits by itself could otherwise
 /// stop halfway. The right to drop comes first, so that the trial table can be dropped.
 async fn check_rights(conn: &mut Conn) -> Result<(), Error> {
@@ -462,9 +470,35 @@ async fn create_record(conn: &mut Conn) -> Result<(), Error> {
             {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
+            Err(error) if !error.is_unavailable() => return Err(explained(conn, error).await),
             created => return created,
         }
     }
+}
+
+/// The same error, or the right or the schema that is missing on PostgreSQL.
+async fn explained(conn: &mut Conn, error: Error) -> Error {
+    if !PLACE.is_for(conn.dialect()) {
+        return error;
+    }
+    let place = async {
+        let row = conn.fetch_optional(&PLACE, &[]).await.ok().flatten()?;
+        let schema: Option<String> = row.get("schema").ok()?;
+        let [role, path] = ["role", "path"].map(|column| row.get::<String>(column));
+        let (role, path) = (role.ok()?, path.ok()?);
+        match schema {
+            None => Some(format!(
+                "the search_path ({path}) has no schema that the role {role} may use: CREATE SCHEMA …, GRANT USAGE, CREATE ON \
+                 SCHEMA … TO {role}, or correct `options` in the URL"
+            )),
+            Some(schema) if row.get::<i64>("may_create").ok()? == 0 => Some(format!(
+                "the role {role} may not make tables in the schema {schema}, so nothing was made: GRANT CREATE ON SCHEMA \
+                 {schema} TO {role}, or let `database.url` name a role that may"
+            )),
+            Some(_) => None,
+        }
+    };
+    place.await.map_or(error, Error::Configured)
 }
 
 /// False where migrations are missing.

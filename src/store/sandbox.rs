@@ -111,11 +111,17 @@ impl Sandbox {
             Err(Error::Unavailable { source, .. } | Error::Hindered { source, .. })
                 if source.is_denied() =>
             {
-                Err(Error::Configured(format!(
-                    "the user of `database.url` may not make the database {}: grant it ALL PRIVILEGES ON \
-                     `ductwork\\_%`.*, or let `database.url` name another user for this",
-                    self.name
-                )))
+                let name = &self.name;
+                Err(Error::Configured(match self.around.dialect() {
+                    Dialect::Mysql => format!(
+                        "the user of `database.url` may not make the database {name}: grant it ALL PRIVILEGES ON \
+                         `ductwork\\_%`.*, or let `database.url` name another user for this"
+                    ),
+                    _ => format!(
+                        "the role of `database.url` may not make the schema {name}: GRANT CREATE ON DATABASE … TO it, or let \
+                         `database.url` name another role for this"
+                    ),
+                }))
             }
             created => created,
         }

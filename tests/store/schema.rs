@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::driver::{Did, Driver, together};
 use crate::on_every_database;
-use crate::support::Db;
+use crate::support::{self, Db};
 
 /// A database as the first version made it.
 async fn of_the_first_version(db: &Db) -> Conn {
@@ -185,4 +185,54 @@ on_every_database! {
         assert!(all[1].last_set_at >= first.last_set_at);
         assert!(!context::set(conn, RunId::new(), "k", "1").await.unwrap());
     }
+}
+
+/// Nothing is made before the role has both rights.
+#[tokio::test]
+async fn a_role_that_may_make_no_tables_is_told_the_right_that_it_lacks() {
+    support::with(Db::postgres().await, |db| async move {
+        static SCHEMA: Statement =
+            Statement::new("TEST_SCHEMA", "SELECT current_schema()::text AS name");
+        let mut conn = db.connect().await;
+        let row = conn.fetch_optional(&SCHEMA, &[]).await.unwrap().unwrap();
+        let schema: String = row.get("name").unwrap();
+        let role = format!("maker_{schema}");
+        let run = async |conn: &mut Conn, sql: String| {
+            conn.script("TEST_RIGHTS", sql.leak()).await.unwrap();
+        };
+        let become_it = format!("SET ROLE {role}");
+        run(
+            &mut conn,
+            format!("CREATE ROLE {role}; GRANT {role} TO CURRENT_USER"),
+        )
+        .await;
+        for (lacks, grant) in [
+            (
+                format!("has no schema that the role {role} may use"),
+                "USAGE",
+            ),
+            (
+                format!("the role {role} may not make tables in the schema {schema}"),
+                "CREATE",
+            ),
+        ] {
+            run(&mut conn, become_it.clone()).await;
+            let refused = migrate::migrate(&mut conn).await;
+            let told = refused.map(drop).expect_err("it lacks a right").to_string();
+            assert!(told.contains(&lacks), "{told}");
+            run(
+                &mut conn,
+                format!("RESET ROLE; GRANT {grant} ON SCHEMA {schema} TO {role}"),
+            )
+            .await;
+        }
+        run(&mut conn, become_it).await;
+        migrate::migrate(&mut conn).await.expect("it may");
+        run(
+            &mut conn,
+            format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}"),
+        )
+        .await;
+    })
+    .await;
 }

@@ -151,6 +151,11 @@ pub(in crate::store) trait DriverError {
         false
     }
 
+    /// True where the user lacks a right.
+    fn is_denied(&self) -> bool {
+        false
+    }
+
     /// True where somebody ended the statement, or its time was over.
     fn is_cut_short(&self) -> bool {
         false

@@ -258,6 +258,10 @@ impl DriverError for Failure {
         self.code() == 1205
     }
 
+    fn is_denied(&self) -> bool {
+        Self::is_denied(self)
+    }
+
     fn is_cut_short(&self) -> bool {
         matches!(self.code(), 1317 | 1969 | 3024)
     }

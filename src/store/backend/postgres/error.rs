@@ -102,6 +102,11 @@ impl DriverError for sqlx::Error {
         code.is_some_and(|code| matches!(code.as_ref(), "XX001" | "XX002"))
     }
 
+    fn is_denied(&self) -> bool {
+        let code = self.as_database_error().and_then(|error| error.code());
+        code.is_some_and(|code| code == "42501")
+    }
+
     fn is_cut_short(&self) -> bool {
         let code = self.as_database_error().and_then(|error| error.code());
         code.is_some_and(|code| code == "57014")
