@@ -5,10 +5,7 @@
 #
 # /etc/ductwork holds ductwork.yml (with a section `production`, or without any), pipelines and steps. With SQLite the database belongs on the
 # volume: sqlite:///var/lib/ductwork/ductwork.db. Steps in a language need that language; because
-# the program is static it can be copied into any image that has it:
-#
-#   FROM python:3-slim
-#   COPY --from=ductworkd /usr/local/bin/ductworkd /usr/local/bin/
+# the program is static it can be copied into any image that has it: docs/guide/src/install.md shows one.
 #
 # Host names are looked up in /etc/hosts and in DNS, whatever /etc/nsswitch.conf says.
 

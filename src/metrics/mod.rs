@@ -152,7 +152,7 @@ metrics! {
     WEBHOOK_DELIVERIES = Counter "webhook_deliveries" ["outcome"]
         "Attempts to tell an endpoint of a run: delivered, failed and made again later, or failed for good";
     STEP_WAIT = Histogram "step_wait_seconds" ["pipeline"]
-        "For how long executions had been due when they were claimed; one that was leased with the result before it is not observed";
+        "For how long executions had been due when they were claimed; a step that was claimed with the result of the step before it is not counted";
     STEP_DURATION = Histogram "step_duration_seconds" ["pipeline", "step"]
         "How long attempts at steps ran";
     RUN_DURATION = Histogram "run_duration_seconds" ["pipeline", "status"]
