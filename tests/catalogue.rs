@@ -7,12 +7,12 @@ use std::path::Path;
 /// The last row of each letter.
 const ROWS: [(char, u32); 8] = [
     ('C', 15),
-    ('E', 26),
+    ('E', 27),
     ('A', 21),
     ('H', 27),
     ('S', 30),
     ('D', 31),
-    ('T', 18),
+    ('T', 19),
     ('V', 7),
 ];
 

@@ -48,12 +48,12 @@ enum Verb {
     },
     /// Show a bulk action, and the runs that it left unchanged
     Show {
-        /// Its id, or some of its first or last digits
+        /// Its id, or four or more of its first or last digits
         id: String,
     },
     /// Stop a bulk action: no further run is changed
     Stop {
-        /// Its id, or some of its first or last digits
+        /// Its id, or four or more of its first or last digits
         id: String,
         /// The person who stops it [default: your user name and this host]
         #[arg(long, value_name = "NAME")]

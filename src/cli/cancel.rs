@@ -21,7 +21,7 @@ A run of many branches is cancelled in batches. If the cancellation is interrupt
 it, or the same command does when it is given again.
 ")]
 pub struct Cancel {
-    /// The run's id, or some of its first or last digits
+    /// The run's id, or four or more of its first or last digits
     run: String,
     /// The person who cancels it [default: your user name and this host]
     #[arg(long, value_name = "NAME")]
@@ -52,7 +52,14 @@ impl Cancel {
                         "cancelling: {branches} branches; waiting for other sessions, which have locked the next ones"
                     ),
                 },
-                cancel::cancel_by(&mut conn, run, cancel::BATCH, Some(by), &mut report),
+                cancel::cancel_by(
+                    &mut conn,
+                    run,
+                    cancel::BATCH,
+                    Some(by),
+                    cancel::PATIENCE,
+                    &mut report,
+                ),
             );
             let cancelled = cancelled.await;
             let stopping = match cancelled? {

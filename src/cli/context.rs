@@ -31,7 +31,7 @@ const MAX_PAYLOAD: u64 = 256 << 20;
                   lost sets nothing. For another run, and outside a step, the verb asks the database."
 )]
 pub struct Context {
-    /// The run's id, or some of its first or last digits [default: the run of the step, $DUCTWORK_RUN_ID]
+    /// The run's id, or four or more of its first or last digits [default: the run of the step, $DUCTWORK_RUN_ID]
     #[arg(long, global = true, value_name = "RUN")]
     run: Option<String>,
     #[command(subcommand)]

@@ -142,6 +142,10 @@ fn located(remedy: &str) -> String {
                 &format!("the URL of {place} (from {origin})"),
             ),
         },
+        // SQLite has no server.
+        None if remedy.contains("the server is running") => {
+            "another process has probably locked the database's file; `fuser` names the processes that have it open".to_owned()
+        }
         None => remedy.to_owned(),
     }
 }

@@ -147,7 +147,8 @@ impl Health {
             true => Default::default(),
             false => {
                 let locked = setup::locked_rows(&mut conn, &processes, witness.lease).await?;
-                stuck(&mut conn, &witness, &processes, &locked).await?
+                let is_told = obstacle.is_some();
+                stuck(&mut conn, &witness, &processes, &locked, is_told).await?
             }
         };
         let (away, stuck): (Vec<Stuck>, Vec<Stuck>) =
@@ -344,9 +345,13 @@ async fn stuck(
     witness: &Witness,
     processes: &[ProcessRow],
     locked: &[ProcessId],
+    is_told: bool,
 ) -> Result<(Vec<Stuck>, Vec<Pause>), Failure> {
     let mut facts = store::stuck::facts(conn, witness.lease).await?;
     facts.spare(locked);
+    if is_told {
+        facts.without_consequences();
+    }
     for process in &mut facts.processes {
         let row = processes.iter().find(|row| row.id == process.id);
         process.dead = row.is_some_and(|row| witness.state(row) == State::Dead);

@@ -38,7 +38,7 @@ const ROOM: usize = 100;
                   own."
 )]
 pub struct Logs {
-    /// The run's id, or some of its first or last digits
+    /// The run's id, or four or more of its first or last digits
     run: String,
     /// Only the log of this step or node
     step: Option<String>,

@@ -22,7 +22,7 @@ use super::setup::{self, CliContext};
   ductworkd resume 5d91c07e true --step Approve.2
 ")]
 pub struct Resume {
-    /// The run's id, or some of its first or last digits
+    /// The run's id, or four or more of its first or last digits
     run: String,
     /// One JSON value that replaces the output in question, or `-` for standard input
     #[arg(allow_negative_numbers = true)]

@@ -36,7 +36,7 @@ output. The new run keeps the definition that the old one was started with; with
 in the configuration, if every step that the run passed through is there in the same place.
 ")]
 pub struct Revive {
-    /// The run's id, or some of its first or last digits
+    /// The run's id, or four or more of its first or last digits
     run: String,
     /// Continue with the definition that the configuration has now
     #[arg(long)]

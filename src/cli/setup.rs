@@ -164,6 +164,13 @@ impl From<Locked> for Obstacle {
     }
 }
 
+/// The remedy where a process has SQLite's lock.
+const END_WRITER: &str = "wait until it has ended its transaction, or end it";
+
+fn held_by(writer: &Writer) -> String {
+    format!("{writer} has SQLite's write lock, so that nobody can write")
+}
+
 /// The reason why nobody can write, if nobody has written for a lease.
 pub async fn obstacle(
     conn: &mut Conn,
@@ -171,11 +178,10 @@ pub async fn obstacle(
     processes: &[ProcessRow],
 ) -> Result<Option<Obstacle>, Failure> {
     if let Some(writer) = kept_out(config, processes) {
-        let text = format!("{writer} has SQLite's write lock, so that nobody can write");
-        let remedy = "wait until it has ended its transaction, or end it";
+        let text = held_by(&writer);
         return Ok(Some(Obstacle {
             writer: Some(writer),
-            remedy: Some(remedy.to_owned()),
+            remedy: Some(END_WRITER.to_owned()),
             ..Obstacle::of(text)
         }));
     }
@@ -214,13 +220,18 @@ pub async fn locked_rows(
     }
 }
 
-/// The process that keeps everybody from writing: it holds SQLite's lock, and no heartbeat has been written for a
-/// lease.
+/// The process that keeps others from writing: it holds SQLite's lock, and a process of ours has written no heartbeat
+/// for a lease. While some of ours get through, it is another program, which has the lock again and again.
 fn kept_out(config: &Config, processes: &[ProcessRow]) -> Option<Writer> {
     let lease = config.supervisor.reaper_timeout;
-    let all = !processes.is_empty() && processes.iter().all(|process| process.age >= lease);
-    let path = config.database.url.sqlite_path().filter(|_| all)?;
-    writer::of(path)
+    let silent = processes.iter().filter(|it| it.age >= lease).count();
+    let path = config.database.url.sqlite_path().filter(|_| silent > 0)?;
+    let is_ours = |writer: &Writer| {
+        processes
+            .iter()
+            .any(|it| it.pid == writer.pid.unsigned_abs())
+    };
+    writer::of(path).filter(|writer| silent == processes.len() || !is_ours(writer))
 }
 
 /// Checks that the database exists, or that somebody has named it: a command in the wrong directory must not make one,
@@ -435,6 +446,9 @@ async fn tell_of_locks(config: &Config) -> Infallible {
 
 /// The session that has locked a table or, perhaps, rows of ours, and the remedy.
 async fn locked_by(config: &Config) -> Result<Option<String>, Failure> {
+    if let Some(writer) = config.database.url.sqlite_path().and_then(writer::of) {
+        return Ok(Some(format!("{}: {END_WRITER}", held_by(&writer))));
+    }
     let mut conn = config.location()?.connect(Purpose::Look).await?;
     if let Some(locked) = store::writable::locked(&mut conn).await? {
         return Ok(Some(format!("{}: {}", locked.fact, locked.remedy())));

@@ -37,7 +37,7 @@ const TROUBLED: usize = 5;
   ductworkd show 5d91c07e --svg > run.svg
 ")]
 pub struct Show {
-    /// The run's id, or some of its first or last digits
+    /// The run's id, or four or more of its first or last digits
     run: String,
     /// At most this many steps [default: 2000; as JSON: all]
     #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]

@@ -27,7 +27,7 @@ waits for a person until somebody answers. Ctrl-C ends the command with 130; the
 away, the command waits for it, five minutes at most.
 ")]
 pub struct Watch {
-    /// The run's id, or some of its first or last digits
+    /// The run's id, or four or more of its first or last digits
     run: String,
 }
 

@@ -31,7 +31,7 @@ const ASKED: usize = 5;
   ductworkd why 5d91c07e
 ")]
 pub struct Why {
-    /// The run's id, or some of its first or last digits
+    /// The run's id, or four or more of its first or last digits
     run: String,
 }
 

@@ -115,7 +115,8 @@ impl Advancer {
             if matches!(mode, Mode::Drain { .. }) && !state.branches.is_busy() {
                 break;
             }
-            let wait = match mode == Mode::Run || state.branches.may_hold() {
+            let may_hold = state.branches.may_hold() || self.shared.has_others();
+            let wait = match mode == Mode::Run || may_hold {
                 true => self.guarded_turn(&mut state).await,
                 false => self.poll(),
             };
@@ -176,14 +177,11 @@ impl Advancer {
                 return Err(error);
             }
         }
-        let others = self.shared.take_others(self.policy.lease()).into_iter();
-        let unknown = others.filter(|id| !state.branches.knows(BranchId(*id)));
-        match unknown.count() {
-            0 => {}
-            count => {
-                events::claims_unknown(count);
-                state.branches.doubt();
-            }
+        if !self.shared.take_others(self.policy.lease()).is_empty() {
+            bearable(self.give_back_unknown(state).await)?;
+        }
+        if self.shared.mode() != Mode::Run && !state.branches.may_hold() {
+            return Ok(self.poll());
         }
         if state.next_look().is_zero() {
             bearable(self.look_at_locked(state).await)?;
@@ -340,6 +338,16 @@ impl Advancer {
             state.branches.set_aside(&locked, error);
         }
         Ok(!locked.is_empty())
+    }
+
+    /// A heartbeat has found claims that may be unknown here: asks which they are.
+    async fn give_back_unknown(&self, state: &mut Loop) -> Result<(), Error> {
+        let held = advance::held(state.link.get().await?, state.process).await?;
+        match state.branches.give_back_unknown(&held) {
+            0 => {}
+            count => events::claims_unknown(count),
+        }
+        Ok(())
     }
 
     /// Looks whether the branches that are left out are still locked.

@@ -215,12 +215,21 @@ impl AdvancerState {
         self.is_busy() || self.unsure || self.keeps()
     }
 
-    /// Whether it knows that it holds this branch, or will ask for those that it holds.
-    pub fn knows(&self, id: BranchId) -> bool {
-        let lists = self.giving.iter().chain(&self.kept);
-        let given = lists.flat_map(|(branches, _)| branches);
-        let mut known = self.claimed.iter().chain(&self.spreading).chain(given);
-        self.unsure || known.any(|branch| branch.id == id)
+    /// Gives back those of the held branches of which it knows nothing; returns how many. While it is unsure, it will ask
+    /// itself.
+    pub fn give_back_unknown(&mut self, held: &[ClaimedBranch]) -> usize {
+        let given = self.giving.iter().chain(&self.kept);
+        let given = given.flat_map(|(branches, _)| branches);
+        let known = self.claimed.iter().chain(&self.spreading).chain(given);
+        let known: Vec<ClaimedBranch> = known.copied().collect();
+        let unknown = held.iter().filter(|branch| !known.contains(branch));
+        let unknown: Vec<ClaimedBranch> = unknown.copied().collect();
+        let count = unknown.len();
+        if self.unsure || count == 0 {
+            return 0;
+        }
+        self.giving.push_back((unknown, Why::Unsure));
+        count
     }
 
     /// True while branches cannot be given back.

@@ -6,6 +6,7 @@
 //! waits for it ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)). Never: claims work.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +14,6 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 use crate::machine::stuck::UNKEPT;
-use crate::model::RunId;
 use crate::store::cancel::{self, Cancelling};
 use crate::store::cursor::Cursor;
 use crate::store::prune::{self, Pruning};
@@ -27,11 +27,9 @@ use super::trouble::Trouble;
 /// How often the number of deleted runs is logged while the deletion goes on.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 
-/// Old runs may take hours to delete. After this long, deadlines and cancellations have a turn.
-const TURN: Duration = Duration::from_secs(10);
-
-/// A cancellation that has made no progress for this long is left to the next look.
-const HELD_UP: Duration = Duration::from_secs(5);
+/// Old runs may take hours to delete, and wide runs minutes to cancel. Each of the two has a turn of this length, and
+/// between two turns deadlines are passed.
+const TURN: Duration = Duration::from_secs(5);
 
 /// The task that does this work, one at a time.
 #[derive(Default)]
@@ -131,18 +129,17 @@ async fn keep(
         Ok(conn) => conn,
         Err(error) => return keeps(shared, retention, &Err::<(), _>(error)),
     };
+    let mut cancelling = VecDeque::new();
     let mut deleting = Deleting::new(retention, places.deletions);
     loop {
         let mut failed = Ok(());
-        let worked = work(
-            &mut conn,
+        let mut turn = Turn {
             abandoned,
             stopped,
-            places,
-            &mut deleting,
-            &mut failed,
-        )
-        .await;
+            failed: &mut failed,
+        };
+        let worked = turn.work(&mut conn, places, &mut cancelling, &mut deleting);
+        let worked = worked.await;
         let (more, kept) = match worked {
             Ok(more) => (more, failed),
             Err(error) => (false, Err(error)),
@@ -155,41 +152,65 @@ async fn keep(
     conn.close().await;
 }
 
-/// Does the work that is left to do, but deletes old runs only for a turn. True where there may be more of them. A job
-/// that fails, or a cancellation that fails or waits for somebody, holds up no other, as long as the database can be
-/// reached: `failed` is the first such error, unless somebody's lock was its cause and a later one has another.
-async fn work(
-    conn: &mut Conn,
+/// One round of this work.
+struct Turn<'a> {
     abandoned: Duration,
-    stopped: &Cell<bool>,
-    places: &mut Places,
-    deleting: &mut Deleting,
-    failed: &mut Result<(), Error>,
-) -> Result<bool, Error> {
-    let mut then = |done: Result<(), Error>| match done {
-        Err(error) if error.is_unavailable() => Err(error),
-        done => {
-            if matches!(failed, Ok(()) | Err(Error::Retryable { .. })) && done.is_err() {
-                *failed = done;
+    stopped: &'a Cell<bool>,
+    /// The first error of a job, unless somebody's lock was its cause and a later one has another.
+    failed: &'a mut Result<(), Error>,
+}
+
+impl Turn<'_> {
+    /// Passes all deadlines, and cancels and deletes for a turn each. True where more is left. A job that fails, or a
+    /// cancellation that fails or waits for somebody, holds up no other, as long as the database can be reached.
+    async fn work(
+        &mut self,
+        conn: &mut Conn,
+        places: &mut Places,
+        cancelling: &mut VecDeque<Cancelling>,
+        deleting: &mut Deleting,
+    ) -> Result<bool, Error> {
+        self.then(pass_deadlines(conn, self.stopped, &mut places.deadlines).await)?;
+        if cancelling.is_empty() {
+            match cancel::unfinished(conn, self.abandoned, places.cancellations).await {
+                Ok((runs, next)) => {
+                    places.cancellations = next;
+                    let runs = runs.into_iter();
+                    cancelling.extend(runs.map(|run| Cancelling::of(run, cancel::BATCH)));
+                }
+                Err(error) => self.then(Err(error))?,
             }
-            Ok(())
         }
-    };
-    then(pass_deadlines(conn, stopped, &mut places.deadlines).await)?;
-    match cancel::unfinished(conn, abandoned, places.cancellations).await {
-        Ok((runs, next)) => {
-            places.cancellations = next;
-            for run in runs {
-                then(finish_cancelling(conn, run, stopped).await)?;
+        let until = Instant::now() + TURN;
+        while !self.stopped.get()
+            && Instant::now() < until
+            && let Some(mut first) = cancelling.pop_front()
+        {
+            match go_on(conn, &mut first, self.stopped, until).await {
+                Ok(true) => cancelling.push_back(first),
+                Ok(false) => {}
+                Err(error) => self.then(Err(error))?,
             }
         }
-        Err(error) => then(Err(error))?,
+        let deleted = deleting.turn(conn, self.stopped).await;
+        places.deletions = deleting.pruning.places;
+        let deletes = match deleted {
+            Ok(more) => more,
+            Err(error) => self.then(Err(error)).map(|()| false)?,
+        };
+        Ok(!self.stopped.get() && (deletes || !cancelling.is_empty()))
     }
-    let deleted = deleting.turn(conn, stopped).await;
-    places.deletions = deleting.pruning.places;
-    match deleted {
-        Ok(more) => Ok(more),
-        Err(error) => then(Err(error)).map(|()| false),
+
+    fn then(&mut self, done: Result<(), Error>) -> Result<(), Error> {
+        match done {
+            Err(error) if error.is_unavailable() => Err(error),
+            done => {
+                if matches!(self.failed, Ok(()) | Err(Error::Retryable { .. })) && done.is_err() {
+                    *self.failed = done;
+                }
+                Ok(())
+            }
+        }
     }
 }
 
@@ -216,28 +237,31 @@ async fn pass_deadlines(
     }
 }
 
-/// Finishes a cancellation, or leaves it to the next look once it makes no progress: somebody holds rows of the run.
-async fn finish_cancelling(conn: &mut Conn, run: RunId, stopped: &Cell<bool>) -> Result<(), Error> {
-    let mut cancelling = Cancelling::of(run, cancel::BATCH);
-    let (mut closed, mut since) = (0, Instant::now());
-    while !stopped.get() {
-        let asked = Instant::now();
+/// Goes on with a cancellation. True where more of it is left; one that has closed nothing until then, because somebody
+/// holds rows of the run, is left to the next look.
+async fn go_on(
+    conn: &mut Conn,
+    cancelling: &mut Cancelling,
+    stopped: &Cell<bool>,
+    until: Instant,
+) -> Result<bool, Error> {
+    let before = cancelling.closed;
+    while !stopped.get() && Instant::now() < until {
+        let (asked, closed) = (Instant::now(), cancelling.closed);
         if cancelling.step(conn).await?.is_some() {
-            events::cancellation_finished(run);
-            return Ok(());
-        }
-        let has_moved = cancelling.closed > closed;
-        if !has_moved && since.elapsed() >= HELD_UP {
-            return Ok(());
+            events::cancellation_finished(cancelling.run_id);
+            return Ok(false);
         }
         // A run that cannot be closed yet is not asked for all the time.
         let rest = pause(asked.elapsed()).max(cancel::AGAIN);
-        tokio::time::sleep(if has_moved { rest } else { rest.min(HELD_UP) }).await;
-        if has_moved {
-            (closed, since) = (cancelling.closed, Instant::now());
-        }
+        tokio::time::sleep(if cancelling.closed > closed {
+            rest
+        } else {
+            rest.min(TURN)
+        })
+        .await;
     }
-    Ok(())
+    Ok(cancelling.closed > before)
 }
 
 /// A deletion of old runs, turn by turn.

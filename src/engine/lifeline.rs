@@ -44,6 +44,7 @@ use super::keeping::{self, Keeping};
 use super::reaper::Sweeper;
 use super::shared::{Mode, Shared};
 use super::trouble::{Lasting, Trouble};
+use super::worker::bearable;
 use super::{Link, Policy, Waker};
 
 /// The channel of the database's notifications. The payload is a pipeline with new work, or empty
@@ -61,7 +62,7 @@ const LATER: Duration = Duration::from_millis(50);
 const ANOTHER: Duration = Duration::from_secs(1);
 
 /// The time between two looks for work that was left half done, in sweeps; but no longer than that limit.
-const LOOK_EVERY: (u32, Duration) = (10, Duration::from_secs(30));
+const LOOK_EVERY: (u32, Duration) = (10, Duration::from_secs(15));
 
 /// Something to do on the second connection.
 pub enum Request {
@@ -227,7 +228,10 @@ impl Lifeline {
                     }
                 }
                 Err(error) => {
-                    events::lifeline_failed(&error);
+                    let text = crate::telemetry::chain(&error);
+                    if agenda.failed.meet(&text, Instant::now()).is_some() {
+                        events::lifeline_failed(&text);
+                    }
                     agenda.beat = tokio::time::Instant::now() + Duration::from_secs(1);
                 }
             }
@@ -395,9 +399,11 @@ impl Lifeline {
     async fn look_in_turn(&self, open: &mut Conn, agenda: &mut Agenda) -> Result<(), Error> {
         let (sweeps, most) = LOOK_EVERY;
         agenda.look = tokio::time::Instant::now() + (self.sweeps_every() * sweeps).min(most);
-        match crate::store::writable::hidden(open).await? {
-            Some(hidden) => self.shared.trouble(Trouble::Hidden, "", &hidden),
-            None => self.shared.over(Trouble::Hidden, ""),
+        match bearable(crate::store::writable::hidden(open).await)? {
+            Some(Some(hidden)) => self.shared.trouble(Trouble::Hidden, "", &hidden),
+            Some(None) => self.shared.over(Trouble::Hidden, ""),
+            // Somebody has locked the catalogue, say: the next look tells.
+            None => {}
         }
         self.keep(open, None, &mut agenda.keeping).await
     }
@@ -638,6 +644,8 @@ struct Agenda {
     reported: Reported,
     /// Whether it was somebody else's lock.
     hindered: Growing<bool>,
+    /// The texts of errors.
+    failed: Growing<String>,
     keeping: Keeping,
     writing: Writing,
     look: tokio::time::Instant,
@@ -656,6 +664,7 @@ impl Agenda {
             asked: Vec::new(),
             reported: Reported::default(),
             hindered: Growing::default(),
+            failed: Growing::default(),
             keeping: Keeping::default(),
             writing: Writing::new(is_first),
             look: now,

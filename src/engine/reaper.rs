@@ -252,9 +252,11 @@ impl Sweeper {
         self
     }
 
-    /// Forgets what it has seen; to be called after every reconnect.
+    /// Forgets what it has seen; to be called after every reconnect, and when a heartbeat could not be written: until
+    /// others can write theirs again, none of them is dead, and no work is stuck for want of them.
     pub fn forget(&mut self) {
         self.witness.forget();
+        self.reports.later(Instant::now());
     }
 
     /// Shows the rows as they are, and judges no process.

@@ -302,7 +302,13 @@ impl Shared {
         }
     }
 
-    /// Those of the found claims that have not been known here for this long. The caller's loop may know them.
+    /// True while the heartbeats find claims that are not known here.
+    pub fn has_others(&self) -> bool {
+        !self.state().others.is_empty()
+    }
+
+    /// Those of the found claims that have not been known here for this long. The caller's loop may know them, or has
+    /// given them away since.
     pub fn take_others(&self, after: Duration) -> Vec<uuid::Uuid> {
         let mut state = self.state();
         let is_old = |_: &uuid::Uuid, first: &mut Instant| first.elapsed() >= after;

@@ -29,6 +29,11 @@ pub struct Reports {
 }
 
 impl Reports {
+    /// The next look is a whole pause away.
+    pub fn later(&mut self, now: Instant) {
+        self.looked = Some(now);
+    }
+
     /// Looks and reports, if it is time. A heartbeat is stale after `stale_after`, unless somebody has locked the row
     /// that it would be written to.
     pub async fn look(

@@ -28,6 +28,8 @@ pub enum Trouble {
     Hidden,
     /// A step waits for the context of its run.
     Context,
+    /// Some results cannot be stored, and the others can.
+    Storing,
     /// Claims or commits fail.
     Working,
     /// A step cannot be started, because the machine lacks something, or a disk fails.
@@ -71,7 +73,7 @@ impl Trouble {
     fn is_of_some(self) -> bool {
         matches!(
             self,
-            Self::Locked | Self::Context | Self::Keeping | Self::Refused
+            Self::Locked | Self::Storing | Self::Context | Self::Keeping | Self::Refused
         )
     }
 }
@@ -126,6 +128,7 @@ impl Troubles {
                 Trouble::Keeping => events::keeping_failed(text, lasted),
                 Trouble::Hidden => events::rows_hidden(text, lasted),
                 Trouble::Refused => events::console_refused(text, lasted),
+                Trouble::Storing => events::not_stored(text, lasted),
                 Trouble::Working => events::working_failed(text, lasted),
                 Trouble::Registering => events::not_registered(text, lasted),
                 Trouble::Starting => events::not_started(text, lasted),

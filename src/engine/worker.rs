@@ -6,7 +6,7 @@
 //! Never: runs a step (`slots` do), decides what an ending costs (`machine::outcome`), writes
 //! (`store::commit`), or handles a lost answer (`worker_state`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use crate::definition::Definition;
 use crate::definition::RunTrace;
 use crate::machine::outcome::{self, Ending};
+use crate::machine::stuck::UNSTORED;
 use crate::machine::trace::handed;
 use crate::model::{ExecutionId, ExecutionResult, ProcessId, Role};
 use crate::step::{Assignment, Outcome, Performed};
@@ -61,6 +62,9 @@ const LONG_CLAIM: (Duration, u32) = (Duration::from_millis(50), 3);
 
 /// The pause after a claim that failed because of a row.
 const CLAIMS_AGAIN: Duration = Duration::from_secs(1);
+
+/// A result that cannot be stored for a reason that is neither its value nor a lock is tried again after this.
+const STORED_AGAIN: Duration = Duration::from_secs(30);
 
 /// The rows that somebody has locked: executions in the queue, or rows of results.
 const QUEUED: &str = "due executions";
@@ -110,6 +114,9 @@ struct Loop {
     locked: Locked<ExecutionId>,
     /// When to look again whether the results that were set aside are still locked.
     look_aside: Instant,
+    /// The results that were set aside because their rows are damaged, or because the database does not write them; and
+    /// when each is tried again.
+    unstored: HashMap<ExecutionId, Instant>,
     /// The most to claim at once: where inputs are large, as many as could be held.
     most: usize,
     /// The pause of the pipeline was logged.
@@ -148,6 +155,12 @@ impl Loop {
     fn is_empty(&self) -> bool {
         self.work.finished().is_empty() && self.slots.is_empty()
     }
+
+    /// Whether this result waits for its next try, and not for a lock.
+    fn is_unstored(&self, result: &Finished) -> bool {
+        let again = self.unstored.get(&result.claimed.execution_id);
+        again.is_some_and(|again| Instant::now() < *again)
+    }
 }
 
 impl Worker {
@@ -170,6 +183,7 @@ impl Worker {
             kept_waiting: false,
             locked: Locked::default(),
             look_aside: Instant::now(),
+            unstored: HashMap::new(),
             most: usize::MAX,
             paused: false,
             not_started: HashMap::new(),
@@ -191,12 +205,21 @@ impl Worker {
                 if !std::mem::replace(&mut draining, true) {
                     let left = until.saturating_duration_since(Instant::now());
                     events::draining(self.shared.at_work(), left);
+                    // The last try.
+                    state
+                        .unstored
+                        .values_mut()
+                        .for_each(|again| *again = Instant::now());
+                    state.look_aside = Instant::now();
                 }
                 // Executions that may be claimed for us without our knowledge would count as lost.
                 if state.is_empty()
-                    && state.work.aside().is_empty()
+                    && state.work.aside().iter().all(|it| state.is_unstored(it))
                     && (state.work.is_sure() || Instant::now() >= until)
                 {
+                    if !state.work.aside().is_empty() {
+                        events::results_lost(state.work.aside().len());
+                    }
                     break;
                 }
                 // Again when it is to end at once, because its steps may still be in their grace.
@@ -303,8 +326,11 @@ impl Worker {
         let unknown = others.map(ExecutionId).filter(|id| !is_known(id));
         let unknown: Vec<ExecutionId> = unknown.collect();
         if !unknown.is_empty() {
-            events::claims_unknown(unknown.len());
-            self.put_back(state, unknown, Duration::ZERO).await?;
+            // Those that have been given away since are not put back.
+            match self.put_back(state, unknown, Duration::ZERO).await? {
+                0 => {}
+                count => events::claims_unknown(count),
+            }
         }
         if let Some(paused) = self.shared.take_told() {
             state.work.hear(paused);
@@ -592,21 +618,22 @@ impl Worker {
         Ok(wait)
     }
 
-    /// Gives back claimed executions that were not started; they are due again after `delay`.
+    /// Gives back claimed executions that were not started; they are due again after `delay`. Returns how many.
     async fn put_back(
         &self,
         state: &mut Loop,
         waiting: Vec<ExecutionId>,
         delay: Duration,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let put_back = Operation::PutBack(waiting, delay);
-        if let Some(Answer::PutBack(count)) = self.perform(state, &put_back).await? {
-            events::put_back(count);
-            if delay.is_zero() {
-                self.waker.job_available(&self.pipeline);
-            }
+        let Some(Answer::PutBack(count)) = self.perform(state, &put_back).await? else {
+            return Ok(0);
+        };
+        events::put_back(count);
+        if delay.is_zero() {
+            self.waker.job_available(&self.pipeline);
         }
-        Ok(())
+        Ok(count)
     }
 
     /// Commits the executions that have ended, and begins the steps that follow.
@@ -616,7 +643,7 @@ impl Worker {
             self.refused(state, &error);
         }
         // Those that have ended since the last look may write the same rows.
-        if !state.work.aside().is_empty() {
+        if !state.work.aside().iter().all(|it| state.is_unstored(it)) {
             bearable(self.set_aside(state, Asked::Sent).await)?;
             if state.work.finished().is_empty() {
                 return Ok(());
@@ -637,9 +664,9 @@ impl Worker {
         {
             Ok(Some(Answer::Committed(committed))) => {
                 sent.retain(|sent| !committed.unwritten.contains(&sent.id()));
-                let unwritten = committed.unwritten.len();
+                let unwritten = committed.unwritten.clone();
                 // Commits may succeed while claims fail.
-                if !waited && unwritten == 0 {
+                if !waited {
                     self.shared.over(Trouble::Working, "");
                 }
                 self.shared.counts.count(|counts| {
@@ -647,9 +674,10 @@ impl Worker {
                     counting::committed(counts, &self.pipeline, &sent, &committed);
                 });
                 self.committed(state, &sent, committed).await?;
-                match unwritten {
+                self.stored(state, &sent);
+                match unwritten.len() {
                     0 => Ok(()),
-                    rows => Err(Error::unwritten(rows)),
+                    rows => self.sets_apart(state, &unwritten, Error::unwritten(rows)),
                 }
             }
             refused => {
@@ -662,9 +690,55 @@ impl Worker {
                 let Err(error) = refused else { return Ok(()) };
                 if error.blames_the_value() {
                     self.refused(state, &error);
+                } else if batch == 1 && error.blames_a_row() {
+                    return self.sets_apart(state, &[sent[0].id()], error);
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// These results cannot be stored now, and the others are sent without them. Fails if too many are set aside.
+    fn sets_apart(
+        &self,
+        state: &mut Loop,
+        results: &[ExecutionId],
+        error: Error,
+    ) -> Result<(), Error> {
+        let again = Instant::now() + STORED_AGAIN;
+        state.unstored.extend(results.iter().map(|id| (*id, again)));
+        let aside = state.work.aside().iter();
+        let mut apart: HashSet<ExecutionId> = aside.map(|it| it.claimed.execution_id).collect();
+        apart.extend(results);
+        let is_moved = state.work.set_aside(&apart);
+        let unstored = state.work.aside().iter();
+        let mut unstored = unstored.filter(|it| state.is_unstored(it));
+        if let Some(first) = unstored.next() {
+            let (claimed, count) = (&first.claimed, 1 + unstored.count());
+            let text = format!(
+                "{UNSTORED} (now: {count}; the first is that of step {} of the run {}): {}",
+                claimed.step,
+                claimed.run_id,
+                crate::telemetry::chain(&error)
+            );
+            self.shared.trouble(Trouble::Storing, "", &text);
+        }
+        match is_moved {
+            true => Ok(()),
+            false => Err(error),
+        }
+    }
+
+    /// These results are stored, or stale.
+    fn stored(&self, state: &mut Loop, sent: &[Sent]) {
+        if state.unstored.is_empty() {
+            return;
+        }
+        for sent in sent {
+            state.unstored.remove(&sent.id());
+        }
+        if state.unstored.is_empty() {
+            self.shared.over(Trouble::Storing, "");
         }
     }
 
@@ -676,14 +750,18 @@ impl Worker {
             state.look_aside = Instant::now() + locked::LOOK_EVERY;
         }
         let were_aside = !state.work.aside().is_empty();
+        let kept = state.work.aside().iter();
+        let kept = kept.filter(|it| !is_of_all || state.is_unstored(it));
+        let kept: HashSet<ExecutionId> = kept.map(|it| it.claimed.execution_id).collect();
         let conn = state.link.get().await?;
         let sent = state.work.finished().iter().take(worker_state::ASIDE_MAX);
-        let aside = state.work.aside();
-        let (asked, kept) = aside.split_at(if is_of_all { aside.len() } else { 0 });
+        let asked = state.work.aside().iter();
+        let asked = asked.filter(|it| !kept.contains(&it.claimed.execution_id));
         let mut locked = commit::locked(conn, sent.chain(asked)).await?;
-        locked.extend(kept.iter().map(|it| it.claimed.execution_id));
+        locked.extend(kept);
         let moved = state.work.set_aside(&locked);
-        let aside = state.work.aside();
+        let aside = state.work.aside().iter();
+        let aside: Vec<_> = aside.filter(|it| !state.is_unstored(it)).collect();
         // Told when a second look has found them: a row may be locked for a moment.
         if aside.is_empty() || (is_of_all && were_aside) {
             let aside = aside.iter().map(|it| {
@@ -796,7 +874,7 @@ impl Worker {
         let rests = self.shared.mode() != Mode::Run || state.work.is_paused();
         if rests && !(claimed.is_empty() && left.is_empty()) {
             left.extend(claimed.iter().map(|it| it.execution_id));
-            return self.put_back(state, left, Duration::ZERO).await;
+            return self.put_back(state, left, Duration::ZERO).await.map(drop);
         }
         let mut delay = Duration::ZERO;
         for unread in unread {

@@ -27,6 +27,9 @@ pub const REFUSED: &str = "the console's work is held up";
 /// The words in which a worker says that a step waits to write the context of its run; the reason follows.
 pub const UNSET: &str = "some values of contexts wait to be written";
 
+/// The words in which a worker says that it cannot store some results; the reason follows.
+pub const UNSTORED: &str = "some results cannot be stored";
+
 /// The words in which a process says that it cannot pass deadlines and the like; the reason follows.
 pub const UNKEPT: &str = "some deadlines, unfinished cancellations or deletions of old runs wait";
 
@@ -49,6 +52,10 @@ const MEND_COLLECTOR: &str = "check that the collector of `console.traces` can b
 /// The remedy for a process whose statements the database refuses.
 const MEND_DATABASE: &str =
     "remove the obstacle that the message names; the work then goes on by itself";
+
+/// The remedy for a worker that cannot store some results.
+const MEND_ROWS: &str = "`ductworkd audit` finds damaged rows: correct them, or cancel the run; or remove the trigger or the policy that \
+     keeps the rows as they are. The results are stored when they can be";
 
 /// The cause of a process of which only some of the work is held up.
 const HELD_UP: &str = "held_up";
@@ -222,6 +229,15 @@ impl Facts {
         }
     }
 
+    /// Nobody can write: that work waits and heartbeats are old follows from it, and starting a daemon is no remedy.
+    pub fn without_consequences(&mut self) {
+        self.due.clear();
+        self.ready = None;
+        self.tried.clear();
+        self.expired.clear();
+        self.unkept.clear();
+    }
+
     /// True where a process has reported that work waits for rows that somebody has locked.
     pub fn waits_for_rows(&self) -> bool {
         let mut troubles = self.processes.iter().filter_map(|it| it.trouble.as_ref());
@@ -244,12 +260,12 @@ impl Facts {
             Unkept::Question => (
                 "not_decided",
                 format!("a question of {pipeline} has been over its time"),
-                ", and no daemon decides it",
+                ", and has not been decided",
             ),
             Unkept::Cancellation => (
                 "not_cancelled",
                 format!("a cancellation of {pipeline} has stood still"),
-                ", and no daemon finishes it",
+                ", and has not been finished",
             ),
         };
         let remedy = match self.is_somebody_alive() {
@@ -294,10 +310,11 @@ impl Facts {
             None => (String::new(), "ductworkd runs".to_owned()),
         };
         let list = || format!("`{list}` lists the runs, `ductworkd why RUN` says why one waits");
-        let is_held_up = [REFUSED, UNKEPT, UNSET]
+        let is_held_up = [REFUSED, UNKEPT, UNSET, UNSTORED]
             .iter()
             .any(|it| trouble.starts_with(it));
         let (cause, remedy) = match process.role {
+            _ if trouble.starts_with(UNSTORED) => (HELD_UP, MEND_ROWS.to_owned()),
             _ if is_held_up => (HELD_UP, MEND_DATABASE.to_owned()),
             // No work waits for it.
             Role::Console if trouble.starts_with(AWAY) => (UNTRACED, MEND_COLLECTOR.to_owned()),
@@ -599,11 +616,14 @@ mod tests {
         assert_eq!(
             told,
             [
-                "a question of P has been over its time for 5m 10s, and no daemon decides it",
-                "a cancellation of P has stood still for 5m 10s, and no daemon finishes it"
+                "a question of P has been over its time for 5m 10s, and has not been decided",
+                "a cancellation of P has stood still for 5m 10s, and has not been finished"
             ]
         );
         assert!(stuck[0].remedy.contains("the log of a supervisor"));
+        let mut told = facts.clone();
+        told.without_consequences();
+        assert_eq!(super::stuck(&told), []);
         facts.processes[0].dead = true;
         assert_eq!(super::stuck(&facts)[0].remedy, why::START);
         facts.processes[0].dead = false;

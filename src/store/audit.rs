@@ -780,8 +780,11 @@ async fn check(
                 audited.more.push(invariant.name);
             }
             for row in rows.into_iter().take(ROWS_MAX) {
-                let detail: String = row.get("detail")?;
-                // A key that is no id is damage as well, and hides no other.
+                // A text or a key that cannot be read is damage as well, and hides no other.
+                let detail = match row.get::<String>("detail") {
+                    Err(Error::Corrupt(problem)) => format!("it cannot be read: {problem}"),
+                    detail => detail?,
+                };
                 let (id, detail) = match row.get("id") {
                     Err(Error::Corrupt(problem)) => (
                         Uuid::nil(),

@@ -726,6 +726,28 @@ async fn a_row_whose_key_is_no_id_is_told_with_all_others() {
     );
 }
 
+/// SQLite stores such a text as it is.
+#[tokio::test]
+async fn a_text_that_is_none_is_told_with_all_other_breaches() {
+    let db = Db::sqlite();
+    let mut conn = busy(db.connect().await).await.conn;
+    let other = "UPDATE ductwork_executions SET lease_until = lease_until - 400000000
+                  WHERE completed_at IS NULL AND process_id IS NOT NULL";
+    conn.script("expire", other).await.unwrap();
+    let before = broken(&mut conn, GRACE).await;
+    let damage =
+        "PRAGMA ignore_check_constraints = on; UPDATE ductwork_steps SET via = CAST(x'ff' AS TEXT)
+                   WHERE id = (SELECT min(id) FROM ductwork_steps)";
+    conn.script("damage", damage).await.unwrap();
+    let violations = audit(&mut conn, GRACE).await.unwrap();
+    let mut told = violations.iter();
+    let unread = told.find(|it| it.detail.contains("it cannot be read: "));
+    let unread = unread.unwrap_or_else(|| panic!("{violations:?}"));
+    assert!(!unread.id.is_nil());
+    let others = violations.iter().map(|it| it.invariant).collect();
+    assert!(before.is_subset(&others), "{before:?} {others:?}");
+}
+
 #[tokio::test]
 async fn a_breach_within_its_grace_is_none() {
     let db = Db::sqlite();

@@ -12,7 +12,7 @@
 //! that it waits for.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
@@ -151,27 +151,38 @@ pub enum Cancel {
 /// caller that does not learn the result calls this again.
 #[cfg(feature = "internals")]
 pub async fn cancel(conn: &mut Conn, run_id: RunId) -> Result<Cancel, Error> {
-    cancel_by(conn, run_id, BATCH, None, &mut |_| {}).await
+    cancel_by(conn, run_id, BATCH, None, PATIENCE, &mut |_| {}).await
 }
 
+/// How long a cancellation waits for others that have locked the run's next branches.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The same, with this many branches per transaction; after each transaction, `report` receives how
-/// many are closed, or the same number again where others have locked the next ones.
+/// many are closed, or the same number again where others have locked the next ones. A cancellation that closes nothing
+/// for as long as `patience` fails; if it has begun, a daemon finishes it.
 pub async fn cancel_by(
     conn: &mut Conn,
     run_id: RunId,
     batch: usize,
     by: Option<Actor>,
+    patience: Duration,
     report: &mut dyn FnMut(usize),
 ) -> Result<Cancel, Error> {
     let mut cancelling = Cancelling::of(run_id, batch).by(by);
+    let mut moved = Instant::now();
     loop {
         let before = cancelling.closed;
         if let Some(cancelled) = cancelling.step(conn).await? {
             return Ok(cancelled);
         }
         report(cancelling.closed);
-        if cancelling.closed == before {
-            tokio::time::sleep(AGAIN).await;
+        if cancelling.closed > before {
+            moved = Instant::now();
+            continue;
+        }
+        match cancelling.waited.take() {
+            Some(error) if moved.elapsed() >= patience => return Err(error),
+            _ => tokio::time::sleep(AGAIN).await,
         }
     }
 }
@@ -228,7 +239,8 @@ impl Open {
 
 /// A cancellation under way.
 pub struct Cancelling {
-    run_id: RunId,
+    /// The run.
+    pub run_id: RunId,
     batch: usize,
     /// Open branches that were seen and not yet closed; the last one is closed next.
     seen: Vec<Open>,
@@ -237,6 +249,8 @@ pub struct Cancelling {
     pub closed: usize,
     /// The person or the program that cancels, until that is recorded.
     by: Option<Actor>,
+    /// The error of the last transaction, if it waited in vain for somebody else's rows.
+    waited: Option<Error>,
 }
 
 impl Cancelling {
@@ -249,6 +263,7 @@ impl Cancelling {
             held: BTreeSet::new(),
             closed: 0,
             by: None,
+            waited: None,
         }
     }
 
@@ -312,7 +327,7 @@ impl Cancelling {
             failpoint!(conn, "cancel.written");
             Ok(Some((Some(processes), None)))
         });
-        let Some(ended) = later(ended.await)? else {
+        let Some(ended) = self.later(ended.await)? else {
             return Ok(None);
         };
         failpoint!(conn, "cancel.end");
@@ -373,7 +388,7 @@ impl Cancelling {
             failpoint!(conn, "cancel.written");
             Ok((held.branches.len(), processes))
         });
-        let done = later(done.await)?;
+        let done = self.later(done.await)?;
         if let Some((closed, processes)) = done {
             self.held.extend(processes);
             self.closed += closed;
@@ -384,20 +399,23 @@ impl Cancelling {
         failpoint!(conn, "cancel.end");
         Ok(())
     }
+
+    /// A transaction that waited too long for somebody else's rows has changed nothing, and is tried
+    /// later.
+    fn later<T>(&mut self, done: Result<T, Error>) -> Result<Option<T>, Error> {
+        match done {
+            Ok(done) => Ok(Some(done)),
+            Err(error @ Error::Retryable { .. }) => {
+                self.waited = Some(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// The wait before the next try at branches that could not be closed.
 pub const AGAIN: Duration = Duration::from_millis(20);
-
-/// A transaction that waited too long for somebody else's rows has changed nothing, and is tried
-/// later.
-fn later<T>(done: Result<T, Error>) -> Result<Option<T>, Error> {
-    match done {
-        Ok(done) => Ok(Some(done)),
-        Err(Error::Retryable { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
 
 /// Moving branches are closed before those that wait for them, and of the waiting ones the younger
 /// before the older: the younger are the inner ones. The run's root is closed with the run.

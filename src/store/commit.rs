@@ -358,11 +358,10 @@ pub async fn commit(
     failpoint!(conn, "commit.end");
     let mut committed = committed(&planned, held, committer.pipeline);
     if !committed.dead && !committed.stale.is_empty() {
-        // The commit has landed. If nobody can tell, these results are stale; a worker gives back the claims that it
-        // holds without knowing.
         let process = committer.claimant.process;
         let held = still_held(conn, process, &committed.stale).await;
-        let held = held.unwrap_or_default();
+        // The commit has landed. If nobody can tell, the results are sent again: what is stale is stale again.
+        let held = held.unwrap_or_else(|_| committed.stale.clone());
         committed.stale.retain(|id| !held.contains(id));
         committed.unwritten = held;
     }

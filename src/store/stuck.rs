@@ -116,9 +116,10 @@ statements! {
                  ORDER BY answer_by LIMIT 100) x
           JOIN ductwork_branches br ON {key:br.id;x.branch_id}
         UNION ALL
-        SELECT 'cancellation', r.pipeline, r.id, r.cancelling_at
-          FROM ductwork_runs r WHERE r.cancelling_at < {now} - :grace - :lease
-         LIMIT 100";
+        SELECT 'cancellation', x.pipeline, x.id, x.cancelling_at
+          FROM (SELECT pipeline, id, cancelling_at FROM ductwork_runs
+                 WHERE cancelling_at < {now} - :grace - :lease
+                 ORDER BY cancelling_at LIMIT 100) x";
 }
 
 /// False where nothing waits, nothing is held and no process has trouble: then nothing is stuck.

@@ -40,18 +40,18 @@ static IS_READ_ONLY: Statement = Statement::only(
     "SELECT CASE WHEN @@global.read_only <> 0 THEN 'read_only is on, so the server takes no writes' END AS why",
 );
 
-/// PostgreSQL only. A table with row-level security and without a policy that lets this role read shows it no row, and
-/// that is no error of any statement that reads, changes or deletes.
+/// PostgreSQL only. A table with row-level security, and without policies that let this role read, change and delete,
+/// shows it no row, and that is no error of any of these statements.
 static HIDDEN: Statement = Statement::only(
     Only::Postgres,
     "HIDDEN",
     "SELECT c.relname::text AS name, current_user::text AS role
        FROM pg_class c
-      WHERE c.relkind = 'r' AND c.relrowsecurity AND c.relname LIKE 'ductwork%' AND pg_table_is_visible(c.oid)
-        AND row_security_active(c.oid)
-        AND NOT EXISTS (SELECT 1 FROM pg_policy p, unnest(p.polroles) AS r (role)
-                         WHERE p.polrelid = c.oid AND p.polpermissive AND p.polcmd IN ('r', '*')
-                           AND (r.role = 0 OR pg_has_role(r.role, 'USAGE')))
+      WHERE c.relkind = 'r' AND c.relrowsecurity AND c.relname LIKE 'ductwork!_%' ESCAPE '!' AND pg_table_is_visible(c.oid) AND row_security_active(c.oid)
+        AND 3 > (SELECT count(DISTINCT k.cmd)
+                   FROM (VALUES ('r'), ('w'), ('d')) AS k (cmd), pg_policy p, unnest(p.polroles) AS r (role)
+                  WHERE p.polrelid = c.oid AND p.polpermissive AND p.polcmd::text IN (k.cmd, '*')
+                    AND (r.role = 0 OR pg_has_role(r.role, 'USAGE')))
       ORDER BY c.relname LIMIT 1",
 );
 
@@ -442,7 +442,7 @@ pub async fn hidden(conn: &mut Conn) -> Result<Option<String>, Error> {
     };
     let (table, role): (String, String) = (row.get("name")?, row.get("role")?);
     Ok(Some(format!(
-        "row-level security hides the rows of {table} from the role {role}: give the role BYPASSRLS or a policy, or ALTER \
+        "row-level security hides the rows of {table} from the role {role}: give the role BYPASSRLS, or policies to read, change and delete, or ALTER \
          TABLE {table} DISABLE ROW LEVEL SECURITY"
     )))
 }

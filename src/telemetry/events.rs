@@ -122,9 +122,9 @@ pub fn not_started(text: &str, lasted: Duration) {
     );
 }
 
-/// The database refused something that the lifeline asked of it.
-pub fn lifeline_failed(error: &crate::store::Error) {
-    error!(error = chain(error), "heartbeat or request failed");
+/// The database refused something that the lifeline asked of it. Logged at once, and ever more rarely while it lasts.
+pub fn lifeline_failed(error: &str) {
+    error!(error, "heartbeat or request failed");
 }
 
 /// A heartbeat is late, because somebody else holds what it needs. Logged once until one was written.
@@ -309,6 +309,15 @@ pub fn unclaimable(error: &str, lasted: Duration) {
         error,
         seconds = lasted.as_secs(),
         "left out a row that cannot be claimed"
+    );
+}
+
+/// Some results cannot be stored. Logged at once, and ever more rarely while it lasts.
+pub fn not_stored(text: &str, lasted: Duration) {
+    error!(
+        error = text,
+        seconds = lasted.as_secs(),
+        "set results aside; they are tried again every 30 s"
     );
 }
 

@@ -30,7 +30,58 @@ static REMOVE_BRANCH: Statement = Statement::new(
     "DELETE FROM ductwork_branches WHERE id = :id",
 );
 
+const LET_GO: &str = r#"
+pipeline: LetGo
+steps: { A: { command: [sh, -c, "echo >> started; until [ -e go ]; do sleep 0.05; done"] }, B: { command: ["true"] } }
+flow: [{ start: A }, { chain: B }]
+"#;
+
+/// As if somebody had changed the branches by hand.
+static END_BRANCHES: Statement = Statement::new(
+    "TEST_END_BRANCHES",
+    "UPDATE ductwork_branches SET status = 'cancelled'",
+);
+static MEND_BRANCHES: Statement = Statement::new(
+    "TEST_MEND_BRANCHES",
+    "UPDATE ductwork_branches SET status = 'in_progress' WHERE status = 'cancelled'",
+);
+
 on_every_database! {
+    /// As many as the worker has slots.
+    async fn results_that_cannot_be_stored_hold_up_no_others(db: Db) {
+        let settings = Settings { count: 2, max_retry: 0, ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[LET_GO]).await;
+        let mut daemon = fixture.start();
+        let bad = fixture.trigger("LetGo", "1", 2).await;
+        fixture.said("started", 2).await;
+        assert_eq!(fixture.conn.execute(&END_BRANCHES, &[]).await.unwrap(), 2);
+        std::fs::write(fixture.path("go"), "").unwrap();
+        daemon.says("set results aside").await;
+        for run in fixture.trigger("LetGo", "1", 20).await {
+            fixture.run_ended(run).await;
+        }
+        eventually(PATIENCE, "`health` tells of it", async || {
+            let health = fixture.run(&[], &["health"]);
+            let said = String::from_utf8_lossy(&health.stderr).into_owned();
+            let is_told = bad.iter().any(|run| said.contains(&run.to_string()));
+            (!health.status.success() && said.contains("some results cannot be stored") && is_told).then_some(())
+        })
+        .await;
+        assert_eq!(fixture.conn.execute(&MEND_BRANCHES, &[]).await.unwrap(), 2);
+        for run in bad {
+            fixture.run_ended(run).await;
+        }
+        eventually(PATIENCE, "`health` is content", async || {
+            fixture.run(&[], &["health"]).status.success().then_some(())
+        })
+        .await;
+        daemon.stop().await;
+        fixture.succeeded_once_each().await;
+        // No wire takes the change by hand for one of ours.
+        let audit = fixture.run(&[], &["audit"]);
+        assert!(audit.status.success(), "{audit:?}");
+    }
+
     /// A claim takes all or nothing, so it would fail again and again, for all runs of the pipeline.
     async fn an_execution_that_cannot_be_claimed_holds_up_no_other(db: Db) {
         let settings = Settings { count: 8, ..Settings::default() };

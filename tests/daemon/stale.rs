@@ -138,7 +138,7 @@ on_every_database! {
         for (daemon, children) in daemons.iter().zip(&children) {
             let now = (daemon.child("advancer", None).await, daemon.child("worker Wide", None).await);
             assert_eq!(now, *children);
-            for said in ["was declared dead", "recovered the work of a dead process", "stale"] {
+            for said in ["was declared dead", "recovered the work of a dead process", "stale", "giving back claims"] {
                 assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
             }
         }
@@ -385,14 +385,15 @@ on_every_database! {
             (claimed.len() == 1).then_some(())
         })
         .await;
-        daemon.send(Signal::SIGCONT);
-        fixture.completed(PATIENCE).await;
-        let said = daemon.logged("giving back claims of which this process knew nothing");
+        // Also while they are quiet.
+        let said = daemon.says_times("giving back claims of which this process knew nothing", 2).await;
         let by: Vec<_> = said.iter().map(|event| event["pid"].as_i64()).collect();
         for pid in [worker, advancer] {
             assert!(by.contains(&Some(i64::from(pid))), "{pid} {said:#?}");
         }
         assert_eq!(by.len(), 2, "{said:#?}");
+        daemon.send(Signal::SIGCONT);
+        fixture.completed(PATIENCE).await;
         assert_eq!(daemon.children("worker SlowStart"), [worker]);
         assert_eq!(daemon.children("advancer"), [advancer]);
         daemon.stop().await;

@@ -6,14 +6,14 @@ use ductwork::definition::{Definition, Pipeline};
 use ductwork::engine::actor::limits;
 use ductwork::machine::why::LeafState;
 use ductwork::model::*;
-use ductwork::store::cancel::{Cancel, Cancelling, cancel, cancel_by, unfinished};
+use ductwork::store::cancel::{Cancel, Cancelling, PATIENCE, cancel, cancel_by, unfinished};
 use ductwork::store::claim::Claimed;
 use ductwork::store::cursor::Cursor;
 use ductwork::store::prune::{Pruning, prune};
 use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{NewRun, trigger};
-use ductwork::store::{Conn, context, fault_injection, left_to_do, query, why};
+use ductwork::store::{Conn, Dialect, Error, context, fault_injection, left_to_do, query, why};
 use serde_json::{Value, json};
 
 use crate::driver::{Did, Driver, input, together};
@@ -190,7 +190,7 @@ on_every_database! {
                 let task: std::pin::Pin<Box<dyn Future<Output = bool>>> = Box::pin(async move {
                     let mut conn = db.conn().await;
                     tokio::time::sleep(Duration::from_millis(4 * round)).await;
-                    let done = cancel_by(&mut conn, run, 1 + round as usize % 3, None, &mut |_| {}).await;
+                    let done = cancel_by(&mut conn, run, 1 + round as usize % 3, None, PATIENCE, &mut |_| {}).await;
                     matches!(done.unwrap(), Cancel::Done { .. })
                 });
                 task
@@ -419,7 +419,7 @@ async fn a_cancellation_waits_for_nobody_while_others_wait_for_it() {
         let mut cancels = db.conn().await;
         let cancelling = fault_injection::session(&mut cancels).await.unwrap().unwrap();
         let cancelled = tokio::task::spawn_local(async move {
-            cancel_by(&mut cancels, run, 2, None, &mut |_| {}).await.unwrap()
+            cancel_by(&mut cancels, run, 2, None, PATIENCE, &mut |_| {}).await.unwrap()
         });
         while !fault_injection::waits(&mut watch.conn, cancelling).await.unwrap() {
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -552,5 +552,34 @@ on_every_database! {
             assert_eq!(halts.len(), found);
             assert!(halts.iter().all(|it| it.node == "A" && it.reason == "job_retries_exhausted"), "{halts:#?}");
         }
+    }
+}
+
+on_every_database! {
+    /// A command that cancels ends, also while nobody ends a lock.
+    async fn a_cancellation_that_nobody_lets_through_fails_and_can_be_repeated(db: Db) {
+        let mut watch = Driver::new(&db).await;
+        let flow = Pipeline::named("P").start("A").build().unwrap();
+        let run = watch.trigger(&flow, "1").await;
+        let mut hold = db.conn().await;
+        let lock = match hold.dialect() {
+            Dialect::Sqlite => "BEGIN IMMEDIATE",
+            Dialect::Postgres => {
+                "SET idle_in_transaction_session_timeout = 0; BEGIN; SELECT 1 FROM ductwork_branches FOR UPDATE"
+            }
+            Dialect::Mysql => {
+                "SET SESSION idle_transaction_timeout = 0; BEGIN; SELECT 1 FROM ductwork_branches FOR UPDATE"
+            }
+        };
+        hold.script("LOCK", lock).await.unwrap();
+        let mut told = 0;
+        let mut report = |_| told += 1;
+        let cancelled = cancel_by(&mut watch.conn, run, 2, None, Duration::ZERO, &mut report).await;
+        assert!(matches!(cancelled, Err(Error::Retryable { .. })), "{cancelled:?}");
+        assert_eq!(told, 1);
+        hold.script("COMMIT", "COMMIT").await.unwrap();
+        let cancelled = cancel_by(&mut watch.conn, run, 2, None, PATIENCE, &mut |_| {}).await;
+        assert!(matches!(cancelled, Ok(Cancel::Done { .. })), "{cancelled:?}");
+        crate::driver::audit(&mut watch.conn).await;
     }
 }

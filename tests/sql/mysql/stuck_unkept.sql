@@ -4,6 +4,7 @@ SELECT 'question' AS kind, br.pipeline, br.run_id, x.answer_by AS since
          ORDER BY answer_by LIMIT 100) x
   JOIN ductwork_branches br ON br.id = x.branch_id
 UNION ALL
-SELECT 'cancellation', r.pipeline, r.id, r.cancelling_at
-  FROM ductwork_runs r WHERE r.cancelling_at < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ? - ?
- LIMIT 100
+SELECT 'cancellation', x.pipeline, x.id, x.cancelling_at
+  FROM (SELECT pipeline, id, cancelling_at FROM ductwork_runs
+         WHERE cancelling_at < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ? - ?
+         ORDER BY cancelling_at LIMIT 100) x

@@ -4,6 +4,7 @@ SELECT 'question' AS kind, br.pipeline, br.run_id, x.answer_by AS since
          ORDER BY answer_by LIMIT 100) x
   JOIN ductwork_branches br ON br.id = ANY (ARRAY[x.branch_id])
 UNION ALL
-SELECT 'cancellation', r.pipeline, r.id, r.cancelling_at
-  FROM ductwork_runs r WHERE r.cancelling_at < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1 - $2
- LIMIT 100
+SELECT 'cancellation', x.pipeline, x.id, x.cancelling_at
+  FROM (SELECT pipeline, id, cancelling_at FROM ductwork_runs
+         WHERE cancelling_at < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1 - $2
+         ORDER BY cancelling_at LIMIT 100) x
