@@ -147,7 +147,7 @@ impl Health {
             true => Default::default(),
             false => {
                 let locked = setup::locked_rows(&mut conn, &processes, witness.lease).await?;
-                let is_told = obstacle.is_some();
+                let is_told = obstacle.as_ref().is_some_and(|it| it.is_total);
                 stuck(&mut conn, &witness, &processes, &locked, is_told).await?
             }
         };

@@ -143,6 +143,8 @@ pub struct Obstacle {
     pub writer: Option<Writer>,
     /// The remedy, if a process or a session has a lock.
     pub remedy: Option<String>,
+    /// Nobody can write anything, also no heartbeat.
+    pub is_total: bool,
 }
 
 impl Obstacle {
@@ -151,6 +153,7 @@ impl Obstacle {
             fact,
             writer: None,
             remedy: None,
+            is_total: false,
         }
     }
 }
@@ -177,11 +180,17 @@ pub async fn obstacle(
     config: &Config,
     processes: &[ProcessRow],
 ) -> Result<Option<Obstacle>, Failure> {
-    if let Some(writer) = kept_out(config, processes) {
-        let text = held_by(&writer);
+    if let Some((writer, is_total)) = kept_out(config, processes).await {
+        let text = match is_total {
+            true => held_by(&writer),
+            false => format!(
+                "{writer} takes SQLite's write lock again and again, so that others hardly get it"
+            ),
+        };
         return Ok(Some(Obstacle {
             writer: Some(writer),
             remedy: Some(END_WRITER.to_owned()),
+            is_total,
             ..Obstacle::of(text)
         }));
     }
@@ -191,7 +200,10 @@ pub async fn obstacle(
     }
     let location = config.location()?;
     if let Some(full) = store::writable::full(&location) {
-        return Ok(Some(Obstacle::of(full)));
+        return Ok(Some(Obstacle {
+            is_total: true,
+            ..Obstacle::of(full)
+        }));
     }
     let lease = config.supervisor.reaper_timeout;
     // A recent heartbeat disproves this, however it looks to this session or on this disk.
@@ -199,7 +211,10 @@ pub async fn obstacle(
         return Ok(None);
     }
     let refused = store::writable::refused(conn, &location).await?;
-    Ok(refused.map(Obstacle::of))
+    Ok(refused.map(|fact| Obstacle {
+        is_total: true,
+        ..Obstacle::of(fact)
+    }))
 }
 
 /// The silent processes that cannot beat, because somebody has locked their rows. If the database cannot answer that
@@ -220,18 +235,24 @@ pub async fn locked_rows(
     }
 }
 
-/// The process that keeps others from writing: it holds SQLite's lock, and a process of ours has written no heartbeat
-/// for a lease. While some of ours get through, it is another program, which has the lock again and again.
-fn kept_out(config: &Config, processes: &[ProcessRow]) -> Option<Writer> {
+/// The process that keeps others from writing, and whether it keeps out all of ours: it holds SQLite's lock, and a
+/// process of ours has written no heartbeat for a lease. While some of ours get through, it is a program that has the lock
+/// again and again, and one look could meet anybody who writes.
+async fn kept_out(config: &Config, processes: &[ProcessRow]) -> Option<(Writer, bool)> {
+    const AGAIN: Duration = Duration::from_millis(200);
     let lease = config.supervisor.reaper_timeout;
     let silent = processes.iter().filter(|it| it.age >= lease).count();
     let path = config.database.url.sqlite_path().filter(|_| silent > 0)?;
-    let is_ours = |writer: &Writer| {
-        processes
-            .iter()
-            .any(|it| it.pid == writer.pid.unsigned_abs())
-    };
-    writer::of(path).filter(|writer| silent == processes.len() || !is_ours(writer))
+    let writer = writer::of(path)?;
+    if silent == processes.len() {
+        return Some((writer, true));
+    }
+    tokio::time::sleep(AGAIN).await;
+    let is_ours = processes
+        .iter()
+        .any(|it| it.pid == writer.pid.unsigned_abs());
+    let again = writer::of(path).filter(|again| again.pid == writer.pid && !is_ours);
+    again.map(|writer| (writer, false))
 }
 
 /// Checks that the database exists, or that somebody has named it: a command in the wrong directory must not make one,

@@ -180,9 +180,6 @@ impl Advancer {
         if !self.shared.take_others(self.policy.lease()).is_empty() {
             bearable(self.give_back_unknown(state).await)?;
         }
-        if self.shared.mode() != Mode::Run && !state.branches.may_hold() {
-            return Ok(self.poll());
-        }
         if state.next_look().is_zero() {
             bearable(self.look_at_locked(state).await)?;
         }
@@ -192,6 +189,9 @@ impl Advancer {
         if let (Operation::Advance(batch), true) = (&operation, some_are_locked) {
             bearable(self.set_aside(state, batch).await)?;
             operation = state.branches.next();
+        }
+        if matches!(operation, Operation::Claim) && self.shared.mode() != Mode::Run {
+            return Ok(self.poll());
         }
         let left_out = self.left_out(state);
         let Loop {

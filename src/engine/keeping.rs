@@ -131,8 +131,8 @@ async fn keep(
     };
     let mut cancelling = VecDeque::new();
     let mut deleting = Deleting::new(retention, places.deletions);
+    let mut failed = Ok(());
     loop {
-        let mut failed = Ok(());
         let mut turn = Turn {
             abandoned,
             stopped,
@@ -141,7 +141,8 @@ async fn keep(
         let worked = turn.work(&mut conn, places, &mut cancelling, &mut deleting);
         let worked = worked.await;
         let (more, kept) = match worked {
-            Ok(more) => (more, failed),
+            Ok((more, Ok(()))) => (more, failed.clone()),
+            Ok((more, undecided)) => (more, undecided),
             Err(error) => (false, Err(error)),
         };
         keeps(shared, retention, &kept);
@@ -156,21 +157,26 @@ async fn keep(
 struct Turn<'a> {
     abandoned: Duration,
     stopped: &'a Cell<bool>,
-    /// The first error of a job, unless somebody's lock was its cause and a later one has another.
+    /// The first error of a cancellation or of deletions, unless somebody's lock was its cause and a later one has
+    /// another. The next round does not try them again.
     failed: &'a mut Result<(), Error>,
 }
 
 impl Turn<'_> {
-    /// Passes all deadlines, and cancels and deletes for a turn each. True where more is left. A job that fails, or a
-    /// cancellation that fails or waits for somebody, holds up no other, as long as the database can be reached.
+    /// Passes all deadlines, and cancels and deletes for a turn each. True where more is left, with the error of the
+    /// deadlines. A job that fails, or a cancellation that fails or waits for somebody, holds up no other, as long as the
+    /// database can be reached.
     async fn work(
         &mut self,
         conn: &mut Conn,
         places: &mut Places,
         cancelling: &mut VecDeque<Cancelling>,
         deleting: &mut Deleting,
-    ) -> Result<bool, Error> {
-        self.then(pass_deadlines(conn, self.stopped, &mut places.deadlines).await)?;
+    ) -> Result<(bool, Result<(), Error>), Error> {
+        let decided = match pass_deadlines(conn, self.stopped, &mut places.deadlines).await {
+            Err(error) if error.is_unavailable() => return Err(error),
+            decided => decided,
+        };
         if cancelling.is_empty() {
             match cancel::unfinished(conn, self.abandoned, places.cancellations).await {
                 Ok((runs, next)) => {
@@ -198,7 +204,8 @@ impl Turn<'_> {
             Ok(more) => more,
             Err(error) => self.then(Err(error)).map(|()| false)?,
         };
-        Ok(!self.stopped.get() && (deletes || !cancelling.is_empty()))
+        let more = !self.stopped.get() && (deletes || !cancelling.is_empty());
+        Ok((more, decided))
     }
 
     fn then(&mut self, done: Result<(), Error>) -> Result<(), Error> {

@@ -299,6 +299,12 @@ impl Slots {
         }
     }
 
+    /// How many of so many results that cannot be stored take a slot: there may be as many besides as there are slots.
+    /// Otherwise, where none can be stored, a worker would run all that is due.
+    pub fn beyond(&self, unstored: usize) -> usize {
+        unstored.saturating_sub(self.count)
+    }
+
     /// The slots in which nothing runs and for which nothing waits.
     pub fn free(&self) -> usize {
         let state = self.state.borrow();

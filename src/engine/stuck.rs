@@ -17,6 +17,9 @@ use crate::telemetry::growing::Growing;
 /// move is in the log within a minute.
 const LOOK_EVERY: Duration = Duration::from_secs(8);
 
+/// While our own heartbeats cannot be written, looks are put off for this long at most.
+const PUT_OFF_MAX: Duration = Duration::from_secs(120);
+
 type Key = (&'static str, Option<String>);
 
 /// The findings of the last look, and the reports that were made.
@@ -24,14 +27,18 @@ type Key = (&'static str, Option<String>);
 pub struct Reports {
     /// When it last looked, or was first called: a process that has just started has more urgent work.
     looked: Option<Instant>,
+    /// When it really looked, or was first called.
+    last: Option<Instant>,
     found: HashSet<Key>,
     reported: Growing<Key>,
 }
 
 impl Reports {
-    /// The next look is a whole pause away.
+    /// The next look is a whole pause away, unless looks have been put off for too long.
     pub fn later(&mut self, now: Instant) {
-        self.looked = Some(now);
+        if self.last.is_none_or(|last| now < last + PUT_OFF_MAX) {
+            self.looked = Some(now);
+        }
     }
 
     /// Looks and reports, if it is time. A heartbeat is stale after `stale_after`, unless somebody has locked the row
@@ -43,11 +50,13 @@ impl Reports {
         locked: &[ProcessId],
         now: Instant,
     ) -> Result<(), Error> {
+        self.last.get_or_insert(now);
         let looked = self.looked.get_or_insert(now);
         if now < *looked + LOOK_EVERY {
             return Ok(());
         }
         *looked = now;
+        self.last = Some(now);
         let stuck = match store::may_be(conn).await? {
             true => {
                 let mut facts = store::facts(conn, stale_after).await?;

@@ -439,7 +439,8 @@ impl Worker {
     /// Takes as many executions off the queue as there is room for, when it is time to ask. False
     /// when this process was declared dead.
     async fn claim(&self, state: &mut Loop) -> Result<bool, Error> {
-        let room = state.slots.appetite(state.work.finished().len());
+        let beyond = state.slots.beyond(state.unstored.len());
+        let room = state.slots.appetite(state.work.finished().len() + beyond);
         let room = state.work.claims(room.min(state.most));
         if room == 0 {
             return Ok(true);
@@ -591,7 +592,9 @@ impl Worker {
         if state.locked.look_in(now) == Some(Duration::ZERO) {
             bearable(self.look_at_locked(state).await)?;
         }
-        if !state.work.aside().is_empty() && now >= state.look_aside {
+        if now >= state.look_aside && !(state.work.aside().is_empty() && state.unstored.is_empty())
+        {
+            self.forget_stored(state);
             bearable(self.set_aside(state, Asked::All).await)?;
         }
         Ok(())
@@ -652,7 +655,10 @@ impl Worker {
         let batch = state.work.batch();
         let finished = state.work.finished();
         let room = match claiming && !state.work.is_paused() {
-            true => state.slots.room(finished.len() - batch),
+            true => {
+                let beyond = state.slots.beyond(state.unstored.len());
+                state.slots.room(finished.len() - batch + beyond)
+            }
             false => 0,
         };
         // Committed results are forgotten at once.
@@ -664,7 +670,7 @@ impl Worker {
         {
             Ok(Some(Answer::Committed(committed))) => {
                 sent.retain(|sent| !committed.unwritten.contains(&sent.id()));
-                let unwritten = committed.unwritten.clone();
+                let (unwritten, unasked) = (committed.unwritten.clone(), committed.unasked.clone());
                 // Commits may succeed while claims fail.
                 if !waited {
                     self.shared.over(Trouble::Working, "");
@@ -674,10 +680,10 @@ impl Worker {
                     counting::committed(counts, &self.pipeline, &sent, &committed);
                 });
                 self.committed(state, &sent, committed).await?;
-                self.stored(state, &sent);
-                match unwritten.len() {
-                    0 => Ok(()),
-                    rows => self.sets_apart(state, &unwritten, Error::unwritten(rows)),
+                match (unasked, unwritten.len()) {
+                    (Some(error), _) => Err(error),
+                    (None, 0) => Ok(()),
+                    (None, rows) => self.sets_apart(state, &unwritten, Error::unwritten(rows)),
                 }
             }
             refused => {
@@ -711,12 +717,11 @@ impl Worker {
         let mut apart: HashSet<ExecutionId> = aside.map(|it| it.claimed.execution_id).collect();
         apart.extend(results);
         let is_moved = state.work.set_aside(&apart);
-        let unstored = state.work.aside().iter();
-        let mut unstored = unstored.filter(|it| state.is_unstored(it));
-        if let Some(first) = unstored.next() {
-            let (claimed, count) = (&first.claimed, 1 + unstored.count());
+        let mut aside = state.work.aside().iter();
+        if let Some(one) = aside.find(|it| results.contains(&it.claimed.execution_id)) {
+            let (claimed, count) = (&one.claimed, state.unstored.len());
             let text = format!(
-                "{UNSTORED} (now: {count}; the first is that of step {} of the run {}): {}",
+                "{UNSTORED} (now: {count}; one is that of step {} of the run {}): {}",
                 claimed.step,
                 claimed.run_id,
                 crate::telemetry::chain(&error)
@@ -729,15 +734,11 @@ impl Worker {
         }
     }
 
-    /// These results are stored, or stale.
-    fn stored(&self, state: &mut Loop, sent: &[Sent]) {
-        if state.unstored.is_empty() {
-            return;
-        }
-        for sent in sent {
-            state.unstored.remove(&sent.id());
-        }
-        if state.unstored.is_empty() {
+    /// Forgets those of the results that could not be stored which are stored, or stale, by now.
+    fn forget_stored(&self, state: &mut Loop) {
+        let before = state.unstored.len();
+        state.unstored.retain(|id, _| state.work.has(*id));
+        if before > 0 && state.unstored.is_empty() {
             self.shared.over(Trouble::Storing, "");
         }
     }

@@ -54,8 +54,8 @@ const MEND_DATABASE: &str =
     "remove the obstacle that the message names; the work then goes on by itself";
 
 /// The remedy for a worker that cannot store some results.
-const MEND_ROWS: &str = "`ductworkd audit` finds damaged rows: correct them, or cancel the run; or remove the trigger or the policy that \
-     keeps the rows as they are. The results are stored when they can be";
+const MEND_ROWS: &str = "`ductworkd audit` finds damaged rows: correct them, or remove the trigger or the policy that keeps rows as they are; \
+     the results are then stored within half a minute";
 
 /// The cause of a process of which only some of the work is held up.
 const HELD_UP: &str = "held_up";
@@ -622,6 +622,10 @@ mod tests {
         );
         assert!(stuck[0].remedy.contains("the log of a supervisor"));
         let mut told = facts.clone();
+        told.due.push(waiting());
+        told.ready = Some(waiting());
+        told.expired.push(waiting());
+        told.tried.push((waiting(), None));
         told.without_consequences();
         assert_eq!(super::stuck(&told), []);
         facts.processes[0].dead = true;

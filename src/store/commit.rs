@@ -300,6 +300,8 @@ pub struct Committed {
     pub stale: Vec<ExecutionId>,
     /// Results that count, and that the database did not write: a trigger or a policy keeps the row as it is.
     pub unwritten: Vec<ExecutionId>,
+    /// Why it is not known which of the other results these are: they may be stale.
+    pub unasked: Option<Error>,
     /// Executions of the next steps, leased at birth.
     pub leased_next: Vec<Claimed>,
     /// A branch waits for an advancer.
@@ -359,11 +361,16 @@ pub async fn commit(
     let mut committed = committed(&planned, held, committer.pipeline);
     if !committed.dead && !committed.stale.is_empty() {
         let process = committer.claimant.process;
-        let held = still_held(conn, process, &committed.stale).await;
         // The commit has landed. If nobody can tell, the results are sent again: what is stale is stale again.
-        let held = held.unwrap_or_else(|_| committed.stale.clone());
-        committed.stale.retain(|id| !held.contains(id));
-        committed.unwritten = held;
+        committed.unwritten = match still_held(conn, process, &committed.stale).await {
+            Ok(held) => held,
+            Err(error) => {
+                committed.unasked = Some(error);
+                committed.stale.clone()
+            }
+        };
+        let unwritten = &committed.unwritten;
+        committed.stale.retain(|id| !unwritten.contains(id));
     }
     Ok(committed)
 }

@@ -87,7 +87,7 @@ static LOCKED: Statement = Statement::new(
        LEFT JOIN pg_stat_activity a ON a.pid = l.pid
       WHERE l.granted AND l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-        AND c.relkind = 'r' AND c.relname LIKE 'ductwork%' AND pg_table_is_visible(c.oid)
+        AND c.relkind = 'r' AND c.relname LIKE 'ductwork!_%' ESCAPE '!' AND pg_table_is_visible(c.oid)
         AND l.pid <> pg_backend_pid()
         AND (a.xact_start < clock_timestamp() - interval '5 s'
              OR a.xact_start IS NULL
@@ -125,7 +125,7 @@ static ROW_HOLDER: Statement = Statement::only(
        JOIN pg_stat_activity a ON a.pid = l.pid
       WHERE l.granted AND l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND l.mode IN ('RowShareLock', 'RowExclusiveLock')
-        AND c.relkind = 'r' AND c.relname LIKE 'ductwork%' AND pg_table_is_visible(c.oid)
+        AND c.relkind = 'r' AND c.relname LIKE 'ductwork!_%' ESCAPE '!' AND pg_table_is_visible(c.oid)
         AND l.pid <> pg_backend_pid() AND a.xact_start < clock_timestamp() - interval '5 s'
         AND a.state LIKE 'idle in transaction%'
       ORDER BY a.xact_start LIMIT 1",
