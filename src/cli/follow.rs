@@ -270,7 +270,8 @@ pub fn hindrance() -> Option<String> {
     hinders(std::io::stderr().is_terminal(), dumb, columns)
 }
 
-/// The same for a terminal of so many columns, of which 0 are an unknown number.
+/// The reason why standard error cannot show a picture: it is no terminal, its terminal is dumb, or it has too few
+/// columns (0: their number is unknown). None if it can.
 fn hinders(terminal: bool, dumb: bool, columns: usize) -> Option<String> {
     match (terminal, dumb) {
         (false, _) => Some("standard error is not one".to_owned()),

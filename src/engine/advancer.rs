@@ -101,8 +101,9 @@ impl Advancer {
         };
         loop {
             self.shared.progress();
-            // Its claims were those of the process that was declared dead. A claim that somebody had locked at that time
-            // was left to that process, and nobody uses it any more.
+            // If the process was declared dead and has registered anew, the claims in `branches` belonged to its old
+            // row. A claim whose rows somebody had locked at that time was left with the old row, and nobody works on
+            // it any more.
             let process = self.shared.process();
             if std::mem::replace(&mut state.process, process) != process {
                 state.branches.forget();

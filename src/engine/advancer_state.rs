@@ -40,8 +40,8 @@ pub struct AdvancerState {
     claim_size: ClaimSize,
     /// The branches with which the connection was lost, until they are advanced.
     suspects: BTreeMap<BranchId, Suspect>,
-    /// The one with which it was lost again, alone, and why it is given back as soon as it is known
-    /// to be held.
+    /// The branch that was alone when the connection was lost with it again, and the reason for giving it back. It is
+    /// given back as soon as the database has confirmed that this process holds it.
     culprit: Option<(BranchId, Why)>,
     /// The branches to give back before anything else, and why.
     giving: VecDeque<(Vec<ClaimedBranch>, Why)>,
@@ -50,17 +50,17 @@ pub struct AdvancerState {
     kept: Vec<(Vec<ClaimedBranch>, Why)>,
     /// How many batches in a row the database could not advance for a reason of its own.
     hindered: u32,
-    /// The claimed batch is counted as one of them.
+    /// The batch that is claimed now has already been counted in `hindered`.
     counted: bool,
     /// A transaction failed, so this process may hold claims that are not known here. The process
     /// is alive: its heartbeats would extend them for ever, and no reaper would take them.
     unsure: bool,
 }
 
-/// A branch with which the connection was lost. If that happens again and again, it is no outage: the
-/// data of a branch is the cause, or there are more branches than the database can advance in time.
-/// So those that were lost together are advanced in halves, after all others, until the cause is
-/// alone; the others go on meanwhile.
+/// A branch that was being advanced when the connection was lost. A loss that repeats is no outage: the data of one
+/// branch is the cause, or the batch has more branches than the database can advance in time. So branches that were
+/// lost together are advanced after all others, in halves, until the cause is alone; meanwhile the other branches go
+/// on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Suspect {
     /// At most this many of its kind are advanced together.
@@ -215,8 +215,8 @@ impl AdvancerState {
         self.is_busy() || self.unsure || self.keeps()
     }
 
-    /// Gives back those of the held branches of which it knows nothing; returns how many. While it is unsure, it will ask
-    /// itself.
+    /// Gives back those of the `held` branches that this state does not know, and returns their number. While it is
+    /// unsure, it gives back none: it is about to ask the database itself.
     pub fn give_back_unknown(&mut self, held: &[ClaimedBranch]) -> usize {
         let given = self.giving.iter().chain(&self.kept);
         let given = given.flat_map(|(branches, _)| branches);
@@ -319,8 +319,8 @@ impl AdvancerState {
         answer.map(Some)
     }
 
-    /// Somebody has locked rows of these: those that are claimed are given back. `error` tells of the lock for which an
-    /// advance has waited in vain.
+    /// Gives back those of the claimed branches that are in `locked`: somebody has locked their rows. `error` is the
+    /// error of an advance that waited for such a lock in vain.
     pub fn set_aside(&mut self, locked: &[BranchId], error: &Error) {
         let is_locked = |branch: &mut ClaimedBranch| locked.contains(&branch.id);
         let aside: Vec<_> = self.claimed.extract_if(.., is_locked).collect();

@@ -27,7 +27,7 @@ use super::shared::Shared;
 /// younger.
 pub const WRITE_EVERY: Duration = Duration::from_secs(10);
 
-/// The same for a console at which nothing happens: its heartbeats alone are no reason for a write.
+/// How often a console at which nothing happens writes its row: its heartbeats alone are no reason for a write.
 const WRITE_QUIET_EVERY: Duration = Duration::from_secs(60);
 
 /// An execution whose result was sent to the database.
@@ -416,7 +416,8 @@ impl Writing {
         }
     }
 
-    /// Counts what is counted elsewhere. Counts of the program as a whole go to the loop that comes first.
+    /// Takes over counts that are kept elsewhere: the statements of this process, and the errors and dropped log lines
+    /// of the whole program, which go to the loop that asks for them first.
     fn take(&mut self, shared: &Shared, role: Role) {
         let statements = shared.counters().statements;
         let sent = statements - std::mem::replace(&mut self.statements, statements);

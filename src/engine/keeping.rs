@@ -39,8 +39,8 @@ pub struct Keeping {
     places: Rc<RefCell<Places>>,
 }
 
-/// The places behind which the next look begins. Work that cannot be done now is before them, and hides
-/// none that is behind; after the last one, a look begins with the first again.
+/// The places after which the next look begins. Work that cannot be done now lies before these places, so it never
+/// hides the work behind them. Once a look has reached the end, the next one begins at the start again.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     deadlines: Cursor,
@@ -157,15 +157,15 @@ async fn keep(
 struct Turn<'a> {
     abandoned: Duration,
     stopped: &'a Cell<bool>,
-    /// The first error of a cancellation or of deletions, unless somebody's lock was its cause and a later one has
-    /// another. The next round does not try them again.
+    /// The first error of a cancellation or of the deletions. A later error replaces it only if somebody's lock was its
+    /// cause. It is kept for later rounds, because they do not try the failed job again.
     failed: &'a mut Result<(), Error>,
 }
 
 impl Turn<'_> {
-    /// Passes all deadlines, and cancels and deletes for a turn each. True where more is left, with the error of the
-    /// deadlines. A job that fails, or a cancellation that fails or waits for somebody, holds up no other, as long as the
-    /// database can be reached.
+    /// Passes all deadlines, then cancels for one turn and deletes for one turn. Returns whether more work is left, and
+    /// the error of the deadlines. As long as the database can be reached, a job that fails holds up no other job, and
+    /// neither does a cancellation that waits for somebody's lock.
     async fn work(
         &mut self,
         conn: &mut Conn,
@@ -244,8 +244,8 @@ async fn pass_deadlines(
     }
 }
 
-/// Goes on with a cancellation. True where more of it is left; one that has closed nothing until then, because somebody
-/// holds rows of the run, is left to the next look.
+/// Continues a cancellation for the rest of the turn. True if more of it is left. A cancellation that has closed
+/// nothing, because somebody has locked rows of its run, is left to the next look, and the result is false.
 async fn go_on(
     conn: &mut Conn,
     cancelling: &mut Cancelling,
@@ -305,8 +305,9 @@ impl Deleting {
     }
 }
 
-/// Three times as long as the transaction took, so that the work has three quarters of the database,
-/// and more than half as many runs can be deleted as are created meanwhile (`bench retention`).
+/// The pause after a transaction of this work: three times as long as the transaction took. So three quarters of the
+/// database's time are left to the engine, and still more than half as many runs can be deleted as are created
+/// meanwhile (`bench retention`).
 pub(crate) fn pause(took: Duration) -> Duration {
     took * 3
 }

@@ -61,7 +61,8 @@ const LATER: Duration = Duration::from_millis(50);
 /// A process that is to end waits this long for another connection.
 const ANOTHER: Duration = Duration::from_secs(1);
 
-/// The time between two looks for work that was left half done, in sweeps; but no longer than that limit.
+/// The time between two looks for work that was left half done: that of this many sweeps, but no longer than this
+/// duration.
 const LOOK_EVERY: (u32, Duration) = (10, Duration::from_secs(15));
 
 /// Something to do on the second connection.
@@ -135,7 +136,8 @@ impl Lifeline {
             let begun = async {
                 let mut conn = self.location.listen(CHANNEL).await?;
                 let registered = process::register(&mut conn, &self.row).await;
-                // The process that keeps us from registering may be one that everybody can see.
+                // Shows the rows of the processes although ours is missing: the supervisor may find among them the
+                // process that keeps us from registering.
                 if let (Err(error), Some((sweeper, _))) = (&registered, &self.sweeper)
                     && error.is_not_now()
                 {
@@ -520,8 +522,8 @@ impl Lifeline {
                     events::beat_waits(&error);
                 }
                 self.forget();
-                // Our row is locked, and no other node of a cluster sees that: the leases of what we hold are other
-                // rows, and show there that we live.
+                // Our row is locked. The other nodes of a cluster do not see that lock, but they see our leases, which
+                // are in other rows: extending these leases shows them that we live.
                 if holds {
                     self.hold_on(conn, asked).await?;
                 }

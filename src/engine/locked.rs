@@ -14,10 +14,10 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// At most so many are left out: each claim sends them all.
 pub const MOST: usize = 1_000;
 
-/// The longest time for which one is left out of which no look has found a lock.
+/// The longest time for which a key is left out although no look has found a lock on its rows.
 const UNEXPLAINED_MAX: Duration = Duration::from_secs(30);
 
-/// How long after that time one is forgotten that was not kept waiting again.
+/// A key without a known lock is forgotten this long after its pause is over, unless it is kept waiting again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(15);
 
 /// The keys that claims leave out.
@@ -59,8 +59,8 @@ impl<T: Copy + Ord> Locked<T> {
         self.keys.len() > before
     }
 
-    /// This one was kept waiting alone, and no look has found a lock: it waits for a row of which no look knows. If that
-    /// happens once, it may be a lock of ours.
+    /// This key was kept waiting alone, although no look has found a lock: it waits for a row that no look examines.
+    /// The first time, the lock may have been one of ours, so the key is left out only from the second time on.
     pub fn waited_in_vain(&mut self, key: T, now: Instant) {
         let pause = match self.unexplained.get(&key) {
             Some(before) => (before.pause * 2).clamp(LOOK_EVERY, UNEXPLAINED_MAX),

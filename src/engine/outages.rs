@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use crate::telemetry::growing::Growing;
 
-/// This many outages are logged one by one,
+/// Up to this many outages within [`WITHIN`] are logged one by one.
 const EACH: usize = 3;
 
-/// if this much time has passed since the first of them.
+/// The connection comes and goes if more than [`EACH`] outages have begun within this time.
 const WITHIN: Duration = Duration::from_secs(180);
 
 /// An outage that lasts this long is logged, whatever happened before it.
@@ -27,7 +27,8 @@ pub struct Outages {
     since: Option<Instant>,
     /// When the last outages began.
     recent: VecDeque<Instant>,
-    /// The present outage, for each of the two reasons: the database is away, or in its own way.
+    /// The present outage, by its kind: true if the database answers but cannot do the work now, false if the database
+    /// cannot be reached.
     lasts: Growing<bool>,
     comes_and_goes: Growing<()>,
     said: bool,

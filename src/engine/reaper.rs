@@ -37,16 +37,16 @@ const ORPHANS_EVERY: u32 = 10;
 /// been set back: it is slewed, or a statement took long.
 const SLEW_MAX: Duration = Duration::from_secs(1);
 
-/// The first pause before another sweep looks at claims that were left because their rows were locked: by a commit of
-/// the dead process that is under way, as a rule. It is doubled from one such sweep to the next, up to `LEFT_MAX`; then
-/// it is somebody else's lock, and reported.
+/// The first pause before another sweep looks at claims that were left because somebody had locked their rows. As a
+/// rule, the lock is that of a commit of the dead process which is still under way. The pause doubles with each further
+/// sweep that leaves such claims, up to `LEFT_MAX`; from then on, the lock is taken for somebody else's and reported.
 const LEFT_FIRST: Duration = Duration::from_millis(50);
 const LEFT_MAX: Duration = Duration::from_secs(1);
 
 /// The pause before another sweep looks at a death that is in doubt.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// How long a sweep may correct the work that waits for a time of before the clock was set back.
+/// How long one sweep may spend on making work due that waits for a time from before the clock was set back.
 const PUTTING_RIGHT: Duration = Duration::from_millis(500);
 
 /// The beats that a reaper has seen of every process.
@@ -94,9 +94,10 @@ impl Witness {
     }
 }
 
-/// True for the one of all sweepers that looks after the clock and the log: the process with the oldest row. If it does
-/// not beat, another takes its place, even when its row cannot be removed. A console never sweeps, and a worker of
-/// several pipelines, which has no supervisor, sweeps under one of its rows.
+/// True for the one sweeper that corrects waiting work after the clock was set back and reports stuck work in the log:
+/// the sweeper with the oldest row. If that process does not beat, the next one takes its place, even while the oldest
+/// row cannot be removed. A console never sweeps. A worker of several pipelines, which has no supervisor, sweeps under
+/// one of its rows.
 fn is_first(mine: &ProcessRow, others: &[ProcessRow], lease: Duration) -> bool {
     // A heartbeat that is later than the database's clock does not tell its age; the witness does.
     let beats = |row: &ProcessRow| row.age.max(silence(row)) < lease;
@@ -144,7 +145,8 @@ impl Clock {
 
     /// Corrects the work that waits for a time of before, until this moment, and the rest in the next sweep.
     async fn put_right(&mut self, conn: &mut Conn, until: Instant) -> Result<(), Error> {
-        // An error leaves it as it may be: the branches that showed it may be corrected already, and the executions not.
+        // After an error, `set_back` stays true: the branches that revealed the change of the clock may already be
+        // corrected and the executions not, and then no later look would reveal the change again.
         if !std::mem::replace(&mut self.set_back, true) {
             self.set_back = clock::may_have_been_set_back(conn, &mut self.rescheduling).await?;
         }
@@ -166,8 +168,8 @@ pub type Proof = dyn FnMut(&ProcessRow, &[ProcessRow]) -> Finding + Send;
 pub enum Finding {
     /// Nothing is proven.
     MayLive,
-    /// It is dead. But something that its steps started may still be at work, or it is for its supervisor to tell: the next
-    /// look is soon.
+    /// The process is dead, but its claims may not be given back yet: something that its steps started may still be
+    /// running, or its supervisor has precedence. The next look comes soon.
     Doubted,
     /// Its claims may be given back.
     Dead(ProvenDeath),
@@ -209,7 +211,7 @@ pub struct Sweeper {
     pause: Duration,
     /// The last sweep doubted a death.
     doubted: bool,
-    /// That of a child of the process that sweeps.
+    /// The last sweep doubted the death of a child of the sweeping process.
     doubted_own: bool,
     /// The process that recovers.
     shared: Option<Arc<Shared>>,

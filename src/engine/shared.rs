@@ -41,8 +41,8 @@ pub enum Mode {
 /// The longest that work from another host waits when the database notifies nobody of it.
 const UNHEARD: Duration = Duration::from_millis(250);
 
-/// The time between two looks for work while no wakeup comes: as configured, but no longer than that limit while
-/// there are other processes whose wakeups it does not hear.
+/// The time between two looks for work while no wakeup comes: as configured, but at most `UNHEARD` while there are
+/// processes whose wakeups do not come here.
 fn polls(configured: Duration, unheard: bool) -> Duration {
     match unheard {
         true => configured.min(UNHEARD),
@@ -89,7 +89,7 @@ struct State {
     beat: Instant,
     /// Whether the last heartbeat found the pipeline paused.
     paused: bool,
-    /// The same, until the loop has taken it.
+    /// The value that a heartbeat has set in `paused`, until the loop has taken note of it.
     told: Option<bool>,
 }
 

@@ -299,8 +299,8 @@ impl Slots {
         }
     }
 
-    /// How many of so many results that cannot be stored take a slot: there may be as many besides as there are slots.
-    /// Otherwise, where none can be stored, a worker would run all that is due.
+    /// How many of the `unstored` results, which cannot be stored now, count against the room of the slots: those
+    /// beyond the number of slots. Otherwise a worker that can store no result would run everything that is due.
     pub fn beyond(&self, unstored: usize) -> usize {
         unstored.saturating_sub(self.count)
     }

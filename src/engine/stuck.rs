@@ -25,9 +25,10 @@ type Key = (&'static str, Option<String>);
 /// The findings of the last look, and the reports that were made.
 #[derive(Clone, Debug, Default)]
 pub struct Reports {
-    /// When it last looked, or was first called: a process that has just started has more urgent work.
+    /// When it last looked, was first called, or last put off its looks. The first look waits, because a process that
+    /// has just started has more urgent work.
     looked: Option<Instant>,
-    /// When it really looked, or was first called.
+    /// When it last looked, or was first called; putting off looks does not change this time.
     last: Option<Instant>,
     found: HashSet<Key>,
     reported: Growing<Key>,

@@ -82,7 +82,8 @@ impl Trouble {
 /// attempts.
 const REPORT_FOR: Duration = Duration::from_secs(90);
 
-/// The same for a console, which tries again within seconds: what it meets later is another trouble.
+/// A refusal that a console has not met again for this long is no longer reported: a console tries again within
+/// seconds, so a later refusal is another trouble.
 const REFUSED_FOR: Duration = Duration::from_secs(30);
 
 /// The longest text of a trouble in a row, in characters.

@@ -56,8 +56,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// executions that have arrived before that place since, or that somebody had locked.
 const LOOK_BEFORE: Duration = Duration::from_secs(1);
 
-/// A claim that leaves out executions that this process could not read passes over all of them that are due. If
-/// that takes longer than this, the database has three times as long for others before the next claim.
+/// A claim that leaves out executions that this process could not read passes over all of them that are due. If the
+/// claim takes longer than the first value, the next claim waits for three times the excess, so that others can use the
+/// database.
 const LONG_CLAIM: (Duration, u32) = (Duration::from_millis(50), 3);
 
 /// The pause after a claim that failed because of a row.
@@ -482,7 +483,7 @@ impl Worker {
             events::kept_waiting(error);
             let most = room.max(locked::MOST);
             if bearable(self.leaves_out_locked(state, most).await)? == Some(true) {
-                // As above.
+                // The next claim leaves out the locked executions, so it can take others at once.
                 state.eager = true;
                 return Ok(true);
             }

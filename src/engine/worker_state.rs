@@ -24,8 +24,8 @@ use super::claim_size::ClaimSize;
 /// have a bound of their own.
 const BATCH_MAX: usize = 500;
 
-/// At most so many results are set aside, and so many bytes of them: half of those with which a worker begins nothing
-/// more.
+/// A worker sets aside at most this many results, with at most this many bytes: half of `RESULTS_MAX`, the bytes of
+/// results with which it begins no more steps.
 pub const ASIDE_MAX: usize = 1_000;
 const ASIDE_BYTES: usize = 2 * portion::BYTES_MAX;
 
@@ -44,13 +44,14 @@ const LARGE: usize = 64 << 20;
 #[derive(Clone, Debug)]
 pub struct WorkerState {
     finished: Vec<Finished>,
-    /// Results that are not sent with the others, because somebody has locked a row that they write.
+    /// Results that are not sent with the others: somebody has locked a row that they write, or the database cannot
+    /// store them for another reason, such as a damaged row.
     aside: Vec<Finished>,
     /// How many of them to commit at once.
     batch: usize,
     claim_size: ClaimSize,
-    /// How often in a row the connection was lost with the first of them, since their number was
-    /// last known to be right.
+    /// How often in a row the connection was lost with the next batch. The count begins again after a commit, when
+    /// another result comes first, and when the first result is about to be sent alone.
     lost: u32,
     /// The first result is too large to be sent again: this was the answer each time.
     unsent: Option<Error>,
@@ -152,16 +153,16 @@ impl WorkerState {
         &self.finished
     }
 
-    /// The results that wait until somebody unlocks a row.
+    /// The results that are set aside until their rows are unlocked or they are tried again.
     pub fn aside(&self) -> &[Finished] {
         &self.aside
     }
 
-    /// Sets these results aside, of which somebody has locked a row, because the results that are sent with them
-    /// would wait as well; no more of them than there is room for. All others are sent from now on. True if a result
-    /// has changed its place.
+    /// Sets aside these results, whose rows are locked or which cannot be stored, because the results that are sent
+    /// with them would wait or fail as well. It sets aside no more results than there is room for; all others are sent
+    /// from now on. True if a result has changed its place.
     ///
-    /// No commit of a result may be in doubt here: nobody asks whether one that was set aside has landed.
+    /// No commit may be in doubt here, because nobody asks whether a result that was set aside has landed.
     pub fn set_aside(&mut self, locked: &HashSet<ExecutionId>) -> bool {
         debug_assert_ne!(self.doubt, Doubt::Landed);
         let is_locked = |it: &Finished| locked.contains(&it.claimed.execution_id);

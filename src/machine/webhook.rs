@@ -97,10 +97,12 @@ pub fn follows(
 /// How many messages to one endpoint are on their way at once: a slow message does not hold up the others.
 const AT_ONCE: usize = 4;
 
-/// An endpoint that refused this many messages in a row gets one at a time,
+/// After this many refusals in a row, an endpoint gets one message at a time, with a pause of [`PROBED_EVERY`] between
+/// two, until it takes one.
 const REFUSALS: u32 = 8;
 
-/// after this pause, until it takes one: refused messages cost the others their share of the database.
+/// The pause between two messages to an endpoint that refuses them: refused messages cost the other endpoints their
+/// share of the database.
 const PROBED_EVERY: Duration = Duration::from_secs(1);
 
 /// How many messages are taken ahead for an endpoint that takes them fast.

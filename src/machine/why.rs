@@ -22,7 +22,8 @@ pub const LEFT: &str = "claims of dead processes";
 pub const END_TRANSACTION: &str = "end that transaction: PostgreSQL's pg_stat_activity and MySQL's \
      information_schema.INNODB_TRX list the sessions that have one open";
 
-/// The same, where the session may be known.
+/// The remedy for such a lock: `holder`, the way to end the transaction of a known session, or else
+/// [`END_TRANSACTION`].
 pub fn end_transaction(holder: Option<&str>) -> String {
     holder.unwrap_or(END_TRANSACTION).to_owned()
 }

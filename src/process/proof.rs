@@ -17,8 +17,9 @@ use super::roster::Pid;
 /// The longest hunt for the processes that one dead worker's steps left behind. The caller waits for it.
 const HUNT_BOUND: Duration = Duration::from_millis(100);
 
-/// How long a death is in doubt because of processes that do not even die of SIGKILL, or of which nobody can tell whose
-/// they are. They may sit in the kernel for as long as a disk is gone.
+/// How long a death stays in doubt because of processes that do not die even of SIGKILL, or of which nobody can tell
+/// whether the dead process's steps started them. Such a process may sit in the kernel for as long as a disk does not
+/// answer.
 pub const DOUBT_MAX: Duration = Duration::from_millis(500);
 
 /// How long a dead child is left to its living supervisor, which may have to wait for `DOUBT_MAX` twice.

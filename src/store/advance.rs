@@ -33,7 +33,8 @@ statements! {
          WHERE ready_at IS NOT NULL AND ready_at <= {now}
            AND (:all = 1 OR pipeline IN (SELECT b.name FROM {rows:b(name text)}))
          ORDER BY ready_at, id LIMIT :n {skip_locked}";
-    /// The same, but skips branches that this process could not read.
+    /// `READY` without the branches that this process leaves out: those that it could not read, and those that somebody
+    /// has locked.
     READY_READABLE = "
         SELECT id FROM ductwork_branches
          WHERE ready_at IS NOT NULL AND ready_at <= {now}

@@ -30,8 +30,9 @@ use super::statement::{Rows, Statement, statements};
 
 statements! {
     CANCEL_RUN_STATUS = "SELECT status FROM ductwork_runs WHERE id = :run";
-    /// Those of the youngest fan-outs first, by the clocks of the hosts that made them: of the waiting ones the innermost.
-    /// The oldest of a wide run may all wait for others, and then none of them can be closed.
+    /// The branches of the youngest fan-outs come first, by the clocks of the hosts that made them: among the waiting
+    /// branches, these are the innermost. The oldest branches of a wide run may all wait for others, and then none of
+    /// them could be closed.
     CANCEL_OPEN_BRANCHES = "
         SELECT id, status, step_id, fan_out_id FROM ductwork_branches
          WHERE run_id = :run AND status IN ('in_progress', 'advancing', 'waiting', 'dampened')

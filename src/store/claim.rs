@@ -56,8 +56,9 @@ statements! {
     /// Takes everything that is due and locked by us off the queue and stamps it, or nothing of it.
     TAKE_LOCKED runs [&REMOVE_AVAILABILITIES, &ALL_REMOVED, &STAMP_EXECUTIONS, &ALL_STAMPED];
     STAMP_EXECUTIONS from "backend/sqlite/claim.sql";
-    /// `TAKE_AVAILABILITIES` without the executions that this process could not read. It looks up the run of
-    /// every due execution until it has enough, so only processes that have met an unreadable one use it.
+    /// `TAKE_AVAILABILITIES` without the executions that this process leaves out: those that it could not read, and
+    /// those that somebody has locked. It looks up the run of every due execution until it has enough, so only
+    /// processes that leave out something use it.
     TAKE_READABLE = "
         WITH due {materialized} (
             SELECT q.execution_id FROM ductwork_availabilities q
@@ -118,7 +119,7 @@ statements! {
           FROM {rows:b(id id)}";
     NEXT_DUE = "
         SELECT min(due_at) - {now} AS wait FROM ductwork_availabilities WHERE pipeline = :pipeline";
-    /// The same without the executions that this process could not read.
+    /// `NEXT_DUE` without the executions that this process leaves out.
     NEXT_READABLE_DUE = "
         SELECT q.due_at - {now} AS wait FROM ductwork_availabilities q
          WHERE q.pipeline = :pipeline
@@ -128,7 +129,7 @@ statements! {
                   JOIN ductwork_runs r ON r.id = s.run_id
                  WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM {rows:a(digest text)})
          ORDER BY q.due_at, q.execution_id LIMIT 1";
-    /// Those that the next claim takes.
+    /// The executions that the next claim would take.
     DUE = "
         SELECT q.execution_id AS id FROM ductwork_availabilities q
          WHERE q.pipeline = :pipeline AND q.due_at <= {now}

@@ -300,7 +300,8 @@ pub struct Committed {
     pub stale: Vec<ExecutionId>,
     /// Results that count, and that the database did not write: a trigger or a policy keeps the row as it is.
     pub unwritten: Vec<ExecutionId>,
-    /// Why it is not known which of the other results these are: they may be stale.
+    /// The error of the query that tells unwritten results from stale ones. If it is set, `stale` is empty, and some of
+    /// the results in `unwritten` may be stale.
     pub unasked: Option<Error>,
     /// Executions of the next steps, leased at birth.
     pub leased_next: Vec<Claimed>,
@@ -468,9 +469,9 @@ async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Re
         let Some(process) = answer.next() else {
             return Ok(None);
         };
-        // An execution is in the place of the process's own row where this commit arrives after its epoch, when
-        // nobody waits for its answer, or where the process was declared dead and somebody had locked the
-        // execution at that time. The error undoes everything; where the ROLLBACK fails, the server does so when it
+        // The first row is an execution, and not the process's own row, in two cases: this commit arrives after its
+        // epoch has ended, when nobody waits for its answer any more; or the process was declared dead while somebody
+        // had locked the execution. The error undoes everything. If the ROLLBACK fails, the server rolls back when it
         // misses the connection.
         if process.get::<uuid::Uuid>("id").is_err() {
             is_over = true;

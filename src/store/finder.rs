@@ -1,13 +1,11 @@
 //! Runs that endpoints have not heard of yet.
 //!
-//! Owns: how far back it searches, and how far one look goes. Never: writes SQL (`delivery` does), or sends
-//! anything.
+//! Owns: how far back it searches, and how far one look goes. Never: writes SQL (`delivery` does), or sends anything.
 //!
-//! Three walks, each a page at a time. The first follows the runs that end. A run's time of ending is a little
-//! older than the commit that shows it, so that walk starts over again and again, a minute before the place that
-//! it reached. The second goes through a day of ends and finds runs that were committed later than that. The
-//! third goes through the runs that wait for a person.
-//! goes through the runs that wait for a person.
+//! Three walks, each a page at a time. The first follows the runs that end. A run's time of ending is a little older
+//! than the commit that shows it, so that walk starts over again and again, a minute before the place that it reached.
+//! The second goes through a day of ends and finds runs that were committed later than that. The third goes through the
+//! runs that wait for a person.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -87,7 +87,8 @@ statements! {
     HAS_ROW = "SELECT id FROM ductwork_processes WHERE id = :id";
     /// The branches whose advancements a recovery can give back: one that lacks a row is damaged.
     HELD_TO_ADVANCE = held_to_advance!("");
-    /// Of these, the branches of which nobody has locked a row that is written then.
+    /// The branches of `HELD_TO_ADVANCE`, without those of which somebody has locked a row that giving them back
+    /// writes.
     UNLOCKED_TO_ADVANCE = held_to_advance!(" {skip_waiting}");
     LOST_ADVANCEMENTS = "
         UPDATE {into:ductwork_advancements;b(id id);ductwork_advancements_open}
@@ -285,7 +286,7 @@ pub async fn recover(
     }
 }
 
-/// The same, for claims that are known to be locked.
+/// Like [`recover`], but leaves the claims in `locked`: the caller has found that somebody has locked their rows.
 pub async fn recover_all_but(
     conn: &mut Conn,
     process: ProcessId,

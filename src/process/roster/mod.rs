@@ -45,8 +45,8 @@ impl Limits {
         self.reaper_timeout * 5 / 6
     }
 
-    /// The age of a heartbeat at which the supervisor asks its child whether it reaches the database. A child that
-    /// does not ends before its leases are over, unless the supervisor looks less often than once in a heartbeat
+    /// The age of a heartbeat at which the supervisor asks its child whether it reaches the database. A child that does
+    /// not reach it ends before its leases are over, unless the supervisor looks less often than once in a heartbeat
     /// interval.
     fn asked_after(&self) -> Duration {
         self.reaper_timeout * 4 / 6

@@ -50,13 +50,14 @@ const LOOKED_AT_EVERY: Duration = Duration::from_secs(2);
 /// detected.
 const BEAT: Duration = Duration::from_secs(15);
 
-/// A page, or the changes, are read for listeners at most this often,
+/// The shortest pause between two readings of a page, or of the changes, for its listeners.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
-/// and for a twentieth of the time at most,
+/// The pause after a reading is this many times as long as the reading took, so readings take a twentieth of the time
+/// at most; but see [`READ_WITHIN`].
 const TIMES_AS_LONG: u32 = 20;
 
-/// unless that would make them older than this.
+/// The longest pause between two readings, however long a reading takes.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
 /// The time between a reading that failed, or took too long, and the next one: the cost of one reading says
