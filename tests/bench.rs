@@ -251,10 +251,13 @@ fn a_benchmark_says_what_it_does_not_understand() {
     let place = Place::with("sqlite://real.db");
     for (args, said) in [
         (&["chain6"][..], "there is no workload `chain6`"),
-        (&["--runs", "1"], "1 is not in 10..=1000000"),
-        (&["--width", "0"], "0 is not in 1..=1000000"),
-        (&["--backlog", "many"], "invalid digit"),
-        (&["--kills", "0"], "0 is not in 1..=1000"),
+        (&["--runs", "1"], "give a whole number from 10 to 1000000"),
+        (&["--width", "0"], "give a whole number from 1 to 1000000"),
+        (
+            &["--backlog", "many"],
+            "give a whole number from 10 to 10000000",
+        ),
+        (&["--kills", "0"], "give a whole number from 1 to 1000"),
     ] {
         let output = place.bench(args).wait_with_output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -33,7 +33,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::machine::stuck::UNSET;
-use crate::model::{ProcessId, Role, RunId};
+use crate::model::{ProcessId, RunId};
 use crate::store::process::{self, Beaten, Heard, NewProcess};
 use crate::store::{Conn, Error, Location, Work, context, migrate};
 use crate::telemetry::events;
@@ -509,7 +509,7 @@ impl Lifeline {
         }
         let asked = Instant::now();
         let id = self.shared.process();
-        let holds = self.shared.holds() || self.is_to_look();
+        let holds = self.shared.holds();
         self.shared.sent(conn.take_statements());
         let counters = self.shared.counters();
         let quiet = self.shared.mode() == Mode::Quiet;
@@ -554,6 +554,8 @@ impl Lifeline {
                 self.shared.beaten();
                 if holds {
                     self.hold_on(conn, asked).await?;
+                } else if self.shared.is_to_look(self.policy.lease()) {
+                    self.look_for_claims(conn, asked).await?;
                 }
             }
             Heard::Dead => {
@@ -568,11 +570,14 @@ impl Lifeline {
         Ok(true)
     }
 
-    /// True when it is time to ask for claims of which this process knows nothing: its own heartbeats would keep them for
-    /// it for ever. Proven by `a_claim_that_its_process_does_not_know_is_given_back`.
-    fn is_to_look(&self) -> bool {
-        let claims = matches!(self.row.role, Role::Worker | Role::Advancer);
-        claims && self.shared.since_look() >= self.policy.lease()
+    /// Asks for claims of a process that holds none, as far as it knows: its own heartbeats would keep them for it for
+    /// ever. Proven by `a_claim_that_its_process_does_not_know_is_given_back`.
+    async fn look_for_claims(&self, conn: &mut Conn, asked: Instant) -> Result<(), Error> {
+        let claims = process::claims(conn, self.shared.process(), self.row.role).await;
+        if let Some(claims) = bearable(claims)? {
+            self.shared.found(claims.into_iter(), asked);
+        }
+        Ok(())
     }
 
     /// RACE: somebody keeps everybody from writing. As long as we cannot write, nobody else's

@@ -279,13 +279,14 @@ impl Shared {
 
     /// True while there may be claims whose leases a heartbeat has to extend.
     pub fn holds(&self) -> bool {
-        let state = self.state();
-        self.holding.load(Ordering::Relaxed) || !state.held.is_empty() || !state.others.is_empty()
+        self.holding.load(Ordering::Relaxed) || !self.state().held.is_empty()
     }
 
-    /// Since a heartbeat last asked for the claims.
-    pub fn since_look(&self) -> Duration {
-        self.state().looked.elapsed()
+    /// True when a heartbeat has to ask for the claims although none is known: nobody has asked for this long, or claims
+    /// were found that may be unknown.
+    pub fn is_to_look(&self, every: Duration) -> bool {
+        let state = self.state();
+        state.looked.elapsed() >= every || !state.others.is_empty()
     }
 
     /// Takes note of the claims that a heartbeat has found, when it asked for them at this time.

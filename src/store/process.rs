@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::failpoint::failpoint;
 use crate::model::*;
 
+use super::advance::HELD_BRANCHES;
 use super::claim::HELD;
 use super::conn::{Conn, Row};
 use super::departed;
@@ -410,6 +411,23 @@ pub async fn hold_on(
         }
     }
     Ok(holding)
+}
+
+/// The claims of a process: the executions of a worker, or the branches of an advancer. Other roles claim nothing.
+pub async fn claims(
+    conn: &mut Conn,
+    process: ProcessId,
+    role: Role,
+) -> Result<Vec<uuid::Uuid>, Error> {
+    let (held, column) = match role {
+        Role::Worker => (&HELD, "id"),
+        Role::Advancer => (&HELD_BRANCHES, "branch_id"),
+        _ => return Ok(Vec::new()),
+    };
+    let rows = conn
+        .fetch_latest(held, &[("process", process.0.into())])
+        .await?;
+    rows.iter().map(|row| row.get(column)).collect()
 }
 
 /// Extends the leases of rows that nobody has locked, and returns which.
