@@ -503,6 +503,26 @@ fn whoever_only_reads_leaves_no_database_behind() {
     assert!(!place.path().join("ductwork.db").exists());
 }
 
+#[test]
+fn help_and_mistakes_have_colours_when_they_are_asked_for_and_none_when_they_are_not() {
+    let place = Place::empty();
+    for args in [&["--help"][..], &["runs", "--nope"]] {
+        let told = |colour: &str| {
+            let ended = place.run(["--color", colour].iter().chain(args));
+            ended.stdout + &ended.stderr
+        };
+        assert!(told("always").contains("\x1b["), "{args:?}");
+        assert!(!told("never").contains("\x1b["), "{args:?}");
+    }
+}
+
+#[test]
+fn metrics_have_one_form_at_a_time() {
+    Place::empty()
+        .run(["metrics", "--json", "--openmetrics"])
+        .failed(2, "");
+}
+
 /// No daemon would use that database.
 #[test]
 fn a_token_or_a_link_from_the_wrong_directory_makes_no_database() {

@@ -4,7 +4,7 @@
 //! the verbs; the options of every verb, listed once. Never: describes a verb or an option: each has its
 //! description beside it.
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, ColorChoice, Command, CommandFactory};
 
 use super::Cli;
 
@@ -62,9 +62,10 @@ Every verb has -c FILE, -e NAME, --json and --color: see `ductworkd --help`.
 /// These verbs print nothing that has a form for programs.
 const FOR_PEOPLE: [&str; 2] = ["top", "completions"];
 
-/// The command line, with its help in this order.
-pub fn command() -> Command {
-    let mut command = Cli::command();
+/// The command line, with its help in this order and with these colours.
+pub fn command(colour: ColorChoice) -> Command {
+    // Verbs get it when they are built.
+    let mut command = Cli::command().color(colour);
     // Only after this does each verb have the global options.
     command.build();
     let template = of_program(&command);
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn an_example_fits_a_terminal_and_prose_is_broken_nowhere_but_at_its_end() {
-        let mut verbs = vec![command()];
+        let mut verbs = vec![command(ColorChoice::Auto)];
         while let Some(verb) = verbs.pop() {
             verbs.extend(verb.get_subcommands().cloned());
             let Some(examples) = verb.get_before_long_help().map(ToString::to_string) else {
@@ -181,6 +182,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_sound() {
-        command().debug_assert();
+        command(ColorChoice::Auto).debug_assert();
     }
 }

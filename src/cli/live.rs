@@ -360,6 +360,23 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_without_colours_has_the_same_text() {
+        let painted = || "\x1b[31mfailed\x1b[0m 3".to_owned();
+        let frame = Frame {
+            title: painted(),
+            rows: vec![painted()],
+            first: 0,
+            last: vec![painted()],
+            ended: false,
+        };
+        let plain = frame.plain();
+        assert_eq!(
+            [&plain.title, &plain.rows[0], &plain.last[0]],
+            ["failed 3"; 3]
+        );
+    }
+
+    #[test]
     fn a_frame_fits_its_terminal_and_shows_what_is_under_way() {
         let frame = |ended| Frame {
             title: "T".repeat(100),

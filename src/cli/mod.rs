@@ -197,8 +197,7 @@ pub fn main(embedded: Embedded) -> ExitCode {
 
 fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
-    let parsed = help::command()
-        .color(color_of(&args))
+    let parsed = help::command(color_of(&args))
         .try_get_matches_from(&args)
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {

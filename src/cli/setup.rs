@@ -239,20 +239,23 @@ pub async fn locked_rows(
 /// process of ours has written no heartbeat for a lease. While some of ours get through, it is a program that has the lock
 /// again and again, and one look could meet anybody who writes.
 async fn kept_out(config: &Config, processes: &[ProcessRow]) -> Option<(Writer, bool)> {
-    const AGAIN: Duration = Duration::from_millis(200);
     let lease = config.supervisor.reaper_timeout;
     let silent = processes.iter().filter(|it| it.age >= lease).count();
     let path = config.database.url.sqlite_path().filter(|_| silent > 0)?;
-    let writer = writer::of(path)?;
     if silent == processes.len() {
-        return Some((writer, true));
+        return writer::of(path).map(|writer| (writer, true));
     }
+    let writer = lasting_writer(path).await?;
+    let mut ours = processes.iter().map(|it| it.pid);
+    (!ours.any(|pid| pid == writer.pid.unsigned_abs())).then_some((writer, false))
+}
+
+/// The process that has SQLite's lock at two looks: one look meets anybody who writes.
+async fn lasting_writer(path: &Path) -> Option<Writer> {
+    const AGAIN: Duration = Duration::from_millis(200);
+    let first = writer::of(path)?;
     tokio::time::sleep(AGAIN).await;
-    let is_ours = processes
-        .iter()
-        .any(|it| it.pid == writer.pid.unsigned_abs());
-    let again = writer::of(path).filter(|again| again.pid == writer.pid && !is_ours);
-    again.map(|writer| (writer, false))
+    writer::of(path).filter(|again| again.pid == first.pid)
 }
 
 /// Checks that the database exists, or that somebody has named it: a command in the wrong directory must not make one,
@@ -467,8 +470,9 @@ async fn tell_of_locks(config: &Config) -> Infallible {
 
 /// The session that has locked a table or, perhaps, rows of ours, and the remedy.
 async fn locked_by(config: &Config) -> Result<Option<String>, Failure> {
-    if let Some(writer) = config.database.url.sqlite_path().and_then(writer::of) {
-        return Ok(Some(format!("{}: {END_WRITER}", held_by(&writer))));
+    if let Some(path) = config.database.url.sqlite_path() {
+        let writer = lasting_writer(path).await;
+        return Ok(writer.map(|writer| format!("{}: {END_WRITER}", held_by(&writer))));
     }
     let mut conn = config.location()?.connect(Purpose::Look).await?;
     if let Some(locked) = store::writable::locked(&mut conn).await? {

@@ -61,6 +61,9 @@ const LATER: Duration = Duration::from_millis(50);
 /// A process that is to end waits this long for another connection.
 const ANOTHER: Duration = Duration::from_secs(1);
 
+/// A process that holds nothing asks for its claims once in a lease, and no more often than this.
+const LOOK_AT_CLAIMS: Duration = Duration::from_secs(30);
+
 /// The time between two looks for work that was left half done: that of this many sweeps, but no longer than this
 /// duration.
 const LOOK_EVERY: (u32, Duration) = (10, Duration::from_secs(15));
@@ -554,7 +557,10 @@ impl Lifeline {
                 self.shared.beaten();
                 if holds {
                     self.hold_on(conn, asked).await?;
-                } else if self.shared.is_to_look(self.policy.lease()) {
+                } else if self
+                    .shared
+                    .is_to_look(self.policy.lease().max(LOOK_AT_CLAIMS))
+                {
                     self.look_for_claims(conn, asked).await?;
                 }
             }

@@ -293,14 +293,10 @@ impl Shared {
     pub fn found(&self, claims: impl Iterator<Item = uuid::Uuid>, asked: Instant) {
         let mut state = self.state();
         state.looked = asked;
-        let before = std::mem::take(&mut state.others);
-        for claim in claims
-            .filter(|id| !state.held.contains_key(&ExecutionId(*id)))
-            .collect::<Vec<_>>()
-        {
-            let first = before.get(&claim).copied().unwrap_or(asked);
-            state.others.insert(claim, first);
-        }
+        let State { held, others, .. } = &mut *state;
+        let before = std::mem::take(others);
+        let unknown = claims.filter(|id| !held.contains_key(&ExecutionId(*id)));
+        others.extend(unknown.map(|id| (id, before.get(&id).copied().unwrap_or(asked))));
     }
 
     /// True while the heartbeats find claims that are not known here.

@@ -442,8 +442,8 @@ pub async fn hidden(conn: &mut Conn) -> Result<Option<String>, Error> {
     };
     let (table, role): (String, String) = (row.get("name")?, row.get("role")?);
     Ok(Some(format!(
-        "row-level security hides the rows of {table} from the role {role}: give the role BYPASSRLS, or policies to read, change and delete, or ALTER \
-         TABLE {table} DISABLE ROW LEVEL SECURITY"
+        "row-level security hides the rows of {table} from the role {role}: give the role BYPASSRLS, or policies to read, \
+         change and delete, or ALTER TABLE {table} DISABLE ROW LEVEL SECURITY"
     )))
 }
 

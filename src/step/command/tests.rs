@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
 use nix::errno::Errno;
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 use nix::unistd::Pid;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
