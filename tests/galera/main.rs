@@ -68,9 +68,9 @@ impl Cluster {
     /// The database through one node only.
     pub fn node(&self, at: usize) -> Db {
         let (server, _) = self.galera.node(at).rsplit_once('/').unwrap();
-        Db {
-            location: Location::parse(&format!("{server}/{}", self.database())).unwrap(),
-        }
+        let url = format!("{server}/{}", self.database());
+        let location = Location::parse(&url).unwrap();
+        Db { url, location }
     }
 
     /// A connection for reading, which sees what was committed at any node.

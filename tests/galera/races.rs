@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::HashSet;
+use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -346,6 +347,7 @@ async fn what_one_node_puts_back_and_another_cancels_is_cancelled() {
     with(|cluster| async move {
         let (mut worker, mut person) = (at(&cluster, 0).await, at(&cluster, 1).await);
         let runs = fill(&mut worker, RUNS).await;
+        received(&cluster, [0, 1, 1], RUNS).await;
         let claimed = claims(&mut worker, RUNS).await;
         lost_races();
         let began = Instant::now();
@@ -461,6 +463,7 @@ async fn what_one_node_revives_and_another_prunes_is_whole_or_gone() {
         let halted = "SELECT {big:count(*)} AS it FROM ductwork_runs WHERE status = 'halted'";
         assert_eq!(number(&mut here.conn, halted).await, RUNS as i64);
         // A prune takes the oldest runs, and only one run at a time may be pruned.
+        there.conn.catch_up().await.unwrap();
         let later = "UPDATE ductwork_runs SET halted_at = halted_at + 86400000000";
         there.conn.fetch(statement(later), &[]).await.unwrap();
         lost_races();
@@ -503,8 +506,10 @@ async fn young(driver: &mut Driver, n: usize) -> Vec<RunId> {
     runs
 }
 
+/// Lets a run grow old, at a node that may not have it yet.
 async fn grow_old(conn: &mut Conn, run: RunId) {
     let args = [("run", run.0.into())];
+    conn.catch_up().await.unwrap();
     assert_eq!(conn.execute(&LONG_AGO, &args).await.unwrap(), 1);
 }
 
@@ -552,6 +557,7 @@ async fn what_a_step_sets_at_one_node_is_there_before_another_has_cancelled_it()
             .await
             .unwrap();
         fill(&mut here, RUNS).await;
+        received(&cluster, [0, 1, 1], RUNS).await;
         lost_races();
         let began = Instant::now();
         let (mut set, mut late_by) = (0, Duration::ZERO);
@@ -570,7 +576,12 @@ async fn what_a_step_sets_at_one_node_is_there_before_another_has_cancelled_it()
                 (here, is_set)
             });
             let mut cancelling = Cancelling::of(claimed.run_id, 100);
-            while cancelling.step(&mut there.conn).await.unwrap().is_none() {}
+            let cancelled = loop {
+                if let Some(cancelled) = cancelling.step(&mut there.conn).await.unwrap() {
+                    break cancelled;
+                }
+            };
+            assert!(matches!(cancelled, Cancel::Done { .. }), "{cancelled:?}");
             let values = "SELECT {big:count(*)} AS it FROM ductwork_tuples";
             let after = number(&mut reader, values).await;
             let (driver, is_set) = sets.await.unwrap();
@@ -744,6 +755,45 @@ async fn a_read_that_decides_sees_what_was_committed_at_another_node() {
         .await;
         assert_eq!(waits, 0);
         reader.close().await;
+    })
+    .await;
+}
+
+/// The other node applies nothing as long as somebody at it holds one of the tables.
+#[tokio::test]
+async fn a_command_finds_a_run_that_its_node_has_not_received_yet() {
+    with(|cluster| async move {
+        let mut here = at(&cluster, 0).await;
+        let mut holder = cluster.node(1).location.connect(Purpose::Engine).await.unwrap();
+        let mut watcher = cluster.node(1).location.connect(Purpose::Engine).await.unwrap();
+        holder.script("HOLD", "LOCK TABLES ductwork_runs READ").await.unwrap();
+        let run = fill(&mut here, 1).await[0];
+        let command = tokio::task::spawn_blocking({
+            let url = cluster.node(1).url;
+            move || {
+                Command::new(env!("CARGO_BIN_EXE_ductworkd"))
+                    .args(["cancel", &run.0.to_string()])
+                    .env("DUCTWORK_DATABASE__URL", url)
+                    .output()
+                    .unwrap()
+            }
+        });
+        let waits = "SELECT {big:count(*)} AS it FROM information_schema.PROCESSLIST
+                      WHERE INFO LIKE '%wsrep_sync_wait = 1 FOR SELECT 1' AND ID <> CONNECTION_ID()";
+        let began = Instant::now();
+        while number(&mut watcher, waits).await == 0 && !command.is_finished() {
+            assert!(began.elapsed() < DEADLINE, "it neither waits nor ends");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let runs = "SELECT {big:count(*)} AS it FROM ductwork_runs";
+        assert_eq!(number(&mut holder, runs).await, 0, "the node has received the run");
+        holder.script("RELEASE", "UNLOCK TABLES").await.unwrap();
+        let done = command.await.unwrap();
+        let told = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.success(), "{told}");
+        sound(&cluster).await;
+        holder.close().await;
+        watcher.close().await;
     })
     .await;
 }

@@ -5,6 +5,8 @@ use ductwork::store::{Conn, Location, Purpose};
 /// A database at one node.
 #[derive(Clone)]
 pub struct Db {
+    /// Its address.
+    pub url: String,
     /// How to connect to it.
     pub location: Location,
 }
