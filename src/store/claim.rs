@@ -22,7 +22,7 @@ use super::error::Error;
 use super::micros;
 use super::pause;
 use super::portion;
-use super::process::Claimant;
+use super::process::{Claimant, ids};
 use super::statement::{Rows, Statement, statements};
 
 statements! {
@@ -473,10 +473,6 @@ fn understood(rows: &[Row]) -> Result<(Vec<Taken>, Vec<Unread>), Error> {
 /// The guarded write at the beginning of every claim; false when the process was declared dead.
 pub(super) async fn touch(conn: &mut Conn, claimant: Claimant) -> Result<bool, Error> {
     Ok(conn.execute(&TOUCH, &claimant.args()).await? == 1)
-}
-
-fn ids(rows: &[Row]) -> Result<Vec<uuid::Uuid>, Error> {
-    rows.iter().map(|row| row.get("id")).collect()
 }
 
 /// Puts executions that the claimant's process has claimed but not started back into the queue: no

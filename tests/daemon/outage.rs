@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use ductwork::model::{Role, RunStatus};
 use ductwork::store::query;
 use ductwork::store::statement::Statement;
-use ductwork::store::{Conn, Dialect};
+use ductwork::store::{Conn, Dialect, Location, Purpose, migrate};
 use nix::sys::signal::Signal;
 
+use crate::cluster::Cluster;
 use crate::fixture::*;
 use crate::foreign::Foreign;
 use crate::relay::ports_of;
@@ -523,4 +524,60 @@ on_every_server! {
             assert_eq!(live(&fixture).0, Some(1), "{role}");
         }
     }
+}
+
+/// The code of its refusals is that of a value that is too large.
+#[tokio::test]
+async fn a_server_that_has_no_transaction_left_costs_no_result_and_no_retry() {
+    const REFUSAL: &str = "database is not accepting commands";
+    static NEXT: Statement = Statement::new("TEST_NEXT", "SELECT pg_current_xact_id()::text");
+    let cluster = Cluster::start();
+    let location = Location::parse(&cluster.url).unwrap();
+    let mut conn = location.connect(Purpose::Query).await.unwrap();
+    migrate::migrate(&mut conn).await.unwrap();
+    conn.close().await;
+    cluster.stop();
+    cluster.leave_transactions(1_000);
+    cluster.up();
+    let conn = location.connect(Purpose::Query).await.unwrap();
+    let settings = Settings {
+        reaper_timeout: "2s",
+        max_retry: 0,
+        max_crash: 1,
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::at(&cluster.url, conn, settings, &[LONG]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let run = fixture.trigger("Long", "1", 1).await[0];
+    fixture.pids("pids", 1).await;
+    let refused = loop {
+        if let Err(error) = fixture.conn.fetch(&NEXT, &[]).await {
+            break format!("{error:?}");
+        }
+    };
+    assert!(refused.contains(REFUSAL), "{refused}");
+    std::fs::write(fixture.path("go"), "").unwrap();
+    fixture.said("ends", 1).await;
+    let refuses = |event: &&serde_json::Value| {
+        let of = |key| event[key].as_str().unwrap_or_default();
+        of("error").contains(REFUSAL) && of("statement").contains("COMMIT")
+    };
+    eventually(PATIENCE, "the result is refused", async || {
+        let refused = daemon.log().iter().filter(refuses).count();
+        (refused > 2).then_some(())
+    })
+    .await;
+    // The server mends that itself, once in a while.
+    for soon in [
+        "ALTER SYSTEM SET autovacuum_naptime = 1",
+        "SELECT pg_reload_conf()",
+    ] {
+        fixture.conn.script("TEST_SOON", soon).await.unwrap();
+    }
+    fixture.run_ended(run).await;
+    assert_eq!(fixture.output(run).await, "done");
+    assert_eq!(fixture.executions().await.len(), 1);
+    daemon.stop().await;
+    fixture.audited().await;
 }

@@ -64,6 +64,11 @@ impl Cluster {
         postgres(&["stop", path(self.dir.path()), "fast"]);
     }
 
+    /// Leaves it this many transactions, while it is stopped.
+    pub fn leave_transactions(&self, left: u32) {
+        postgres(&["exhaust", path(self.dir.path()), &left.to_string()]);
+    }
+
     /// Kills all of its processes at once, like the loss of its host.
     pub fn kill(&self) {
         let pid = std::fs::read_to_string(self.data("postmaster.pid")).expect("a server");

@@ -38,9 +38,15 @@ impl DriverError for sqlx::Error {
                 // The server reports a value of a GiB or more as an error of its allocator, whose
                 // other error, that memory has run out, has a code of its own.
                 let too_large = error.code() == "XX000" && error.file() == Some("mcxt.c");
-                match too_large && !ended {
-                    true => Blame::Value,
-                    false => of_sqlstate(error.code(), ended),
+                // Limits of the server, with the code of a value that is too large: no transaction id is left, or the
+                // queue of notifications is full.
+                let of_server = error.code() == "54000"
+                    && matches!(error.file(), Some("varsup.c" | "multixact.c" | "async.c"));
+                match (too_large, of_server) {
+                    _ if ended => Blame::Connection,
+                    (true, _) => Blame::Value,
+                    (_, true) => Blame::Environment,
+                    _ => of_sqlstate(error.code(), false),
                 }
             }
             // A value that the driver cannot encode.
