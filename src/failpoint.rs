@@ -15,6 +15,7 @@
 //! | `droptx` | the connection is cut, with whatever transaction is open on it |
 //! | `acklost` | the operation is done, and its caller is told that the connection is gone |
 //! | `kill9`, `abort`, `exit(CODE)` | the process ends there |
+//! | `panic` | the task, or the thread, panics there |
 //! | `sleep(MS)` | the process stands still |
 //! | `pause(FIFO)` | the process stands still until somebody has written to this named pipe |
 //! | `clock(S)` | the host's clock is set, to be off by S seconds: under `tests/support/clock.rs`, whose file `TEST_CLOCK` names |
@@ -182,6 +183,7 @@ mod armed {
         Fault(Fault),
         Kill,
         Abort,
+        Panic,
         Exit(i32),
         Sleep(Duration),
         Pause(PathBuf),
@@ -269,6 +271,7 @@ mod armed {
             ("acklost", "") => Action::Fault(Fault::Lost),
             ("kill9", "") => Action::Kill,
             ("abort", "") => Action::Abort,
+            ("panic", "") => Action::Panic,
             ("exit", code) => Action::Exit(code.parse().ok()?),
             ("sleep", ms) => Action::Sleep(Duration::from_millis(ms.parse().ok()?)),
             ("pause", fifo) => Action::Pause(fifo.into()),
@@ -294,6 +297,8 @@ mod armed {
             Action::Fault(fault) => return Some(*fault),
             Action::Kill => drop(kill(Pid::this(), Signal::SIGKILL)),
             Action::Abort => std::process::abort(),
+            // Without the message that a test takes for that of a defect.
+            Action::Panic => std::panic::resume_unwind(Box::new(name)),
             #[expect(clippy::disallowed_methods, reason = "it is to end here and now")]
             Action::Exit(code) => std::process::exit(*code),
             Action::Sleep(span) => std::thread::sleep(*span),

@@ -210,6 +210,11 @@ impl AdvancerState {
         !self.claimed.is_empty() || !self.spreading.is_empty() || !self.giving.is_empty()
     }
 
+    /// False while the process may hold claims that are not known here.
+    pub fn is_sure(&self) -> bool {
+        !self.unsure
+    }
+
     /// True while there may be claims whose leases a heartbeat has to extend.
     pub fn may_hold(&self) -> bool {
         self.is_busy() || self.unsure || self.keeps()
@@ -428,6 +433,7 @@ impl AdvancerState {
     pub fn forget(&mut self) {
         self.doubt();
         self.unsure = false;
+        self.culprit = None;
         self.kept.clear();
     }
 

@@ -21,6 +21,7 @@ use crate::store::recovery::{Death, Recovered};
 use crate::store::transition::Crossed;
 use crate::store::{Conn, Error, error, metrics as rows};
 
+use super::lifeline::Beat;
 use super::shared::Shared;
 
 /// The time between two writes of a process's row: a process that is killed loses only counts that are
@@ -206,11 +207,12 @@ pub fn stored(counts: &mut Counts, role: Role, took: Duration) {
 }
 
 /// A heartbeat was written, or was not; `died`: the process was declared dead, and registered anew.
-pub fn beaten(counts: &mut Counts, role: Role, beaten: &Result<bool, Error>, died: bool) {
+pub fn beaten(counts: &mut Counts, role: Role, beaten: &Result<Beat, Error>) {
     let outcome = match beaten {
-        Ok(true) if died => "dead",
-        Ok(true) => "written",
-        Ok(false) => "waited",
+        Ok(Beat::Dead) => "dead",
+        Ok(Beat::Written) => "written",
+        Ok(Beat::Waits) => "waited",
+        Ok(Beat::Withheld) => return,
         Err(_) => "failed",
     };
     counts.add(&metrics::HEARTBEATS, &[role.as_str(), outcome], 1);

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::machine::stuck::UNKEPT;
@@ -20,6 +21,7 @@ use crate::store::prune::{self, Pruning};
 use crate::store::resume::Deadlines;
 use crate::store::{Conn, Error, Location, Purpose};
 use crate::telemetry::events;
+use crate::telemetry::growing::Growing;
 
 use super::shared::Shared;
 use super::trouble::Trouble;
@@ -35,8 +37,10 @@ const TURN: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub struct Keeping {
     task: Option<JoinHandle<()>>,
-    stopped: Rc<Cell<bool>>,
+    stopped: Rc<Stopped>,
     places: Rc<RefCell<Places>>,
+    /// Rows that somebody has locked, with retention and without.
+    locked: Rc<RefCell<Growing<&'static str>>>,
 }
 
 /// The places after which the next look begins. Work that cannot be done now lies before these places, so it never
@@ -58,6 +62,32 @@ impl Default for Places {
     }
 }
 
+/// The request to stop. A pause ends with it: the process removes its row only after this task has ended. Proven by
+/// `a_stop_does_not_wait_for_the_pause_of_a_slow_deletion`.
+#[derive(Default)]
+struct Stopped {
+    is: Cell<bool>,
+    wakes: Notify,
+}
+
+impl Stopped {
+    fn set(&self) {
+        self.is.set(true);
+        self.wakes.notify_one();
+    }
+
+    fn is_set(&self) -> bool {
+        self.is.get()
+    }
+
+    /// Waits for it for this long.
+    async fn within(&self, pause: Duration) {
+        if !self.is_set() {
+            let _ = tokio::time::timeout(pause, self.wakes.notified()).await;
+        }
+    }
+}
+
 impl Keeping {
     /// Begins, unless the task is running: deletes runs that ended longer ago than `retention`, if
     /// that is given, and finishes work that nobody has continued for `abandoned`.
@@ -73,6 +103,7 @@ impl Keeping {
         }
         let (shared, location) = (Arc::clone(shared), location.clone());
         let (stopped, places) = (Rc::clone(&self.stopped), Rc::clone(&self.places));
+        let locked = Rc::clone(&self.locked);
         self.task = Some(tokio::task::spawn_local(async move {
             let mut reached = *places.borrow();
             keep(
@@ -82,6 +113,7 @@ impl Keeping {
                 abandoned,
                 &stopped,
                 &mut reached,
+                &locked,
             )
             .await;
             *places.borrow_mut() = reached;
@@ -90,7 +122,7 @@ impl Keeping {
 
     /// Lets the current transaction end, and no other begin.
     pub async fn stop(self) {
-        self.stopped.set(true);
+        self.stopped.set();
         if let Some(task) = self.task {
             let _ = task.await;
         }
@@ -100,15 +132,10 @@ impl Keeping {
 /// Reports that this work fails, or that it no longer does. Looks with and without retention take turns, and the success
 /// of the one says nothing about the other. The next look finds the rest.
 pub fn keeps<T>(shared: &Shared, retention: Option<Duration>, kept: &Result<T, Error>) {
-    let about = match retention {
-        Some(_) => "with retention",
-        None => "",
-    };
+    let about = about(retention);
     match kept {
         // Somebody has locked a row, and the other rows were taken.
-        Err(error @ Error::Retryable { .. }) => {
-            events::keeping_failed(&crate::telemetry::chain(error), Duration::ZERO);
-        }
+        Err(Error::Retryable { .. }) => {}
         Err(error) => {
             let text = format!("{UNKEPT}: {}", crate::telemetry::chain(error));
             shared.trouble(Trouble::Keeping, about, &text);
@@ -117,13 +144,21 @@ pub fn keeps<T>(shared: &Shared, retention: Option<Duration>, kept: &Result<T, E
     }
 }
 
+fn about(retention: Option<Duration>) -> &'static str {
+    match retention {
+        Some(_) => "with retention",
+        None => "",
+    }
+}
+
 async fn keep(
     shared: &Shared,
     location: &Location,
     retention: Option<Duration>,
     abandoned: Duration,
-    stopped: &Cell<bool>,
+    stopped: &Stopped,
     places: &mut Places,
+    locked: &RefCell<Growing<&'static str>>,
 ) {
     let mut conn = match location.connect(Purpose::Engine).await {
         Ok(conn) => conn,
@@ -146,6 +181,11 @@ async fn keep(
             Err(error) => (false, Err(error)),
         };
         keeps(shared, retention, &kept);
+        if let Err(error @ Error::Retryable { .. }) = &kept
+            && let Some(lasted) = locked.borrow_mut().meet(&about(retention), Instant::now())
+        {
+            events::keeping_failed(&crate::telemetry::chain(error), lasted);
+        }
         if !more {
             break;
         }
@@ -156,9 +196,9 @@ async fn keep(
 /// One round of this work.
 struct Turn<'a> {
     abandoned: Duration,
-    stopped: &'a Cell<bool>,
+    stopped: &'a Stopped,
     /// The first error of a cancellation or of the deletions. A later error replaces it only if somebody's lock was its
-    /// cause. It is kept for later rounds, because they do not try the failed job again.
+    /// cause. It is kept for later rounds, because they do not try a failed cancellation again.
     failed: &'a mut Result<(), Error>,
 }
 
@@ -188,7 +228,7 @@ impl Turn<'_> {
             }
         }
         let until = Instant::now() + TURN;
-        while !self.stopped.get()
+        while !self.stopped.is_set()
             && Instant::now() < until
             && let Some(mut first) = cancelling.pop_front()
         {
@@ -204,7 +244,7 @@ impl Turn<'_> {
             Ok(more) => more,
             Err(error) => self.then(Err(error)).map(|()| false)?,
         };
-        let more = !self.stopped.get() && (deletes || !cancelling.is_empty());
+        let more = !self.stopped.is_set() && (deletes || !cancelling.is_empty());
         Ok((more, decided))
     }
 
@@ -223,7 +263,7 @@ impl Turn<'_> {
 
 async fn pass_deadlines(
     conn: &mut Conn,
-    stopped: &Cell<bool>,
+    stopped: &Stopped,
     place: &mut Cursor,
 ) -> Result<(), Error> {
     let mut deadlines = Deadlines::behind(*place);
@@ -234,7 +274,7 @@ async fn pass_deadlines(
         if passed.approved + passed.halted > 0 {
             events::deadlines_passed(passed.approved, passed.halted);
         }
-        if stopped.get() {
+        if stopped.is_set() {
             return Ok(());
         }
         if !passed.more {
@@ -249,11 +289,11 @@ async fn pass_deadlines(
 async fn go_on(
     conn: &mut Conn,
     cancelling: &mut Cancelling,
-    stopped: &Cell<bool>,
+    stopped: &Stopped,
     until: Instant,
 ) -> Result<bool, Error> {
     let before = cancelling.closed;
-    while !stopped.get() && Instant::now() < until {
+    while !stopped.is_set() && Instant::now() < until {
         let (asked, closed) = (Instant::now(), cancelling.closed);
         if cancelling.step(conn).await?.is_some() {
             events::cancellation_finished(cancelling.run_id);
@@ -261,12 +301,11 @@ async fn go_on(
         }
         // A run that cannot be closed yet is not asked for all the time.
         let rest = pause(asked.elapsed()).max(cancel::AGAIN);
-        tokio::time::sleep(if cancelling.closed > closed {
-            rest
-        } else {
-            rest.min(TURN)
-        })
-        .await;
+        let rest = match cancelling.closed > closed {
+            true => rest,
+            false => rest.min(TURN),
+        };
+        stopped.within(rest).await;
     }
     Ok(cancelling.closed > before)
 }
@@ -287,21 +326,21 @@ impl Deleting {
     }
 
     /// Deletes for a turn. True where there may be more to delete.
-    async fn turn(&mut self, conn: &mut Conn, stopped: &Cell<bool>) -> Result<bool, Error> {
+    async fn turn(&mut self, conn: &mut Conn, stopped: &Stopped) -> Result<bool, Error> {
         let began = Instant::now();
         let mut more = true;
-        while more && !stopped.get() && began.elapsed() < TURN {
+        while more && !stopped.is_set() && began.elapsed() < TURN {
             let asked = Instant::now();
             more = self.pruning.step(conn).await?;
-            tokio::time::sleep(pause(asked.elapsed())).await;
+            stopped.within(pause(asked.elapsed())).await;
             let (before, at) = self.reported;
-            let due = at.elapsed() >= REPORT_EVERY || !more || stopped.get();
+            let due = at.elapsed() >= REPORT_EVERY || !more || stopped.is_set();
             if due && self.pruning.runs > before {
                 events::pruned(self.pruning.runs - before);
                 self.reported = (self.pruning.runs, Instant::now());
             }
         }
-        Ok(more && !stopped.get())
+        Ok(more && !stopped.is_set())
     }
 }
 

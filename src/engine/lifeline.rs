@@ -61,7 +61,7 @@ const LATER: Duration = Duration::from_millis(50);
 /// A process that is to end waits this long for another connection.
 const ANOTHER: Duration = Duration::from_secs(1);
 
-/// A process that holds nothing asks for its claims once in a lease, and no more often than this.
+/// A process that holds nothing asks for its claims once in a lease, and no more often than this unless it has found some.
 const LOOK_AT_CLAIMS: Duration = Duration::from_secs(30);
 
 /// The time between two looks for work that was left half done: that of this many sweeps, but no longer than this
@@ -123,8 +123,6 @@ pub struct Lifeline {
     pub waker: Arc<dyn Waker>,
     /// It is the first, or the only, lifeline of this program.
     pub is_first: bool,
-    /// Somebody holds a lock that the last beat needed, and that was logged.
-    pub kept_waiting: bool,
 }
 
 impl Lifeline {
@@ -237,7 +235,10 @@ impl Lifeline {
                     if agenda.failed.meet(&text, Instant::now()).is_some() {
                         events::lifeline_failed(&text);
                     }
-                    agenda.beat = tokio::time::Instant::now() + Duration::from_secs(1);
+                    // Soon, and no later than it is due: others may fail more often than that. Proven by
+                    // `a_sweep_that_always_fails_keeps_no_heartbeat_from_being_sent`.
+                    let soon = tokio::time::Instant::now() + Duration::from_secs(1);
+                    agenda.beat = agenda.beat.min(soon);
                 }
             }
         }
@@ -330,20 +331,20 @@ impl Lifeline {
         link: &mut Link,
     ) -> Result<(), Error> {
         agenda.beat = tokio::time::Instant::now() + self.policy.beat_interval();
-        let before = self.shared.process();
-        let beaten = self.beat(open).await;
-        let (role, died) = (self.row.role, self.shared.process() != before);
+        let beaten = self.beat(open, agenda).await;
+        let role = self.row.role;
         let counts = &self.shared.counts;
-        counts.count(|counts| counting::beaten(counts, role, &beaten, died));
-        let is_back = matches!(beaten, Ok(true)) && !*self.connected.borrow();
+        counts.count(|counts| counting::beaten(counts, role, &beaten));
+        let is_written = matches!(beaten, Ok(Beat::Written | Beat::Dead));
+        let is_back = is_written && !*self.connected.borrow();
         if is_back {
             // The outage was not that of one connection.
             self.shared.back();
         }
         let beaten = match beaten {
-            Ok(true) => report_trouble(open, &self.shared, &mut agenda.reported)
+            Ok(beat) if is_written => report_trouble(open, &self.shared, &mut agenda.reported)
                 .await
-                .map(|()| true),
+                .map(|()| beat),
             beaten => beaten,
         };
         // A database that can be reached but not written (a full disk, a standby) is not back: only a
@@ -352,7 +353,7 @@ impl Lifeline {
             link.worked();
             self.connected.send_replace(true);
         }
-        if matches!(beaten, Ok(false)) {
+        if matches!(beaten, Ok(Beat::Waits)) {
             agenda.beat = tokio::time::Instant::now() + self.policy.beat_interval() / 4;
         }
         beaten.map(drop)
@@ -374,11 +375,7 @@ impl Lifeline {
                         other => break other.ok(),
                     }
                 };
-                let until = agenda.beat.into_std();
-                if !self.sweep(open, until, agenda).await? {
-                    agenda.sweep = agenda.beat;
-                }
-                Ok(())
+                self.sweep(open, agenda).await
             }
             Request::Prune(older_than) => {
                 self.keep(open, Some(older_than), &mut agenda.keeping).await
@@ -394,11 +391,7 @@ impl Lifeline {
 
     async fn sweep_in_turn(&mut self, open: &mut Conn, agenda: &mut Agenda) -> Result<(), Error> {
         agenda.sweep = tokio::time::Instant::now() + self.sweeps_every();
-        let until = agenda.beat.into_std();
-        if !self.sweep(open, until, agenda).await? {
-            agenda.sweep = agenda.beat;
-        }
-        Ok(())
+        self.sweep(open, agenda).await
     }
 
     async fn look_in_turn(&self, open: &mut Conn, agenda: &mut Agenda) -> Result<(), Error> {
@@ -429,14 +422,10 @@ impl Lifeline {
         }
     }
 
-    /// False: a beat is due, and the sweep continues after it. Until then the callers that asked for it wait, and also
-    /// while the death of a child is in doubt.
-    async fn sweep(
-        &mut self,
-        conn: &mut Conn,
-        until: Instant,
-        agenda: &mut Agenda,
-    ) -> Result<bool, Error> {
+    /// Sweeps until a beat is due; the sweep continues after that. Until then the callers that asked for it wait, and
+    /// also while the death of a child is in doubt.
+    async fn sweep(&mut self, conn: &mut Conn, agenda: &mut Agenda) -> Result<(), Error> {
+        let until = agenda.beat.into_std();
         let mut doubts = false;
         let swept = match &mut self.sweeper {
             Some((sweeper, _)) => {
@@ -451,14 +440,16 @@ impl Lifeline {
             }
             None => Ok(true),
         };
-        // The last sweep of a daemon that stops is over when all that its children held is given back.
-        if !matches!(swept, Ok(false)) && !doubts {
+        if matches!(swept, Ok(false)) {
+            agenda.sweep = agenda.beat;
+        } else if !doubts {
+            // The last sweep of a daemon that stops is over when all that its children held is given back.
             for done in agenda.asked.drain(..) {
                 // The caller may be gone; if the sweep failed, the next one finds the same.
                 let _ = done.send(());
             }
         }
-        swept
+        swept.map(drop)
     }
 
     /// Looks for something to delete or to finish; another task does that work.
@@ -471,8 +462,8 @@ impl Lifeline {
         let abandoned = self.policy.lease();
         let left = crate::store::left_to_do(conn, retention, abandoned).await;
         match &left {
-            // The work itself will tell, or the next look.
-            Ok(true) | Err(Error::Retryable { .. }) => {}
+            // The work itself will tell.
+            Ok(true) => {}
             left => keeping::keeps(&self.shared, retention, left),
         }
         if left? {
@@ -502,13 +493,11 @@ impl Lifeline {
         Ok(())
     }
 
-    /// False: somebody else has locked the process's row, or SQLite's file. That is no sign of
-    /// death, and no error.
-    async fn beat(&mut self, conn: &mut Conn) -> Result<bool, Error> {
+    async fn beat(&mut self, conn: &mut Conn, agenda: &mut Agenda) -> Result<Beat, Error> {
         let since = self.shared.since_progress();
         if since > WEDGED_AFTER {
             events::wedged(since);
-            return Ok(true);
+            return Ok(Beat::Withheld);
         }
         let asked = Instant::now();
         let id = self.shared.process();
@@ -521,7 +510,7 @@ impl Lifeline {
             Err(error) if error.is_not_now() && !conn.is_broken() => {
                 // Beside work a beat waits now and then for a moment, which need not be logged.
                 let late = self.shared.since_beat() > self.policy.lease() / 3;
-                if late && !std::mem::replace(&mut self.kept_waiting, true) {
+                if late && !std::mem::replace(&mut agenda.beat_waits, true) {
                     events::beat_waits(&error);
                 }
                 self.forget();
@@ -530,7 +519,7 @@ impl Lifeline {
                 if holds {
                     self.hold_on(conn, asked).await?;
                 }
-                return Ok(false);
+                return Ok(Beat::Waits);
             }
             // A trigger that somebody wrote, or a limit of the server, may refuse everybody's heartbeats.
             Err(error) => {
@@ -540,7 +529,7 @@ impl Lifeline {
             Ok(beaten) => beaten,
         };
         let Beaten { heard, elsewhere } = beaten;
-        let waited = std::mem::take(&mut self.kept_waiting);
+        let waited = std::mem::take(&mut agenda.beat_waits);
         match heard {
             Heard::Claim | Heard::Pause => {
                 self.shared.tell(heard == Heard::Pause);
@@ -571,9 +560,10 @@ impl Lifeline {
                 self.shared.replace_identity(self.row.id);
                 self.shared.beaten();
                 self.shared.wake.notify_one();
+                return Ok(Beat::Dead);
             }
         }
-        Ok(true)
+        Ok(Beat::Written)
     }
 
     /// Asks for claims of a process that holds none, as far as it knows: its own heartbeats would keep them for it for
@@ -602,6 +592,18 @@ impl Lifeline {
         let id = ProcessId::new();
         std::mem::replace(&mut self.row.id, id)
     }
+}
+
+/// How a heartbeat ended.
+pub enum Beat {
+    /// It is in the database.
+    Written,
+    /// The process had been declared dead, and has registered anew.
+    Dead,
+    /// Somebody else has locked the process's row, or SQLite's file. That is no sign of death, and no error.
+    Waits,
+    /// The process stands still, so it may not look alive.
+    Withheld,
 }
 
 /// The process whose row reports a trouble, and the text of the trouble.
@@ -662,6 +664,8 @@ struct Agenda {
     keeping: Keeping,
     writing: Writing,
     look: tokio::time::Instant,
+    /// Somebody holds a lock that the last beat needed, and that was logged.
+    beat_waits: bool,
 }
 
 impl Agenda {
@@ -681,6 +685,7 @@ impl Agenda {
             keeping: Keeping::default(),
             writing: Writing::new(is_first),
             look: now,
+            beat_waits: false,
         }
     }
 

@@ -28,6 +28,8 @@ pub use policy::Policy;
 
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 use crate::model::ProcessId;
 use crate::store::process::Claimant;
 use crate::store::{Conn, Error, Location, Purpose, chance};
@@ -65,6 +67,26 @@ pub struct Link {
 
 /// The longest wait between attempts to reconnect: work resumes within it after an outage.
 const RECONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// A loop that has lost its connection hears no wakeup for this long: others that work may send hundreds per second.
+const DEAF: Duration = Duration::from_millis(100);
+
+/// How long a loop hears no wakeup after this error. An error that is no outage has its whole wait. Proven by
+/// `a_loop_whose_work_is_refused_does_not_try_again_with_each_wakeup`.
+fn deaf_for(error: &Error) -> Duration {
+    match error.is_unavailable() {
+        true => DEAF,
+        false => Duration::MAX,
+    }
+}
+
+/// Waits for a wakeup, which is heard only after this time.
+async fn wakeup(of: &Notify, after: Duration) {
+    if !after.is_zero() {
+        tokio::time::sleep(after).await;
+    }
+    of.notified().await;
+}
 
 impl Link {
     /// A link that is not connected yet.

@@ -36,7 +36,7 @@ use super::shared::{Mode, Shared};
 use super::slots::{Done, Job, Slots};
 use super::trouble::Trouble;
 use super::worker_state::{self, Answer, Operation, Terms, WorkerState};
-use super::{Link, Policy, Waker, spread};
+use super::{Link, Policy, Waker, deaf_for, spread, wakeup};
 use crate::store::chance;
 
 /// How long a worker that is to end tries to store its last results when the database is away. The time counts from
@@ -109,8 +109,8 @@ struct Loop {
     behind: Option<(Cursor, Instant)>,
     /// How many claims in a row took nothing although something was due.
     vain: u32,
-    /// The last claim failed because somebody was in the way.
-    kept_waiting: bool,
+    /// The last claim failed, and no result has been committed since.
+    claim_failed: bool,
     /// The executions that somebody has locked.
     locked: Locked<ExecutionId>,
     /// When to look again whether the results that were set aside are still locked.
@@ -181,7 +181,7 @@ impl Worker {
             rest: Instant::now(),
             behind: None,
             vain: 0,
-            kept_waiting: false,
+            claim_failed: false,
             locked: Locked::default(),
             look_aside: Instant::now(),
             unstored: HashMap::new(),
@@ -245,6 +245,7 @@ impl Worker {
             state.slots.keeps(state.work.bytes());
             self.shared.set_holding(state.work.may_hold());
             self.shared.sent(state.link.take_statements());
+            let deaf = turned.as_ref().err().map_or(Duration::ZERO, deaf_for);
             let wait = match turned {
                 Ok(wait) => {
                     state.link.worked();
@@ -277,8 +278,8 @@ impl Worker {
                 _ => wait,
             };
             tokio::select! {
-                () = state.slots.ended.notified() => {}
-                () = self.shared.wake.notified() => {
+                () = wakeup(&state.slots.ended, deaf) => {}
+                () = wakeup(&self.shared.wake, deaf) => {
                     state.eager = true;
                     state.vain = 0;
                 }
@@ -345,8 +346,9 @@ impl Worker {
         self.look_at_locks(state).await?;
         // If a step may kill this process, no execution that has ended still waits for its commit when that step
         // starts, except for results that wait for somebody's lock: nobody knows for how long. Results also go first
-        // after a claim that was kept waiting.
-        let go_first = state.slots.is_suspect() || state.kept_waiting;
+        // after a claim that failed, because the next one may fail for the same reason. Proven by
+        // `results_are_stored_while_claims_are_refused`.
+        let go_first = state.slots.is_suspect() || state.claim_failed;
         let first = go_first && !state.work.finished().is_empty();
         if claiming && !first && Instant::now() >= state.rest {
             let began = Instant::now();
@@ -467,7 +469,7 @@ impl Worker {
         }
         let claim = Operation::Claim { behind, room };
         let answer = self.perform(state, &claim).await;
-        state.kept_waiting = answer.as_ref().is_err_and(Error::is_not_now);
+        state.claim_failed = answer.is_err();
         if let Err(error) = &answer
             && error.blames_a_row()
             && (room, behind) == (1, Cursor::FIRST)
@@ -478,7 +480,7 @@ impl Worker {
             return Ok(true);
         }
         if let Err(error) = &answer
-            && state.kept_waiting
+            && error.is_not_now()
         {
             events::kept_waiting(error);
             let most = room.max(locked::MOST);
@@ -530,6 +532,16 @@ impl Worker {
         if full {
             state.behind = Some((last, since));
         }
+        let suspect = claimed.iter().any(|claimed| claimed.crash_count > 0);
+        state.slots.suspect(suspect);
+        let free = if suspect { state.slots.free() } else { room };
+        excess.extend(claimed.iter().skip(free).map(|c| c.execution_id));
+        // RACE: a step kills us as soon as it has begun: the executions that are to be put back,
+        // because they have died in such company before, would die again. So they are put back first.
+        // Raced by `a_step_that_kills_its_worker_takes_nobody_along`.
+        if !excess.is_empty() {
+            self.put_back(state, excess, Duration::ZERO).await?;
+        }
         if claimed.is_empty() && unread.is_empty() {
             // Somebody holds a lock on the executions that are due: without a wait we would ask for them all
             // the time.
@@ -540,16 +552,6 @@ impl Worker {
         } else {
             state.look = Instant::now() + LOOK_AGAIN;
             state.vain = 0;
-        }
-        let suspect = claimed.iter().any(|claimed| claimed.crash_count > 0);
-        state.slots.suspect(suspect);
-        let free = if suspect { state.slots.free() } else { room };
-        excess.extend(claimed.iter().skip(free).map(|c| c.execution_id));
-        // RACE: a step kills us as soon as it has begun: the executions that are to be put back,
-        // because they have died in such company before, would die again. So they are put back first.
-        // Raced by `a_step_that_kills_its_worker_takes_nobody_along`.
-        if !excess.is_empty() {
-            self.put_back(state, excess, Duration::ZERO).await?;
         }
         let begun = claimed.into_iter().take(free).collect();
         self.begin_all(state, begun, unread).await?;
@@ -642,7 +644,7 @@ impl Worker {
 
     /// Commits the executions that have ended, and begins the steps that follow.
     async fn commit(&self, state: &mut Loop, claiming: bool) -> Result<(), Error> {
-        let waited = std::mem::take(&mut state.kept_waiting);
+        let claim_failed = std::mem::take(&mut state.claim_failed);
         if let Some(error) = state.work.take_unsent() {
             self.refused(state, &error);
         }
@@ -673,7 +675,7 @@ impl Worker {
                 sent.retain(|sent| !committed.unwritten.contains(&sent.id()));
                 let (unwritten, unasked) = (committed.unwritten.clone(), committed.unasked.clone());
                 // Commits may succeed while claims fail.
-                if !waited {
+                if !claim_failed {
                     self.shared.over(Trouble::Working, "");
                 }
                 self.shared.counts.count(|counts| {
@@ -747,25 +749,25 @@ impl Worker {
     /// Sets aside the results of which somebody has locked a row, and takes back those whose rows are free again.
     /// False if that changes nothing.
     async fn set_aside(&self, state: &mut Loop, asked: Asked) -> Result<bool, Error> {
-        let is_of_all = asked == Asked::All;
-        if is_of_all {
+        let all = asked == Asked::All;
+        if all {
             state.look_aside = Instant::now() + locked::LOOK_EVERY;
         }
         let were_aside = !state.work.aside().is_empty();
         let kept = state.work.aside().iter();
-        let kept = kept.filter(|it| !is_of_all || state.is_unstored(it));
+        let kept = kept.filter(|it| !all || state.is_unstored(it));
         let kept: HashSet<ExecutionId> = kept.map(|it| it.claimed.execution_id).collect();
         let conn = state.link.get().await?;
         let sent = state.work.finished().iter().take(worker_state::ASIDE_MAX);
-        let asked = state.work.aside().iter();
-        let asked = asked.filter(|it| !kept.contains(&it.claimed.execution_id));
-        let mut locked = commit::locked(conn, sent.chain(asked)).await?;
+        let others = state.work.aside().iter();
+        let others = others.filter(|it| !kept.contains(&it.claimed.execution_id));
+        let mut locked = commit::locked(conn, sent.chain(others)).await?;
         locked.extend(kept);
         let moved = state.work.set_aside(&locked);
         let aside = state.work.aside().iter();
         let aside: Vec<_> = aside.filter(|it| !state.is_unstored(it)).collect();
         // Told when a second look has found them: a row may be locked for a moment.
-        if aside.is_empty() || (is_of_all && were_aside) {
+        if aside.is_empty() || (all && were_aside) {
             let aside = aside.iter().map(|it| {
                 let (execution, step) = (it.claimed.execution_id, &it.claimed.step);
                 format!("of the execution {execution}, step {step}")

@@ -192,6 +192,10 @@ impl Child {
                     tokio::select! {
                         () = idle(&first.requests, self.until_idle.clone()) => Over::with(0),
                         over = unfit(&first.requests, &location, role), if alone => over,
+                        () = loses_a_lifeline(&lives) => {
+                            tracing::error!("a lifeline ended unexpectedly");
+                            Over { code: 1, at_once: true }
+                        }
                     }
                 };
                 let all = All {
@@ -364,7 +368,6 @@ impl Life {
             origin: wakeup.origin(),
             waker: Arc::clone(&waker),
             is_first,
-            kept_waiting: false,
         };
         let connected = lifeline.connected.subscribe();
         let conn = lifeline.begin().await;
@@ -442,6 +445,17 @@ async fn deregister(lives: Vec<Life>) {
         }
     };
     let _ = tokio::time::timeout(Duration::from_secs(2), gone).await;
+}
+
+/// Returns when a lifeline has ended although nobody told it to. A panic is a bug; a fresh process is better than half of
+/// one. Proven by `a_process_whose_lifeline_panics_ends_and_is_replaced`.
+async fn loses_a_lifeline(lives: &[Life]) {
+    let mut ends = JoinSet::new();
+    for life in lives {
+        let mut connected = life.connected.clone();
+        ends.spawn_local(async move { while connected.changed().await.is_ok() {} });
+    }
+    let _ = ends.join_next().await;
 }
 
 /// Returns when there is no work left in these pipelines, or never.

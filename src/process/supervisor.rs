@@ -275,7 +275,6 @@ impl Supervisor {
             origin: wakeup.origin(),
             waker: wakeup.waker(),
             is_first: true,
-            kept_waiting: false,
         };
         let limits = roster::Limits {
             reaper_timeout: config.supervisor.reaper_timeout,
@@ -357,7 +356,13 @@ impl Supervisor {
                         self.stop(false);
                     }
                 },
-                changed = connected.changed() => if changed.is_ok() {
+                changed = connected.changed() => {
+                    if changed.is_err() {
+                        // A panic is a bug; a fresh process is better than half of one. Proven by
+                        // `a_process_whose_lifeline_panics_ends_and_is_replaced`.
+                        tracing::error!("the lifeline ended unexpectedly");
+                        return 1;
+                    }
                     let back = *connected.borrow_and_update();
                     let at = self.at();
                     self.handle(match back {
@@ -618,6 +623,8 @@ impl Supervisor {
                     row.pid as Pid == pid
                         && row.boot_id == self.identity.boot_id
                         && row.pid_namespace == self.identity.pid_namespace
+                        // The row of a process that has died stays for as long as its claims cannot be taken over.
+                        && row.condemned.is_none()
                 })
                 .map(|row| row.age)
                 .min();

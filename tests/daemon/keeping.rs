@@ -67,7 +67,58 @@ CREATE TRIGGER slow BEFORE DELETE ON ductwork_runs FOR EACH ROW EXECUTE FUNCTION
 const SLOW_ON_MYSQL: &str =
     "CREATE TRIGGER slow BEFORE DELETE ON ductwork_runs FOR EACH ROW DO sleep(0.02)";
 
+/// Makes it take a second.
+const SLOWER_ON_POSTGRES: &str = "
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(1); RETURN OLD; END $$;
+CREATE TRIGGER slow BEFORE DELETE ON ductwork_runs FOR EACH ROW EXECUTE FUNCTION slow();";
+
+const SLOWER_ON_MYSQL: &str =
+    "CREATE TRIGGER slow BEFORE DELETE ON ductwork_runs FOR EACH ROW DO sleep(1)";
+
 on_servers! {
+    /// The pause is three times as long as the deletion.
+    async fn a_stop_does_not_wait_for_the_pause_of_a_slow_deletion(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[FLAT]).await;
+        let mut daemon = fixture.start();
+        fixture.trigger("Flat", "1", 1).await;
+        fixture.completed(PATIENCE).await;
+        daemon.stop().await;
+        let slow = match fixture.conn.dialect() {
+            Dialect::Postgres => SLOWER_ON_POSTGRES,
+            _ => SLOWER_ON_MYSQL,
+        };
+        fixture.define_in_database(slow).await;
+        assert_eq!(fixture.conn.execute(&BEGUN, &[]).await.unwrap(), 1);
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        left(&mut fixture, "the run is deleted", [0, 0, 0]).await;
+        daemon.stop().await;
+        let left = fixture.processes().await;
+        assert!(left.is_empty(), "{left:#?}");
+        fixture.audited().await;
+    }
+
+    /// Each look meets the lock.
+    async fn a_lock_that_keeps_a_question_from_being_decided_is_logged_once(db: Db) {
+        const LOGGED: &str = "passing deadlines, deleting old runs";
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[ASKS]).await;
+        let mut foreign = Foreign::on(&db.url).await;
+        let mut daemon = fixture.start();
+        let waiting = fixture.trigger("Asks", "1", 1).await[0];
+        fixture.said("told", 1).await;
+        foreign.lock_rows("ductwork_branches WHERE status = 'dampened'").await;
+        daemon.says(LOGGED).await;
+        for input in ["2", "3", "4"] {
+            let run = fixture.trigger("Asks", input, 1).await[0];
+            fixture.run_ended(run).await;
+        }
+        assert_eq!(daemon.logged(LOGGED).len(), 1);
+        foreign.release().await;
+        fixture.run_ended(waiting).await;
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
     /// Most of the old runs are still there when the question is decided.
     async fn a_deletion_that_takes_long_holds_up_no_question(db: Db) {
         const OLD: i64 = 600;

@@ -1,7 +1,10 @@
 //! Rows that the database refuses.
 
+use std::time::{Duration, Instant};
+
 use ductwork::model::RunStatus;
-use ductwork::store::{Dialect, query};
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Dialect, query};
 
 use crate::fixture::*;
 use crate::on_every_database;
@@ -67,7 +70,65 @@ CREATE TRIGGER refuse_advancer BEFORE INSERT ON ductwork_processes FOR EACH ROW
     IF NEW.role = 'advancer' THEN
         SIGNAL SQLSTATE '23000' SET MESSAGE_TEXT = 'no advancer here', MYSQL_ERRNO = 4025; END IF";
 
+/// Ends when its file is there.
+const HOLD: &str = r#"
+pipeline: Hold
+steps:
+  Hold: { command: [sh, -c, 'f=go$(cat); echo $$ >> pids; until [ -e "$f" ]; do sleep 0.05; done; echo 1'] }
+flow: [{ start: Hold }]
+"#;
+
+/// Refuses claims.
+const NO_CLAIM_POSTGRES: &str = "
+CREATE FUNCTION refuse_claim() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no claim here'; END $$;
+CREATE TRIGGER refuse_claim BEFORE DELETE ON ductwork_availabilities FOR EACH ROW EXECUTE FUNCTION refuse_claim();";
+
+const NO_CLAIM_SQLITE: &str = "
+CREATE TRIGGER refuse_claim BEFORE DELETE ON ductwork_availabilities
+BEGIN SELECT RAISE(ABORT, 'no claim here'); END;";
+
+const NO_CLAIM_MYSQL: &str = "
+CREATE TRIGGER refuse_claim BEFORE DELETE ON ductwork_availabilities FOR EACH ROW
+    SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no claim here'";
+
+/// Refuses claims from now on; returns the statement that allows them again.
+async fn refuse_claims(fixture: &mut DaemonFixture) -> &'static str {
+    let (refuse, allow) = match fixture.conn.dialect() {
+        Dialect::Postgres => (
+            NO_CLAIM_POSTGRES,
+            "DROP TRIGGER refuse_claim ON ductwork_availabilities",
+        ),
+        Dialect::Sqlite => (NO_CLAIM_SQLITE, "DROP TRIGGER refuse_claim"),
+        Dialect::Mysql => (NO_CLAIM_MYSQL, "DROP TRIGGER refuse_claim"),
+    };
+    fixture.define_in_database(refuse).await;
+    allow
+}
+
 on_every_database! {
+    /// A claim that is refused comes before each of these commits.
+    async fn results_are_stored_while_claims_are_refused(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[HOLD]).await;
+        let mut daemon = fixture.start();
+        let first = fixture.trigger("Hold", "1", 1).await[0];
+        let second = fixture.trigger("Hold", "2", 1).await[0];
+        fixture.pids("pids", 2).await;
+        let allow = refuse_claims(&mut fixture).await;
+        let third = fixture.trigger("Hold", "3", 1).await[0];
+        let told = daemon.says("claiming or committing failed").await;
+        assert!(told[0]["error"].as_str().unwrap_or_default().contains("no claim here"), "{told:?}");
+        for (run, go) in [(first, "go1"), (second, "go2")] {
+            std::fs::write(fixture.path(go), "").unwrap();
+            fixture.run_ended(run).await;
+        }
+        fixture.conn.script("allow it", allow).await.unwrap();
+        std::fs::write(fixture.path("go3"), "").unwrap();
+        fixture.run_ended(third).await;
+        daemon.stop().await;
+        assert_eq!(fixture.succeeded_once_each().await.len(), 3);
+        fixture.audited().await;
+    }
+
     /// One bad result in a batch neither takes the others along nor is retried forever (E12).
     async fn a_result_that_the_database_refuses_is_its_steps_error_and_nobody_elses(db: Db) {
         let settings = Settings { count: 8, max_retry: 1, ..Settings::default() };
@@ -195,4 +256,85 @@ mod a_result_that_the_database_silently_ignores_is_kept_and_told_of {
     async fn postgres() {
         support::with(Db::postgres().await, a_result_is_ignored).await;
     }
+}
+
+/// A loop whose claims are refused waits for a second, however often others announce work.
+#[tokio::test]
+async fn a_loop_whose_work_is_refused_does_not_try_again_with_each_wakeup() {
+    support::with(Db::postgres().await, async |db| {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[ECHO]).await;
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let allow = refuse_claims(&mut fixture).await;
+        let run = fixture.trigger("Echo", "1", 1).await[0];
+        daemon.says("claiming or committing failed").await;
+        let (began, before) = (Instant::now(), daemon.logged("a statement failed").len());
+        let mut announced = 0;
+        while began.elapsed() < Duration::from_secs(3) {
+            fixture
+                .conn
+                .script("ring", "SELECT pg_notify('ductwork', 'of another host')")
+                .await
+                .unwrap();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            announced += 1;
+        }
+        let tries = daemon.logged("a statement failed").len() - before;
+        let seconds = began.elapsed().as_secs() as usize + 1;
+        assert!(
+            announced > 10 * seconds,
+            "{announced} in {seconds} s: the test is empty"
+        );
+        assert!(tries <= seconds, "{tries} tries in {seconds} s");
+        fixture.conn.script("allow it", allow).await.unwrap();
+        fixture.run_ended(run).await;
+        daemon.stop().await;
+        fixture.audited().await;
+    })
+    .await;
+}
+
+/// Its host is no text.
+const UNREADABLE: &str = "
+INSERT INTO ductwork_processes
+    (id, role, host, boot_id, pid_namespace, pid, pid_started_at, version, started_at, last_heartbeat_at)
+SELECT randomblob(16), role, CAST(x'ff' AS text), boot_id, pid_namespace, -1, pid_started_at, version, started_at,
+       last_heartbeat_at
+  FROM ductwork_processes WHERE role = 'supervisor';";
+
+/// A supervisor sweeps more often than it beats, and here it cannot read a row of a process.
+#[tokio::test]
+async fn a_sweep_that_always_fails_keeps_no_heartbeat_from_being_sent() {
+    support::with(Db::sqlite(), async |db| {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[ECHO]).await;
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        fixture
+            .conn
+            .script("TEST_UNREADABLE", UNREADABLE)
+            .await
+            .unwrap();
+        daemon.says("heartbeat or request failed").await;
+        let conn = &mut fixture.conn;
+        let first = beats(conn).await;
+        eventually(PATIENCE, "the supervisor beats", async || {
+            (beats(conn).await > first + 3).then_some(())
+        })
+        .await;
+        let mend = "DELETE FROM ductwork_processes WHERE pid = -1";
+        fixture.conn.script("TEST_MEND", mend).await.unwrap();
+        daemon.stop().await;
+        fixture.audited().await;
+    })
+    .await;
+}
+
+/// How often the supervisor has beaten.
+async fn beats(conn: &mut Conn) -> i64 {
+    static BEATS: Statement = Statement::new(
+        "TEST_BEATS",
+        "SELECT beat_seq FROM ductwork_processes WHERE role = 'supervisor' AND pid > 0",
+    );
+    let row = conn.fetch_optional(&BEATS, &[]).await.unwrap();
+    row.unwrap().get("beat_seq").unwrap()
 }

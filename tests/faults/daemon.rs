@@ -658,3 +658,59 @@ mod whoever_dies_between_the_statements_of_a_claim_or_a_commit_is_replaced {
         support::with(Db::mysql().await, last).await;
     }
 }
+
+on_every_database! {
+    /// It would leave its claims to others, for whom each of them is that of a process that has died.
+    async fn an_advancer_that_is_told_to_stop_while_it_is_unsure_leaves_no_claim_behind(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
+        std::fs::write(fixture.path("step.sh"), STEP).unwrap();
+        let mut worker = fixture.start_as(&["env", "DUCTWORK_ROLE=worker"], &["start"]);
+        let (fifo, pause) = pause_in(&fixture.path(""));
+        let faults = [("advance.loaded", pause), ("advance.written", "error(unavailable)")];
+        fixture.variables = armed(&fixture, &faults);
+        let mut advancer = fixture.start_as(&["env", "DUCTWORK_ROLE=advancer"], &["start"]);
+        fixture.trigger("Work", "[1,2,3]", 1).await;
+        eventually(PATIENCE, "it advances", async || {
+            (to_come(&fixture, &faults).len() == 1).then_some(())
+        })
+        .await;
+        advancer.send(Signal::SIGTERM);
+        std::fs::write(fifo, "").unwrap();
+        let (status, _) = advancer.ended(PATIENCE).await;
+        assert!(status.success(), "{status:?}");
+        assert_eq!(to_come(&fixture, &faults), []);
+        let left = fixture.processes().await;
+        assert_eq!(left.len(), 1, "{left:#?}");
+        fixture.variables.clear();
+        let mut advancer = fixture.start_as(&["env", "DUCTWORK_ROLE=advancer"], &["start"]);
+        fixture.completed(PATIENCE).await;
+        advancer.stop().await;
+        worker.stop().await;
+        fixture.audited().await;
+    }
+
+    /// Half of a process is worse than none: nobody would notice that it neither beats nor recovers anybody.
+    async fn a_process_whose_lifeline_panics_ends_and_is_replaced(db: Db) {
+        let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[WORK]).await;
+        std::fs::write(fixture.path("step.sh"), STEP).unwrap();
+        // A lone worker.
+        fixture.variables = armed(&fixture, &[("beat.begin", "panic")]);
+        let mut worker = fixture.start_as(&["env", "DUCTWORK_ROLE=worker"], &["start"]);
+        let (status, _) = worker.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(1));
+        assert_eq!(worker.logged("a lifeline ended unexpectedly").len(), 1);
+        // A supervisor, which alone recovers anybody.
+        fixture.variables = armed(&fixture, &[("recover.begin", "panic")]);
+        fixture.trigger("Work", "[1,2,3]", 3).await;
+        let mut daemon = fixture.start();
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(1));
+        assert_eq!(daemon.logged("the lifeline ended unexpectedly").len(), 1);
+        daemon.gone(PATIENCE).await;
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+}

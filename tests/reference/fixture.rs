@@ -182,7 +182,6 @@ impl EngineFixture {
             sweeper: None,
             connected: watch::Sender::new(false),
             is_first: true,
-            kept_waiting: false,
             origin: "nobody".to_owned(),
             waker: Arc::clone(&waker),
         };
