@@ -334,6 +334,28 @@ async fn a_node_that_is_cut_off_takes_no_work_and_its_writer_goes_on_at_another(
     .await;
 }
 
+/// Each node has settings of its own.
+#[tokio::test]
+async fn a_node_with_a_setting_that_is_a_mistake_is_left_for_another() {
+    with(|cluster| async move {
+        let person = cluster.node(2).location.connect(Purpose::Query).await;
+        let mut person = person.unwrap();
+        let strikes = "SET GLOBAL max_allowed_packet = 16777216";
+        let heals = "SET GLOBAL max_allowed_packet = 67108864";
+        person.script("STRIKE", strikes).await.unwrap();
+        let location = cluster.location(2);
+        let another = location.connect(Purpose::Engine).await;
+        let alone = cluster.node(2).location.connect(Purpose::Engine).await;
+        person.script("HEAL", heals).await.unwrap();
+        another.unwrap().close().await;
+        assert_eq!(location.server(), Some(cluster.host(0)));
+        let error = alone.err().expect("it is refused").to_string();
+        assert!(error.contains("max_allowed_packet"), "{error}");
+        person.close().await;
+    })
+    .await;
+}
+
 /// A process writes its own row with everything that it does: two connections at two nodes would conflict.
 #[tokio::test]
 async fn a_node_that_is_not_to_be_worked_with_is_left_by_all_connections_of_a_process() {
@@ -356,6 +378,10 @@ async fn a_node_that_is_not_to_be_worked_with_is_left_by_all_connections_of_a_pr
             (
                 "SET GLOBAL wsrep_max_ws_rows = 1000000",
                 "SET GLOBAL wsrep_max_ws_rows = 0",
+            ),
+            (
+                "SET GLOBAL wsrep_max_ws_size = 2147483646",
+                "SET GLOBAL wsrep_max_ws_size = 2147483647",
             ),
         ] {
             let location = cluster.location(2);

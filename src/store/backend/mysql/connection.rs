@@ -110,7 +110,8 @@ impl Mysql {
         let hosts = nodes.in_order();
         let count = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
         let each = (within / count).max(WITHIN_MIN.min(within));
-        let mut failed = None;
+        // A mistake, and another failure.
+        let (mut refused, mut failed) = (None, None);
         for (node, host) in hosts {
             let attempt = Self::open(&nodes.address, host, purpose, patience);
             // A connection attempt is the one future that may be dropped: it holds nothing yet.
@@ -122,12 +123,16 @@ impl Mysql {
                 Ok(Err(error)) => error,
                 Err(_) => Error::too_late(each),
             };
-            // Another node may be in better health; a mistake is a mistake on every node.
-            match error.is_unavailable() {
-                true => failed = Some(error),
-                false => return Err(error),
+            // Another node may be in better health, or have better settings.
+            match (error, host) {
+                (Error::Configured(text), Some(host)) if count > 1 => {
+                    let _ = refused.get_or_insert(Error::Configured(format!("{text} (at {host})")));
+                }
+                (error, _) if error.is_unavailable() => failed = Some(error),
+                (error, _) => return Err(error),
             }
         }
+        let failed = refused.or(failed);
         Err(failed.unwrap_or_else(|| Error::too_late(within)))
     }
 

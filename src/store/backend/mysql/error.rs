@@ -209,6 +209,9 @@ impl DriverError for Failure {
             Self::Node(text) if text.contains("wsrep_max_ws_rows") => {
                 "turn it off, at each node: SET GLOBAL wsrep_max_ws_rows = 0"
             }
+            Self::Node(text) if text.contains("wsrep_max_ws_size") => {
+                "set it to its default, at each node: SET GLOBAL wsrep_max_ws_size = 2147483647"
+            }
             Self::Right(_) => of_answer(1044),
             Self::File(_) => "put the file there, or correct its path in `database.url`",
             Self::Node(_) => {

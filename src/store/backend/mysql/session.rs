@@ -216,7 +216,7 @@ pub const READ_BACK: &str = "
         ('tx_isolation', 'transaction_isolation', 'sql_mode', 'character_set_client', 'character_set_results',
          'collation_connection', 'innodb_lock_wait_timeout', 'max_allowed_packet', 'binlog_format', 'log_bin',
          'autocommit', 'idle_transaction_timeout', 'read_only', 'innodb_page_size', 'enforce_storage_engine',
-         'wsrep_on', 'wsrep_provider', 'wsrep_desync', 'wsrep_max_ws_rows')";
+         'wsrep_on', 'wsrep_provider', 'wsrep_desync', 'wsrep_max_ws_rows', 'wsrep_max_ws_size')";
 
 /// The state of a node.
 pub const CLUSTER: &str = "
@@ -255,15 +255,24 @@ fn unavailable(text: String) -> Error {
     Error::unavailable(Source::Mysql(Failure::Node(text)))
 }
 
-/// Refuses a node that limits the rows of a transaction: with any limit it refuses each UPDATE that names two tables,
-/// as that of a batch does.
+/// The limits of a transaction's rows and bytes that a node has if nobody has set another.
+const LIMITS: [(&str, &str); 2] = [
+    ("wsrep_max_ws_rows", "0"),
+    ("wsrep_max_ws_size", "2147483647"),
+];
+
+/// Refuses a node that limits the rows or the bytes of a transaction: with any other limit it refuses each UPDATE that
+/// names two tables, as that of a batch does.
 pub fn check_limit(told: &Told) -> Result<(), Error> {
-    match get(told, "wsrep_max_ws_rows") {
-        "" | "0" => Ok(()),
-        rows => Err(unavailable(format!(
-            "the node's wsrep_max_ws_rows is {rows}, with which it refuses to write batches"
-        ))),
+    for (name, unlimited) in LIMITS {
+        let limit = get(told, name);
+        if !limit.is_empty() && limit != unlimited {
+            return Err(unavailable(format!(
+                "the node's {name} is {limit}, with which it refuses to write batches"
+            )));
+        }
     }
+    Ok(())
 }
 
 /// Refuses a node that its cluster has left behind, or is about to leave behind.
