@@ -70,7 +70,7 @@ impl Cancel {
                 cancel::Cancel::NotActive(status) => return Err(setup::has_ended(run, status)),
             };
             // A process that runs a step of the run learns of this at its next beat at the latest.
-            setup::wake_for(&mut conn, &config, run).await?;
+            setup::wake_for(&mut conn, &config, run).await;
             match cli.out.json {
                 true => cli.out.value(&json!({
                     "run_id": run, "status": RunStatus::Cancelled, "processes": stopping,

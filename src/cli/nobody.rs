@@ -38,8 +38,14 @@ const CAUSES: [&str; 9] = [
     "not_writable",
 ];
 
-/// Tells a person who has just given work to a pipeline that it is paused; true if it is.
-pub async fn note_pause(conn: &mut Conn, pipeline: &str) -> Result<bool, Failure> {
+/// Tells a person who has just given work to a pipeline that it is paused. The work is in the database, so nothing that
+/// fails here is a failure of the command. Proven by `a_command_whose_work_is_done_does_not_fail_for_a_note`.
+pub async fn note_pause(conn: &mut Conn, pipeline: &str) {
+    let _ = pause_of(conn, pipeline).await;
+}
+
+/// True if it is paused.
+async fn pause_of(conn: &mut Conn, pipeline: &str) -> Result<bool, Failure> {
     let Some(pause) = pause::of_pipeline(conn, pipeline).await? else {
         return Ok(false);
     };
@@ -61,9 +67,13 @@ pub fn worker<'a>(
 }
 
 /// Tells a person who has just given work to a pipeline that it is paused; and, at a terminal, that no living
-/// process works on it.
-pub async fn note(conn: &mut Conn, config: &Config, pipeline: &str) -> Result<(), Failure> {
-    if note_pause(conn, pipeline).await? || !std::io::stderr().is_terminal() {
+/// process works on it. Nothing fails here, as in `note_pause`.
+pub async fn note(conn: &mut Conn, config: &Config, pipeline: &str) {
+    let _ = nobody_of(conn, config, pipeline).await;
+}
+
+async fn nobody_of(conn: &mut Conn, config: &Config, pipeline: &str) -> Result<(), Failure> {
+    if pause_of(conn, pipeline).await? || !std::io::stderr().is_terminal() {
         return Ok(());
     }
     let processes = process::processes(conn).await?;

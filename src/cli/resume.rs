@@ -80,8 +80,9 @@ impl Resume {
                     ));
                 }
             };
-            let pipeline = setup::wake_for(&mut conn, &config, run).await?;
-            nobody::note(&mut conn, &config, &pipeline).await?;
+            if let Some(pipeline) = setup::wake_for(&mut conn, &config, run).await {
+                nobody::note(&mut conn, &config, &pipeline).await;
+            }
             match cli.out.json {
                 true => cli.out.value(&json!({ "run_id": run, "resumed": resumed })),
                 false => cli.out.text(&format!("{run} resumed\n")),

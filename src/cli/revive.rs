@@ -101,14 +101,15 @@ impl Revive {
                 revive::Revive::Done(revived) => revived,
                 other => return Err(refused(other, &found, &config)),
             };
-            let pipeline = setup::wake_for(&mut conn, &config, revived).await?;
+            let pipeline = &found.pipeline;
+            setup::wake(&mut conn, &config.location()?, pipeline).await;
             if let Some(changed) = note {
                 follow::say(&format!(
                     "note: {pipeline} has changed since ({changed}). The new run uses the old definition. If it \
                      halts again, try: ductworkd revive {revived} --latest"
                 ));
             }
-            nobody::note(&mut conn, &config, &pipeline).await?;
+            nobody::note(&mut conn, &config, pipeline).await;
             let told = match cli.out.json {
                 true => cli.out.value(&json!({
                     "run_id": revived, "pipeline": pipeline, "revived_from": run,

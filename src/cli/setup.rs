@@ -418,12 +418,11 @@ pub async fn wake(conn: &mut Conn, location: &Location, pipeline: &str) {
         .await;
 }
 
-/// The same, for the pipeline of `run`, which it returns.
-pub async fn wake_for(conn: &mut Conn, config: &Config, run: RunId) -> Result<String, Failure> {
-    let state = query::brief(conn, run).await?;
-    let pipeline = state.map(|state| state.pipeline).unwrap_or_default();
-    wake(conn, &config.location()?, &pipeline).await;
-    Ok(pipeline)
+/// The same, for the pipeline of `run`, which it returns if it can be read.
+pub async fn wake_for(conn: &mut Conn, config: &Config, run: RunId) -> Option<String> {
+    let pipeline = query::brief(conn, run).await.ok()??.pipeline;
+    wake(conn, &config.location().ok()?, &pipeline).await;
+    Some(pipeline)
 }
 
 /// The failure that a run which is over is not changed.

@@ -194,7 +194,7 @@ async fn follow(
     if terminal.is_none() || !triggered.created {
         say(&format!("run {id} of {pipeline} {}", made(triggered)));
     }
-    nobody::note_pause(&mut conn, pipeline).await?;
+    nobody::note_pause(&mut conn, pipeline).await;
     handle.waker.job_available(pipeline);
     let how = shot.follow(triggered);
     let mut outages = Outages::new(location.clone());

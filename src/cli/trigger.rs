@@ -172,10 +172,10 @@ impl Trigger {
                 )),
             }
             if !self.wait {
-                nobody::note(&mut conn, &config, pipeline).await?;
+                nobody::note(&mut conn, &config, pipeline).await;
             }
             if let Some(mut enough) = enough {
-                nobody::note_pause(&mut conn, pipeline).await?;
+                nobody::note_pause(&mut conn, pipeline).await;
                 let end = tokio::select! {
                     biased;
                     _ = enough.recv() => {
@@ -191,7 +191,8 @@ impl Trigger {
                 };
                 answer.status = Some(end.status);
                 answer.output = end.output;
-                answer.halts = halted(&mut conn, triggered.run_id, answer.status).await?;
+                let halts = halted(&mut conn, triggered.run_id, answer.status).await;
+                answer.halts = halts.map_err(unread)?;
             }
             match &answer.output {
                 _ if cli.out.json => cli.out.value(&answer).map_err(unread)?,

@@ -265,7 +265,7 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
                 None => {}
             }
         };
-        wake_for(&shared, conn, run).await?;
+        wake_for(&shared, conn, run).await;
         Ok((ended, cancelling.closed))
     });
     match asked.await.map_err(unsure)? {
@@ -283,11 +283,11 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
     }
 }
 
-async fn wake_for(site: &Arc<Site>, conn: &mut Conn, run: RunId) -> Result<(), Error> {
-    if let Some(state) = query::brief(conn, run).await? {
+/// Only a hint: the action is in the database.
+async fn wake_for(site: &Arc<Site>, conn: &mut Conn, run: RunId) {
+    if let Ok(Some(state)) = query::brief(conn, run).await {
         (site.terms.wake)(conn, &state.pipeline).await;
     }
-    Ok(())
 }
 
 /// Answers a run that waits for a person; returns how many of its steps go on.
@@ -304,7 +304,7 @@ pub async fn resume(
         let resumed = resume::resume(conn, run, step, value, Some(&by)).await?;
         let mut answered = None;
         match resumed {
-            Resume::Done(_) => wake_for(&shared, conn, run).await?,
+            Resume::Done(_) => wake_for(&shared, conn, run).await,
             Resume::NotDampened(_) => answered = who_answered(conn, run).await?,
             Resume::NotFound | Resume::Ambiguous(_) => {}
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ductwork::model::RunStatus;
+use ductwork::model::{RunId, RunStatus};
 use ductwork::store::process::ProcessRow;
 use ductwork::store::statement::Statement;
 use ductwork::store::{Dialect, query};
@@ -634,6 +634,22 @@ async fn no_other_recovery_is_held_up(db: Db) {
         "{executions:#?}"
     );
     fixture.audited().await;
+}
+
+on_servers! {
+    /// A person who follows the advice to try again would have two runs.
+    async fn a_command_whose_work_is_done_does_not_fail_for_a_note(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[LONG]).await;
+        let mut foreign = Foreign::on(&db.url).await;
+        foreign.hide_table("ductwork_pauses").await;
+        let done = fixture.run(&[], &["trigger", "Long", "1", "--json"]);
+        foreign.release().await;
+        let told = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.success(), "{told}");
+        let answer: Value = serde_json::from_slice(&done.stdout).unwrap();
+        let run = answer["run_id"].as_str().unwrap().parse().unwrap();
+        assert!(query::run(&mut fixture.conn, RunId(run)).await.unwrap().is_some());
+    }
 }
 
 on_servers! {

@@ -59,6 +59,15 @@ impl Foreign {
         self.run(lock.leak()).await;
     }
 
+    /// Locks a whole table, so that nobody can even read it: as during a change of the table.
+    pub async fn hide_table(&mut self, table: &str) {
+        let lock = match self.0.dialect() {
+            Dialect::Mysql => format!("LOCK TABLES {table} WRITE"),
+            _ => format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"),
+        };
+        self.run(lock.leak()).await;
+    }
+
     /// Releases its locks.
     pub async fn release(&mut self) {
         self.run("COMMIT").await;
