@@ -56,11 +56,12 @@ impl Level {
         }
     }
 
-    /// The directives, as in `RUST_LOG`. The database driver's own events are for its developers.
+    /// The directives, as in `RUST_LOG`. The database driver's own events are for its developers; and the server's notices
+    /// are in the server's log: when its transaction ids run out, it sends one with each transaction.
     fn directives(self) -> String {
         match self {
             Self::Off | Self::Error => self.as_str().to_owned(),
-            _ => format!("{},sqlx=warn", self.as_str()),
+            _ => format!("{},sqlx=warn,sqlx::postgres::notice=off", self.as_str()),
         }
     }
 }
@@ -210,7 +211,16 @@ pub fn init(level: Level, format: LogFormat, process: ProcessLabel) -> Guard {
             writer.line(&record, wall_clock())
         }
     };
-    let queue = Queue::start(queue::write_to_stderr, notice);
+    let mute = {
+        let writer = writer.clone();
+        move |error: &std::io::Error| {
+            let mut record = Record::new(Level::Error, "the log's thread cannot be started");
+            let error = Value::from(error.to_string());
+            record.fields.push(("error".into(), error));
+            writer.line(&record, wall_clock())
+        }
+    };
+    let queue = Queue::start(queue::write_to_stderr, notice, mute);
     let wanted = var("RUST_LOG").filter(|text| !text.trim().is_empty());
     let (filter, refused) = match wanted.as_deref().map(EnvFilter::try_new) {
         Some(Ok(filter)) => (filter, None),

@@ -124,7 +124,7 @@ impl<'a> Log<'a> {
         let line = line.trim_end_matches(['\n', '\r']);
         let (logged, left_out) = match line.is_empty() {
             true => (false, 0),
-            false => self.rate.allows(line.len(), Instant::now()),
+            false => self.rate.allows(logged_length(line), Instant::now()),
         };
         self.report_left_out(left_out);
         if !logged && !line.is_empty() && self.rate.left_out == 1 {
@@ -226,13 +226,22 @@ impl Rate {
         }
         let allowed = self.spent < LINES_MAX;
         if allowed {
-            // A line has 8 KiB at most.
+            // A line has 8 KiB at most, before control characters are escaped.
             self.spent += 1 + (length / LINE_USUAL) as u32;
         } else {
             self.left_out += 1;
         }
         (allowed, left_out)
     }
+}
+
+/// How many bytes of the log a line takes: a control character takes six.
+fn logged_length(line: &str) -> usize {
+    let length = |letter: char| match letter.is_control() {
+        true => 6,
+        false => letter.len_utf8(),
+    };
+    line.chars().map(length).sum()
 }
 
 /// How many bytes at the end begin a character that is not complete.
@@ -358,6 +367,8 @@ mod tests {
         assert_eq!(rate.allows(10, began + WINDOW), (true, 7));
         assert_eq!(rate.allows(10, began + WINDOW), (true, 0));
 
+        // Zeros are escaped.
+        assert_eq!(logged_length("é\0\u{7f}"), 14);
         // Fewer long lines are allowed.
         let mut rate = Rate::since(began);
         let long = (0..lines).filter(|_| rate.allows(LINE_MAX, began).0);

@@ -513,8 +513,8 @@ pub fn deadlines_passed(approved: usize, halted: usize) {
     );
 }
 
-/// Deadlines, or deleting or finishing what was left half done, failed; it is tried again later. Logged once, and now and
-/// then while it lasts.
+/// Deadlines, or deleting or finishing what was left half done, failed, or waits for somebody's lock; it is tried again
+/// later. Logged once, and now and then while it lasts.
 pub fn keeping_failed(text: &str, lasted: Duration) {
     error!(
         error = text,

@@ -2,13 +2,14 @@
 //!
 //! Owns: a bounded queue and the one thread that writes from it. A reader that stopped reading fills
 //! the pipe; then only this thread waits: a thread that logs puts a line in the queue or, when the
-//! queue is full, counts the line as dropped. Never: blocks in `push`.
+//! queue is full, counts the line as dropped. A line that cannot be written, because the disk is full, say, is counted
+//! too, and the number is written when there is room. Never: blocks in `push`.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
@@ -25,6 +26,9 @@ pub fn take_dropped() -> u64 {
     DROPPED.swap(0, Ordering::Relaxed)
 }
 
+/// The pause between two attempts to start the thread, on a machine that is short of threads.
+const START_AGAIN: Duration = Duration::from_secs(1);
+
 /// Lines waiting to be written.
 #[derive(Debug, Default)]
 pub struct Queue {
@@ -33,6 +37,21 @@ pub struct Queue {
     pushed: Condvar,
     /// Everything is written.
     idle: Condvar,
+    /// The thread's work, until it is started.
+    unstarted: Mutex<Option<Unstarted>>,
+}
+
+type Work = Arc<dyn Fn(&Queue) + Send + Sync>;
+
+struct Unstarted {
+    work: Work,
+    tried: Instant,
+}
+
+impl std::fmt::Debug for Unstarted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unstarted").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -57,21 +76,48 @@ impl State {
 }
 
 impl Queue {
-    /// A queue, and the thread that empties it with `write`. `notice` makes the line that
-    /// tells how many were dropped.
+    /// A queue, and the thread that empties it with `write`, which returns how many bytes it has written. `notice` makes
+    /// the line that tells how many were dropped, and `mute` the one that tells that the thread cannot be started: a
+    /// later `push` tries again.
     pub fn start(
-        write: impl FnMut(&[u8]) + Send + 'static,
-        notice: impl Fn(u64) -> String + Send + 'static,
+        write: impl Fn(&[u8]) -> usize + Send + Sync + 'static,
+        notice: impl Fn(u64) -> String + Send + Sync + 'static,
+        mute: impl Fn(&io::Error) -> String,
     ) -> Arc<Self> {
         let queue = Arc::new(Self::default());
-        let writer = Arc::clone(&queue);
-        let thread = std::thread::Builder::new().name("log".into());
-        if let Err(error) = thread.spawn(move || writer.run(write, notice)) {
-            // Without its thread the queue fills and drops lines: silent, but nothing blocks.
-            let text = format!("the log's thread cannot be started: {error}\n");
-            let _ = nix::unistd::write(io::stderr(), text.as_bytes());
+        let work: Work = Arc::new(move |queue| queue.run(&write, &notice));
+        if let Err(error) = queue.spawn(&work) {
+            // Until then the queue fills and drops lines: nothing blocks.
+            let _ = nix::unistd::write(io::stderr(), mute(&error).as_bytes());
+            let tried = Instant::now();
+            *queue.unstarted() = Some(Unstarted { work, tried });
         }
         queue
+    }
+
+    fn spawn(self: &Arc<Self>, work: &Work) -> io::Result<()> {
+        let (queue, work) = (Arc::clone(self), Arc::clone(work));
+        let thread = std::thread::Builder::new().name("log".into());
+        thread.spawn(move || work(&queue)).map(drop)
+    }
+
+    fn unstarted(&self) -> MutexGuard<'_, Option<Unstarted>> {
+        self.unstarted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tries to start the thread, if it could not be started so far.
+    fn start_again(self: &Arc<Self>) {
+        let mut unstarted = self.unstarted();
+        if let Some(waiting) = unstarted.as_mut()
+            && waiting.tried.elapsed() >= START_AGAIN
+        {
+            waiting.tried = Instant::now();
+            if self.spawn(&waiting.work).is_ok() {
+                *unstarted = None;
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -80,7 +126,8 @@ impl Queue {
     }
 
     /// Takes a line, or counts it as dropped.
-    pub fn push(&self, line: String) {
+    pub fn push(self: &Arc<Self>, line: String) {
+        self.start_again();
         let mut state = self.lock();
         // Once it drops lines, it goes on until half is free: one gap with one notice, and not a
         // notice for every line that a slow reader makes room for.
@@ -112,14 +159,29 @@ impl Queue {
         state.is_idle()
     }
 
-    fn run(&self, mut write: impl FnMut(&[u8]), notice: impl Fn(u64) -> String) {
+    fn run(&self, write: &dyn Fn(&[u8]) -> usize, notice: &dyn Fn(u64) -> String) {
+        let mut end = End { write, torn: false };
+        // Lines that could not be written, and of which nobody has been told.
+        let mut lost = 0;
         loop {
-            let line = self.next(&notice);
-            write(line.as_bytes());
+            let entry = self.next();
+            if lost > 0 && end.takes(&notice(lost)) {
+                lost = 0;
+            }
+            let (line, lines) = match entry {
+                Entry::Line(line) => (line, 1),
+                Entry::Dropped(lines) => (notice(lines), lines),
+            };
+            if lost > 0 || !end.takes(&line) {
+                lost += lines;
+                if lines == 1 {
+                    DROPPED.fetch_add(1, Ordering::Relaxed);
+                }
+            }
         }
     }
 
-    fn next(&self, notice: &impl Fn(u64) -> String) -> String {
+    fn next(&self) -> Entry {
         let mut state = self.lock();
         state.writing = false;
         loop {
@@ -129,13 +191,10 @@ impl Queue {
             });
             if let Some(entry) = entry {
                 state.writing = true;
-                return match entry {
-                    Entry::Line(line) => {
-                        state.bytes -= line.len();
-                        line
-                    }
-                    Entry::Dropped(lines) => notice(lines),
-                };
+                if let Entry::Line(line) = &entry {
+                    state.bytes -= line.len();
+                }
+                return entry;
             }
             self.idle.notify_all();
             state = self
@@ -146,28 +205,52 @@ impl Queue {
     }
 }
 
-/// Writes to standard error without its lock, for as long as it takes. When standard error
-/// is closed the bytes are gone, and the daemon goes on.
-pub fn write_to_stderr(bytes: &[u8]) {
-    write_to(io::stderr(), bytes);
+/// The end of the log.
+struct End<'a> {
+    write: &'a dyn Fn(&[u8]) -> usize,
+    /// A line was written in part: the next begins on a line of its own.
+    torn: bool,
 }
 
-fn write_to(fd: impl AsFd, mut bytes: &[u8]) {
-    while !bytes.is_empty() {
-        match nix::unistd::write(&fd, bytes) {
-            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+impl End<'_> {
+    /// Writes a line; false if some of it is missing.
+    fn takes(&mut self, line: &str) -> bool {
+        if self.torn {
+            self.torn = (self.write)(b"\n") == 0;
+            if self.torn {
+                return false;
+            }
+        }
+        let written = (self.write)(line.as_bytes());
+        self.torn = (1..line.len()).contains(&written);
+        written == line.len()
+    }
+}
+
+/// Writes to standard error without its lock, for as long as it takes; returns how many bytes were written. When standard
+/// error is closed the others are gone, and the daemon goes on.
+pub fn write_to_stderr(bytes: &[u8]) -> usize {
+    write_to(io::stderr(), bytes)
+}
+
+fn write_to(fd: impl AsFd, bytes: &[u8]) -> usize {
+    let mut left = bytes;
+    while !left.is_empty() {
+        match nix::unistd::write(&fd, left) {
+            Ok(written) => left = left.get(written..).unwrap_or_default(),
             Err(Errno::EINTR) => {}
             // A process that shares the other end may have made it non-blocking.
             Err(Errno::EAGAIN) => {
                 let mut ready = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
                 if nix::poll::poll(&mut ready, PollTimeout::NONE).is_err_and(|e| e != Errno::EINTR)
                 {
-                    return;
+                    break;
                 }
             }
-            Err(_) => return,
+            Err(_) => break,
         }
     }
+    bytes.len() - left.len()
 }
 
 #[cfg(test)]
@@ -185,6 +268,7 @@ mod tests {
         let queue = Queue::start(
             move |bytes| write_to(&writer, bytes),
             |lines| format!("dropped {lines}\n"),
+            |error| panic!("{error}"),
         );
         (queue, reader)
     }
@@ -231,6 +315,39 @@ mod tests {
             queue.push("after\n".into());
             assert!(queue.flush(Duration::from_secs(10)));
         }
+    }
+
+    /// A disk that has room for half a line more, and later for all.
+    #[test]
+    fn what_a_full_disk_did_not_take_is_counted_and_the_next_line_is_whole() {
+        let room = Arc::new(Mutex::new(15_usize));
+        let text = Arc::new(Mutex::new(String::new()));
+        let (left, written) = (Arc::clone(&room), Arc::clone(&text));
+        let write = move |bytes: &[u8]| {
+            let mut left = left.lock().unwrap();
+            let taken = bytes.len().min(*left);
+            *left -= taken;
+            written
+                .lock()
+                .unwrap()
+                .push_str(std::str::from_utf8(&bytes[..taken]).unwrap());
+            taken
+        };
+        let notice = |lines| format!("dropped {lines}\n");
+        let queue = Queue::start(write, notice, |error| panic!("{error}"));
+        let push = |line: &str| {
+            queue.push(format!("{line}\n"));
+            assert!(queue.flush(Duration::from_secs(10)));
+        };
+        take_dropped();
+        for line in ["the first", "the second", "the third"] {
+            push(line);
+        }
+        *room.lock().unwrap() = 1_000;
+        push("the fourth");
+        let text = text.lock().unwrap();
+        assert_eq!(*text, "the first\nthe s\ndropped 2\nthe fourth\n");
+        assert_eq!(take_dropped(), 2);
     }
 
     #[test]
