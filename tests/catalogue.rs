@@ -7,11 +7,11 @@ use std::path::Path;
 /// The last row of each letter.
 const ROWS: [(char, u32); 8] = [
     ('C', 15),
-    ('E', 27),
+    ('E', 28),
     ('A', 21),
-    ('H', 27),
+    ('H', 29),
     ('S', 30),
-    ('D', 31),
+    ('D', 32),
     ('T', 19),
     ('V', 7),
 ];

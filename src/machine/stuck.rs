@@ -61,7 +61,8 @@ const MEND_ROWS: &str = "`ductworkd audit` finds damaged rows: correct them, or 
 const HELD_UP: &str = "held_up";
 
 /// The remedy for a supervisor that could not read its configuration anew.
-const RELOAD: &str = "`ductworkd check` shows the mistake; fix it, and send HUP again";
+const RELOAD: &str = "if the message names a key that changes with a restart only, restart `ductworkd`; otherwise \
+     `ductworkd check` shows the mistake: fix it, and send HUP again";
 
 /// The remedy for a console that cannot listen.
 const LISTEN_ELSEWHERE: &str = "end the program that uses the address or the socket, or set `console.listen` or `console.socket` to another one";

@@ -182,11 +182,12 @@ pub struct BarrierFact {
 /// The remedy if work waits for a worker and there is no daemon, or none that only needs a reload.
 pub const START: &str = "start `ductworkd`";
 
-/// The remedy if a running daemon does not know a pipeline.
+/// The remedy if a running daemon has no worker of a pipeline: it does not know the pipeline, or cannot start the worker.
 pub fn reload(pipeline: &str, pid: u32) -> String {
     format!(
-        "the running daemon does not know {pipeline}: check that its file exists and that `pipelines` includes it, \
-         then reload the daemon: kill -HUP {pid}"
+        "the running daemon has no worker of {pipeline}. If it has tried to start one, its log says why it cannot; \
+         otherwise check that the pipeline's file exists and that `pipelines` includes it, then reload the daemon: \
+         kill -HUP {pid}"
     )
 }
 
@@ -1158,7 +1159,7 @@ mod tests {
         assert_eq!(
             why(&facts).remedy.as_deref(),
             Some(
-                "the running daemon does not know P: check that its file exists and that `pipelines` includes it, \
+                "the running daemon has no worker of P. If it has tried to start one, its log says why it cannot; otherwise check that the pipeline's file exists and that `pipelines` includes it, \
                  then reload the daemon: kill -HUP 7"
             )
         );

@@ -1,6 +1,6 @@
-//! Whether the database takes writes at all, as far as this can be told without a write.
+//! Whether the database takes our writes, and shows us our rows, as far as this can be told without a write.
 //!
-//! Owns: answering this. Never: writes.
+//! Owns: answering this: locks and their holders, hidden rows, limits and careless settings. Never: writes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -73,10 +73,11 @@ static PACKET: Statement = Statement::only(
     "SELECT @@max_allowed_packet AS packet",
 );
 
-/// PostgreSQL only. Waiters for a lock give up and come again, so only the holder's transaction tells how
+/// Waiters for a lock give up and come again, so only the holder's transaction tells how
 /// long the lock was held; the server may hide that from our role, and then one waiter is enough. A session that waits
 /// for a row has a lock of these modes too, on the row. Proven by `a_session_that_waits_for_a_row_has_locked_no_table`.
-static LOCKED: Statement = Statement::new(
+static LOCKED: Statement = Statement::only(
+    Only::Postgres,
     "LOCKED",
     "SELECT c.relname::text AS name, CASE l.mode WHEN 'AccessExclusiveLock' THEN 1 ELSE 0 END::bigint AS hidden, l.pid::bigint AS pid,
             coalesce(nullif(a.application_name, ''), 'no name') AS application,
@@ -96,9 +97,10 @@ static LOCKED: Statement = Statement::new(
       ORDER BY c.relname = 'ductwork_processes' DESC, hidden DESC, name LIMIT 1",
 );
 
-/// PostgreSQL only. A locked row has the number of the transaction that locked it; where several have locked it,
+/// A locked row has the number of the transaction that locked it; where several have locked it,
 /// it has another number, and no holder is found.
-static HOLDER: Statement = Statement::new(
+static HOLDER: Statement = Statement::only(
+    Only::Postgres,
     "HOLDER",
     "SELECT l.pid::bigint AS pid, coalesce(nullif(a.application_name, ''), 'no name') AS application,
             coalesce(a.state, 'of another role') AS state,
@@ -112,7 +114,7 @@ static HOLDER: Statement = Statement::new(
       ORDER BY a.xact_start LIMIT 1",
 );
 
-/// PostgreSQL only. The catalogue does not list locks on rows. A session that has locked one has also locked its table, in
+/// The catalogue does not list locks on rows. A session that has locked one has also locked its table, in
 /// one of these modes, until its transaction ends; so has a session of ours that writes. One that is idle has very
 /// probably been forgotten.
 static ROW_HOLDER: Statement = Statement::only(
