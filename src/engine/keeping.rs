@@ -181,10 +181,17 @@ async fn keep(
             Err(error) => (false, Err(error)),
         };
         keeps(shared, retention, &kept);
-        if let Err(error @ Error::Retryable { .. }) = &kept
-            && let Some(lasted) = locked.borrow_mut().meet(&about(retention), Instant::now())
-        {
-            events::keeping_failed(&crate::telemetry::chain(error), lasted);
+        match &kept {
+            Err(error @ Error::Retryable { .. }) => {
+                let met = locked.borrow_mut().meet(&about(retention), Instant::now());
+                if let Some(lasted) = met {
+                    events::keeping_failed(&crate::telemetry::chain(error), lasted);
+                }
+            }
+            Ok(()) => {
+                locked.borrow_mut().over(&about(retention));
+            }
+            Err(_) => {}
         }
         if !more {
             break;

@@ -235,7 +235,8 @@ impl Lifeline {
                     if agenda.failed.meet(&text, Instant::now()).is_some() {
                         events::lifeline_failed(&text);
                     }
-                    // Soon, and no later than it is due: others may fail more often than that. Proven by
+                    // The next beat comes soon, and never later than it was due, because sweeps may fail more often than
+                    // that. Proven by
                     // `a_sweep_that_always_fails_keeps_no_heartbeat_from_being_sent`.
                     let soon = tokio::time::Instant::now() + Duration::from_secs(1);
                     agenda.beat = agenda.beat.min(soon);

@@ -71,7 +71,7 @@ const RECONNECT_MAX: Duration = Duration::from_secs(1);
 /// A loop that has lost its connection hears no wakeup for this long: others that work may send hundreds per second.
 const DEAF: Duration = Duration::from_millis(100);
 
-/// How long a loop hears no wakeup after this error. An error that is no outage has its whole wait. Proven by
+/// How long a loop hears no wakeup after this error: for the whole of its wait, unless the error is an outage. Proven by
 /// `a_loop_whose_work_is_refused_does_not_try_again_with_each_wakeup`.
 fn deaf_for(error: &Error) -> Duration {
     match error.is_unavailable() {

@@ -109,7 +109,7 @@ struct Loop {
     behind: Option<(Cursor, Instant)>,
     /// How many claims in a row took nothing although something was due.
     vain: u32,
-    /// The last claim failed, and no result has been committed since.
+    /// The last claim failed, and no commit has been tried since.
     claim_failed: bool,
     /// The executions that somebody has locked.
     locked: Locked<ExecutionId>,
@@ -352,7 +352,10 @@ impl Worker {
         let first = go_first && !state.work.finished().is_empty();
         if claiming && !first && Instant::now() >= state.rest {
             let began = Instant::now();
-            let lives = match self.claim(state).await {
+            let claimed = self.claim(state).await;
+            // Also where a question after a claim failed: the next turn would ask it again.
+            state.claim_failed |= claimed.is_err();
+            let lives = match claimed {
                 // Results do not wait until the row that is to blame has been found.
                 Err(error) if error.blames_a_row() => {
                     self.failed(&error);

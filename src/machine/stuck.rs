@@ -61,7 +61,7 @@ const MEND_ROWS: &str = "`ductworkd audit` finds damaged rows: correct them, or 
 const HELD_UP: &str = "held_up";
 
 /// The remedy for a supervisor that could not read its configuration anew.
-const RELOAD: &str = "if the message names a key that changes with a restart only, restart `ductworkd`; otherwise \
+const RELOAD: &str = "if the message names a key that takes effect only after a restart, restart `ductworkd`; otherwise \
      `ductworkd check` shows the mistake: fix it, and send HUP again";
 
 /// The remedy for a console that cannot listen.

@@ -185,8 +185,8 @@ pub const START: &str = "start `ductworkd`";
 /// The remedy if a running daemon has no worker of a pipeline: it does not know the pipeline, or cannot start the worker.
 pub fn reload(pipeline: &str, pid: u32) -> String {
     format!(
-        "the running daemon has no worker of {pipeline}. If it has tried to start one, its log says why it cannot; \
-         otherwise check that the pipeline's file exists and that `pipelines` includes it, then reload the daemon: \
+        "the running daemon has no worker for {pipeline}. If it has tried to start one, its log says why that failed. \
+         Otherwise, check that the pipeline's file exists and that `pipelines` includes it, then reload the daemon: \
          kill -HUP {pid}"
     )
 }
@@ -1159,8 +1159,9 @@ mod tests {
         assert_eq!(
             why(&facts).remedy.as_deref(),
             Some(
-                "the running daemon has no worker of P. If it has tried to start one, its log says why it cannot; otherwise check that the pipeline's file exists and that `pipelines` includes it, \
-                 then reload the daemon: kill -HUP 7"
+                "the running daemon has no worker for P. If it has tried to start one, its log says why that failed. \
+                 Otherwise, check that the pipeline's file exists and that `pipelines` includes it, then reload the \
+                 daemon: kill -HUP 7"
             )
         );
         // A daemon whose worker has died knows the pipeline.

@@ -146,7 +146,7 @@ metrics! {
     DB_ERRORS = Counter "db_errors" ["class"]
         "Statements and connections that failed, by the cause";
     LOG_LINES_DROPPED = Counter "log_lines_dropped" []
-        "Lines of log that nobody read in time";
+        "Lines of log that were lost: nobody read them in time, or they could not be written";
     DUPLICATE_TRIGGERS = Counter "duplicate_triggers" ["pipeline"]
         "Triggers by the API and by the pages of consoles whose key a run had already; those by commands are not counted";
     WEBHOOK_DELIVERIES = Counter "webhook_deliveries" ["outcome"]

@@ -192,10 +192,6 @@ impl Child {
                     tokio::select! {
                         () = idle(&first.requests, self.until_idle.clone()) => Over::with(0),
                         over = unfit(&first.requests, &location, role), if alone => over,
-                        () = loses_a_lifeline(&lives) => {
-                            tracing::error!("a lifeline ended unexpectedly");
-                            Over { code: 1, at_once: true }
-                        }
                     }
                 };
                 let all = All {
@@ -449,10 +445,10 @@ async fn deregister(lives: Vec<Life>) {
 
 /// Returns when a lifeline has ended although nobody told it to. A panic is a bug; a fresh process is better than half of
 /// one. Proven by `a_process_whose_lifeline_panics_ends_and_is_replaced`.
-async fn loses_a_lifeline(lives: &[Life]) {
+async fn loses_a_lifeline(connected: &[watch::Receiver<bool>]) {
     let mut ends = JoinSet::new();
-    for life in lives {
-        let mut connected = life.connected.clone();
+    for connected in connected {
+        let mut connected = connected.clone();
         ends.spawn_local(async move { while connected.changed().await.is_ok() {} });
     }
     let _ = ends.join_next().await;
@@ -525,6 +521,8 @@ async fn run_loops(
     // The cause for which the loops' steps were told to end.
     let mut told = None;
     let mut left = false;
+    let mut lost = std::pin::pin!(loses_a_lifeline(&shared.connected));
+    let mut is_lost = false;
     let mut answers = Answers {
         shared,
         drain,
@@ -555,6 +553,11 @@ async fn run_loops(
                 answers.leave(ORPHANED_DRAIN, StopCause::Abandon);
             }
             event = signals.recv() => answers.answer(event),
+            () = &mut lost, if !is_lost => {
+                tracing::error!("a lifeline ended unexpectedly");
+                (is_lost, code) = (true, ExitCode::FAILURE);
+                answers.stop(true);
+            }
             ended = &mut over, if !left && !matches!(mode, Mode::Drain { .. }) => {
                 (left, code) = (true, ExitCode::from(ended.code));
                 answers.stop(ended.at_once);

@@ -573,11 +573,17 @@ impl Supervisor {
                     %problems,
                     "the configuration was not reloaded; the old one stays in use"
                 );
-                let first = problems.lines().next().unwrap_or_default();
+                let mut lines = problems.lines();
+                let first = lines.next().unwrap_or_default();
                 let first = first.strip_prefix("error: ").unwrap_or(first);
+                let place = lines.next().map_or("", str::trim_start);
+                let place = place
+                    .strip_prefix("--> ")
+                    .map(|place| format!(" ({place})"));
+                let place = place.unwrap_or_default();
                 // A different mistake is a different trouble.
                 self.me.over(Trouble::Reloading, "");
-                self.not_reloaded = Some(format!("{NOT_RELOADED}: {first}"));
+                self.not_reloaded = Some(format!("{NOT_RELOADED}: {first}{place}"));
             }
         }
         self.notify.ready();

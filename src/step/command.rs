@@ -319,8 +319,11 @@ impl CommandRunner {
         let output = match self.scratch.file(assignment.execution_id) {
             Ok(output) => output,
             Err(error) => {
-                let message =
-                    format!("the file for the step's output could not be created: {error}");
+                let directory = std::env::temp_dir();
+                let message = format!(
+                    "the file for the step's output could not be created in {} (TMPDIR): {error}",
+                    directory.display()
+                );
                 return Err(Outcome::NotStarted { message });
             }
         };

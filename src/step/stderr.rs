@@ -235,11 +235,12 @@ impl Rate {
     }
 }
 
-/// How many bytes of the log a line takes: a control character takes six.
+/// How many bytes of the log a line takes, at most: most control characters take six.
 fn logged_length(line: &str) -> usize {
-    let length = |letter: char| match letter.is_control() {
-        true => 6,
-        false => letter.len_utf8(),
+    let length = |letter: char| match letter {
+        '\t' | '\r' => 2,
+        _ if letter.is_control() => 6,
+        _ => letter.len_utf8(),
     };
     line.chars().map(length).sum()
 }
@@ -368,7 +369,7 @@ mod tests {
         assert_eq!(rate.allows(10, began + WINDOW), (true, 0));
 
         // Zeros are escaped.
-        assert_eq!(logged_length("é\0\u{7f}"), 14);
+        assert_eq!(logged_length("é\t\0\u{7f}"), 16);
         // Fewer long lines are allowed.
         let mut rate = Rate::since(began);
         let long = (0..lines).filter(|_| rate.allows(LINE_MAX, began).0);

@@ -287,7 +287,7 @@ async fn locked_on_mysql(conn: &mut Conn) -> Result<Option<Locked>, Error> {
     };
     // The session locks, or may lock, some rows of the database; only the waiters show that somebody waits
     // for them.
-    let is_proven = !matches!(lock.on, On::Rows { table: None });
+    let is_proven = !matches!(lock.on, On::Rows { table: None, .. });
     Ok((is_proven || waits_for_rows(conn, &hindered).await?).then(|| Locked::of(lock)))
 }
 
@@ -358,14 +358,21 @@ impl Locked {
                 );
                 (fact, String::new(), false)
             }
-            On::Rows { table: Some(name) } => {
+            On::Rows {
+                table: Some(name), ..
+            } => {
                 let fact = format!(
                     "rows of the table {name} are locked by {whose}, so that nobody else can write them{remedy}"
                 );
                 (fact, name, false)
             }
-            On::Rows { table: None } => {
-                let fact = format!("rows that are to be written are locked by {whose}{remedy}");
+            On::Rows {
+                table: None,
+                is_guess,
+            } => {
+                let probably = if is_guess { " probably" } else { "" };
+                let fact =
+                    format!("rows that are to be written are{probably} locked by {whose}{remedy}");
                 (fact, String::new(), false)
             }
         };

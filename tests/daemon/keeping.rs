@@ -101,14 +101,15 @@ on_servers! {
     /// Each look meets the lock.
     async fn a_lock_that_keeps_a_question_from_being_decided_is_logged_once(db: Db) {
         const LOGGED: &str = "passing deadlines, deleting old runs";
-        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[ASKS]).await;
+        let asks = ASKS.replace("timeout: 1s", "timeout: 5s");
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[&asks]).await;
         let mut foreign = Foreign::on(&db.url).await;
         let mut daemon = fixture.start();
         let waiting = fixture.trigger("Asks", "1", 1).await[0];
         fixture.said("told", 1).await;
         foreign.lock_rows("ductwork_branches WHERE status = 'dampened'").await;
         daemon.says(LOGGED).await;
-        for input in ["2", "3", "4"] {
+        for input in ["2", "3"] {
             let run = fixture.trigger("Asks", input, 1).await[0];
             fixture.run_ended(run).await;
         }

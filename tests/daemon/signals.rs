@@ -114,7 +114,7 @@ on_every_database! {
         .await;
         let told = "has been working with an old configuration for ";
         assert!(health.contains(told) && health.contains("the last reload failed: "), "{health}");
-        assert!(health.contains("send HUP again"), "{health}");
+        assert!(health.contains("Broken.yml:1:1") && health.contains("send HUP again"), "{health}");
         std::fs::write(fixture.path("ductwork.yml"), "default: { job_workers: 1 }").unwrap();
         daemon.send(Signal::SIGHUP);
         daemon.says_times("not reloaded", 2).await;

@@ -100,7 +100,7 @@ impl Mysql {
     /// Connects to the first usable address, within this time.
     ///
     /// # Errors
-    /// `Configured` when the server cannot be used as it is, `Unavailable` in all other cases.
+    /// `Configured` when no server can be used as it is, `Unavailable` in all other cases.
     pub async fn connect(
         nodes: &Nodes,
         purpose: Purpose,
@@ -132,7 +132,7 @@ impl Mysql {
                 (error, _) => return Err(error),
             }
         }
-        let failed = refused.or(failed);
+        let failed = failed.or(refused);
         Err(failed.unwrap_or_else(|| Error::too_late(within)))
     }
 

@@ -311,7 +311,7 @@ fn of_answer(code: u16) -> &'static str {
             "raise max_connections, or the limit of the user, or end other sessions"
         }
         1290 | 1792 | 1836 => "the server takes no writes: is it a replica, or is read_only on?",
-        1047 | 3168 | 3169 => {
+        1047 | 1180 | 3168 | 3169 => {
             "the node is not part of its cluster's majority: see to it, or name another node in `database.url`"
         }
         1153 => "raise max_allowed_packet of the server",

@@ -36,6 +36,8 @@ pub enum On {
     Rows {
         /// The table of the rows, which is known where somebody waits for them.
         table: Option<String>,
+        /// Nobody was seen to wait for the session: it has locked rows, perhaps others.
+        is_guess: bool,
     },
 }
 
@@ -199,7 +201,8 @@ impl Mysql {
                 .await
             {
                 Err(failure) if failure.is_denied() => {
-                    let (on, holder) = (On::Rows { table: None }, Err(self.no_right()));
+                    let (table, is_guess) = (None, false);
+                    let (on, holder) = (On::Rows { table, is_guess }, Err(self.no_right()));
                     return Ok(Some(Lock { on, holder }));
                 }
                 found => found?,
@@ -208,11 +211,12 @@ impl Mysql {
                 break;
             }
         }
-        if found.is_empty() {
+        let is_guess = found.is_empty();
+        if is_guess {
             found = self.rows(&with(IDLE)).await?;
         }
         Ok(found.pop().map(|(table, id, user, command, held)| Lock {
-            on: On::Rows { table },
+            on: On::Rows { table, is_guess },
             holder: Ok(session((id, user, command, held))),
         }))
     }
