@@ -113,7 +113,8 @@ impl Advancer {
                 state.branches.stop_spreading();
             }
             // Claimed branches are advanced first. If the process left while it may hold others, of which it does not know,
-            // a crash would be counted for each of them. Proven by `an_advancer_that_is_told_to_stop_while_it_is_unsure_leaves_no_claim_behind`.
+            // a crash would be counted for each of them. Proven by
+            // `an_advancer_that_is_told_to_stop_while_it_is_unsure_leaves_no_claim_behind`.
             if let Mode::Drain { until, .. } = mode
                 && !state.branches.is_busy()
                 && (state.branches.is_sure() || Instant::now() >= until)
@@ -181,7 +182,8 @@ impl Advancer {
             Ok(false) => {}
             Ok(true) => state.branches.doubt(),
             Err(error) => {
-                // Where nothing is held there is nothing to ask about, and a stop need not wait for the database.
+                // Where nothing is held there is nothing to ask about, and a stop need not wait for the database. Proven
+                // by `an_idle_daemon_that_is_told_to_stop_does_not_wait_for_its_database`.
                 if state.branches.may_hold() {
                     state.branches.doubt();
                 }

@@ -206,7 +206,7 @@ pub fn stored(counts: &mut Counts, role: Role, took: Duration) {
     counts.observe(&metrics::COMMIT, &[role.as_str()], took);
 }
 
-/// A heartbeat was written, or was not; `died`: the process was declared dead, and registered anew.
+/// A heartbeat was written, or was not. One that was withheld is none.
 pub fn beaten(counts: &mut Counts, role: Role, beaten: &Result<Beat, Error>) {
     let outcome = match beaten {
         Ok(Beat::Dead) => "dead",

@@ -236,8 +236,7 @@ impl Lifeline {
                         events::lifeline_failed(&text);
                     }
                     // The next beat comes soon, and never later than it was due, because sweeps may fail more often than
-                    // that. Proven by
-                    // `a_sweep_that_always_fails_keeps_no_heartbeat_from_being_sent`.
+                    // that. Proven by `a_sweep_that_always_fails_keeps_no_heartbeat_from_being_sent`.
                     let soon = tokio::time::Instant::now() + Duration::from_secs(1);
                     agenda.beat = agenda.beat.min(soon);
                 }

@@ -576,11 +576,10 @@ impl Supervisor {
                 let mut lines = problems.lines();
                 let first = lines.next().unwrap_or_default();
                 let first = first.strip_prefix("error: ").unwrap_or(first);
-                let place = lines.next().map_or("", str::trim_start);
-                let place = place
-                    .strip_prefix("--> ")
-                    .map(|place| format!(" ({place})"));
-                let place = place.unwrap_or_default();
+                let place = lines
+                    .next()
+                    .and_then(|line| line.trim_start().strip_prefix("--> "))
+                    .map_or(String::new(), |place| format!(" ({place})"));
                 // A different mistake is a different trouble.
                 self.me.over(Trouble::Reloading, "");
                 self.not_reloaded = Some(format!("{NOT_RELOADED}: {first}{place}"));

@@ -45,7 +45,8 @@ type Work = Arc<dyn Fn(&Queue) + Send + Sync>;
 
 struct Unstarted {
     work: Work,
-    tried: Instant,
+    /// Not before this time.
+    next: Instant,
 }
 
 impl std::fmt::Debug for Unstarted {
@@ -84,40 +85,33 @@ impl Queue {
         notice: impl Fn(u64) -> String + Send + Sync + 'static,
         mute: impl Fn(&io::Error) -> String,
     ) -> Arc<Self> {
-        let queue = Arc::new(Self::default());
         let work: Work = Arc::new(move |queue| queue.run(&write, &notice));
-        if let Err(error) = queue.spawn(&work) {
+        let next = Instant::now();
+        let queue = Arc::new(Self {
+            unstarted: Mutex::new(Some(Unstarted { work, next })),
+            ..Self::default()
+        });
+        if let Err(error) = queue.start_thread() {
             // Until then the queue fills and drops lines: nothing blocks.
             let _ = nix::unistd::write(io::stderr(), mute(&error).as_bytes());
-            let tried = Instant::now();
-            *queue.unstarted() = Some(Unstarted { work, tried });
         }
         queue
     }
 
-    fn spawn(self: &Arc<Self>, work: &Work) -> io::Result<()> {
-        let (queue, work) = (Arc::clone(self), Arc::clone(work));
+    /// Starts the thread, if it has not been started and it is time to.
+    fn start_thread(self: &Arc<Self>) -> io::Result<()> {
+        let unstarted = self.unstarted.lock();
+        let mut unstarted = unstarted.unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let Some(waiting) = unstarted.as_mut().filter(|waiting| now >= waiting.next) else {
+            return Ok(());
+        };
+        waiting.next = now + START_AGAIN;
+        let (queue, work) = (Arc::clone(self), Arc::clone(&waiting.work));
         let thread = std::thread::Builder::new().name("log".into());
-        thread.spawn(move || work(&queue)).map(drop)
-    }
-
-    fn unstarted(&self) -> MutexGuard<'_, Option<Unstarted>> {
-        self.unstarted
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Tries to start the thread, if it could not be started so far.
-    fn start_again(self: &Arc<Self>) {
-        let mut unstarted = self.unstarted();
-        if let Some(waiting) = unstarted.as_mut()
-            && waiting.tried.elapsed() >= START_AGAIN
-        {
-            waiting.tried = Instant::now();
-            if self.spawn(&waiting.work).is_ok() {
-                *unstarted = None;
-            }
-        }
+        thread.spawn(move || work(&queue))?;
+        *unstarted = None;
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -127,7 +121,7 @@ impl Queue {
 
     /// Takes a line, or counts it as dropped.
     pub fn push(self: &Arc<Self>, line: String) {
-        self.start_again();
+        let _ = self.start_thread();
         let mut state = self.lock();
         // Once it drops lines, it goes on until half is free: one gap with one notice, and not a
         // notice for every line that a slow reader makes room for.
@@ -151,7 +145,7 @@ impl Queue {
 
     /// Waits until everything is written, but not longer than `limit`. True when it is.
     pub fn flush(self: &Arc<Self>, limit: Duration) -> bool {
-        self.start_again();
+        let _ = self.start_thread();
         let state = self.lock();
         let waited = self
             .idle
@@ -345,6 +339,32 @@ mod tests {
         push("the fourth");
         let text = text.lock().unwrap();
         assert_eq!(*text, "the first\nthe s\ndropped 2\nthe fourth\n");
+    }
+
+    #[test]
+    fn a_thread_that_could_not_be_started_is_started_by_a_later_line() {
+        let text = Arc::new(Mutex::new(String::new()));
+        let written = Arc::clone(&text);
+        let work: Work = Arc::new(move |queue| {
+            let write = |bytes: &[u8]| {
+                let mut text = written.lock().unwrap();
+                text.push_str(std::str::from_utf8(bytes).unwrap());
+                bytes.len()
+            };
+            queue.run(&write, &|lines| format!("dropped {lines}\n"));
+        });
+        let next = Instant::now() + START_AGAIN;
+        let queue = Arc::new(Queue {
+            unstarted: Mutex::new(Some(Unstarted { work, next })),
+            ..Queue::default()
+        });
+        queue.push("the first\n".into());
+        assert!(!queue.flush(Duration::ZERO), "it is too early");
+        queue.unstarted.lock().unwrap().as_mut().unwrap().next = Instant::now();
+        queue.push("the second\n".into());
+        assert!(queue.flush(Duration::from_secs(10)));
+        assert_eq!(*text.lock().unwrap(), "the first\nthe second\n");
+        assert!(queue.unstarted.lock().unwrap().is_none());
     }
 
     #[test]

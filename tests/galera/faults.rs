@@ -346,8 +346,17 @@ async fn a_node_with_a_setting_that_is_a_mistake_is_left_for_another() {
         let location = cluster.location(2);
         let another = location.connect(Purpose::Engine).await;
         let alone = cluster.node(2).location.connect(Purpose::Engine).await;
+        // The other address may only be away.
+        let host = cluster.host(2);
+        let url = cluster
+            .node(2)
+            .url
+            .replace(&host, &format!("{host},127.0.0.1:1"));
+        let away = Location::parse(&url).unwrap();
+        let away = away.connect(Purpose::Engine).await;
         person.script("HEAL", heals).await.unwrap();
         another.unwrap().close().await;
+        assert!(away.err().expect("nobody is there").is_unavailable());
         assert_eq!(location.server(), Some(cluster.host(0)));
         let error = alone.err().expect("it is refused").to_string();
         assert!(error.contains("max_allowed_packet"), "{error}");
