@@ -1,9 +1,10 @@
-//! The party at fault when the database refuses something.
+//! The party at fault when the database refuses something, and statements that were refused.
 
-use ductwork::store::{Dialect, Error};
+use ductwork::store::statement::{Arg, Only, Statement};
+use ductwork::store::{Conn, Dialect, Error};
 
 use crate::on_every_database;
-use crate::support::Db;
+use crate::support::{self, Db};
 
 on_every_database! {
     /// A wrong value stays wrong forever; a fault of the database is repaired.
@@ -39,4 +40,43 @@ on_every_database! {
         assert!(matches!(error, Error::Refused { .. }), "{error:?}");
         assert!(!error.blames_the_value(), "{error:?}");
     }
+}
+
+/// MariaDB crashes when it executes a prepared statement again that was interrupted while it planned it.
+#[tokio::test]
+async fn a_statement_that_failed_is_prepared_anew() {
+    static LOCK: Statement = Statement::new(
+        "LOCK",
+        "SELECT 1 AS it FROM ductwork_definitions LIMIT :n FOR UPDATE NOWAIT",
+    );
+    static CLOSED: Statement = Statement::only(
+        Only::Mysql,
+        "CLOSED",
+        "SHOW SESSION STATUS WHERE Variable_name = 'Com_stmt_close'",
+    );
+    async fn closed(conn: &mut Conn) -> u64 {
+        let row = conn.fetch_optional(&CLOSED, &[]).await.unwrap().unwrap();
+        row.get::<String>("Value").unwrap().parse().unwrap()
+    }
+    support::with(Db::mysql().await, |db| async move {
+        let (mut holder, mut conn) = (db.conn().await, db.conn().await);
+        let one = "INSERT INTO ductwork_definitions VALUES ('a', 'b', 'c', 1)";
+        holder.script("ONE", one).await.unwrap();
+        let all: &[(&str, Arg<'_>)] = &[("n", 1_i64.into())];
+        assert_eq!(conn.fetch(&LOCK, all).await.unwrap().len(), 1);
+        holder.script("BEGIN", "START TRANSACTION").await.unwrap();
+        holder.fetch(&LOCK, all).await.unwrap();
+        let before = closed(&mut conn).await;
+        let locked = conn.fetch(&LOCK, all).await.err().unwrap();
+        assert!(matches!(locked, Error::Retryable { .. }), "{locked:?}");
+        assert_eq!(closed(&mut conn).await, before + 1);
+        holder.script("ROLLBACK", "ROLLBACK").await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(conn.fetch(&LOCK, all).await.unwrap().len(), 1);
+        }
+        assert_eq!(closed(&mut conn).await, before + 1);
+        holder.close().await;
+        conn.close().await;
+    })
+    .await;
 }

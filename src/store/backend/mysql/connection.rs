@@ -408,17 +408,35 @@ impl Mysql {
             false => Params::Positional(values),
         };
         let sql = self.server.words(sql);
-        let mut asked = self.conn()?.exec_iter(sql.as_ref(), params).await?;
-        let rows: Vec<mysql_async::Row> = asked.collect().await?;
-        let written = asked.affected_rows();
-        asked.drop_result().await?;
-        self.check_open()?;
+        let prepared = self.conn()?.prep(sql.as_ref()).await?;
+        let done = self.execute(&prepared, params).await;
+        if done.is_err() {
+            // MariaDB (10.11) crashes when it executes a prepared statement again that was interrupted while it
+            // planned it: by KILL QUERY, or by another node's transaction
+            // (`a_statement_that_failed_is_prepared_anew`). No answer is waited for.
+            drop(self.conn()?.close(prepared).await);
+        }
+        let (rows, written) = done?;
         answer.rows.extend(rows.into_iter().map(Row::of));
         // A reading statement counts nothing.
         if !is_read(sql.as_ref()) {
             answer.written = written;
         }
         Ok(written)
+    }
+
+    /// The rows that a prepared statement returns, and how many it wrote.
+    async fn execute(
+        &mut self,
+        prepared: &mysql_async::Statement,
+        params: Params,
+    ) -> Result<(Vec<mysql_async::Row>, u64), Failure> {
+        let mut asked = self.conn()?.exec_iter(prepared, params).await?;
+        let rows = asked.collect().await?;
+        let written = asked.affected_rows();
+        asked.drop_result().await?;
+        self.check_open()?;
+        Ok((rows, written))
     }
 
     /// Sends a request: its statements one after another, between the statements that begin and end
