@@ -1,6 +1,6 @@
 //! The system calls that every child needs, between fork and exec and afterwards.
 //!
-//! Owns: the signals and descriptors of a new program, the descriptor by which a process is
+//! Owns: the signals, descriptors and limits of a new program, the descriptor by which a process is
 //! watched, and the status of a process that has ended: for the daemon's own children
 //! (`process::spawn`) as well as for the commands of steps (`step::spawn`), which create their
 //! children in different ways. Never: starts anything.
@@ -14,8 +14,16 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::OnceLock;
 
 use nix::unistd::Pid;
+
+/// The most files that a process of ours asks to keep open. Kernels before 5.9 close one descriptor after another, up
+/// to the limit, for each program.
+const OPEN_FILES: libc::rlim_t = 65_536;
+
+/// The limit of open files with which this process was started, where it has raised its own.
+static STARTED_WITH: OnceLock<libc::rlimit> = OnceLock::new();
 
 /// The null-terminated array that exec expects; valid as long as the strings are.
 pub fn pointers(strings: &[CString]) -> Vec<*const c_char> {
@@ -85,6 +93,42 @@ pub unsafe fn close_from(first: c_int) {
 unsafe fn descriptors() -> c_int {
     // SAFETY: a system call without pointers.
     unsafe { libc::sysconf(libc::_SC_OPEN_MAX).clamp(1_024, 65_536) as c_int }
+}
+
+/// Lets this process keep as many files open as the system allows, 65,536 at most. The usual limit of 1,024 is for the
+/// sake of programs that use `select`; so programs that this process starts get the limit that it was started with
+/// ([`restore_open_files`]).
+pub fn raise_open_files() {
+    let mut found = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: system calls on numbers of ours.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut found) != 0 {
+            return;
+        }
+        let raised = libc::rlimit {
+            rlim_cur: found.rlim_max.min(OPEN_FILES),
+            ..found
+        };
+        if found.rlim_cur < raised.rlim_cur
+            && libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) == 0
+        {
+            STARTED_WITH.get_or_init(|| found);
+        }
+    }
+}
+
+/// Gives a new program the limit of open files with which this process was started.
+///
+/// # Safety
+/// Only in a child before exec. Async-signal-safe.
+pub unsafe fn restore_open_files() {
+    if let Some(found) = STARTED_WITH.get() {
+        // SAFETY: a system call on numbers that nobody changes any more.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, std::ptr::from_ref(found)) };
+    }
 }
 
 /// A descriptor that becomes readable when the process ends. A child that has not been waited for

@@ -20,6 +20,7 @@ use crate::engine::runner::Runner;
 use crate::engine::shared::{Mode, Shared};
 use crate::engine::worker::{LAST_COMMIT, Worker};
 use crate::engine::{Policy, Waker};
+use crate::exec;
 use crate::failpoint::failpoint;
 use crate::model::{ProcessId, Role};
 use crate::step::registry::Registry;
@@ -86,6 +87,7 @@ impl Child {
     /// Lives until told to stop. Needs a current-thread runtime on the process's main thread:
     /// commands die with the thread that started them.
     pub async fn live(self, mut signals: Signals) -> ExitCode {
+        exec::raise_open_files();
         let location = match self.config.location() {
             Ok(location) => location,
             Err(error) => {

@@ -270,6 +270,7 @@ impl Exec {
             if (*self.is_given_up).load(Ordering::SeqCst) {
                 return libc::ECANCELED;
             }
+            exec::restore_open_files();
             exec::default_signals();
             set_mask(&0, &mut 0);
             libc::execve(self.file, self.argv.as_ptr(), self.environment.as_ptr());

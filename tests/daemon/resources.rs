@@ -376,3 +376,34 @@ async fn a_sqlite_file_that_cannot_grow_ends_no_process_and_costs_no_step_anythi
     })
     .await;
 }
+
+/// 1,024 open files, the usual limit, would be enough for some 280 steps at once.
+#[tokio::test]
+async fn a_worker_may_open_what_the_system_allows_and_its_programs_what_the_daemon_was_given() {
+    crate::support::with(Db::sqlite(), |db| async move {
+        let tells = "
+pipeline: Tells
+steps: { A: { command: [sh, -c, 'ulimit -Sn; ulimit -Hn >&2'] } }
+flow: [{ start: A }]
+";
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[tells]).await;
+        fixture.configure("  hooks: { worker: { start: [sh, -c, \"ulimit -Sn > of_hook\"] } }\n");
+        let mut daemon = fixture.start_as(&["prlimit", "--nofile=300:4000"], &["start"]);
+        daemon.ready().await;
+        let run = fixture.trigger("Tells", "1", 1).await[0];
+        fixture.run_ended(run).await;
+        assert_eq!(fixture.output(run).await, 300);
+        let of_hook = std::fs::read_to_string(fixture.path("of_hook")).unwrap();
+        assert_eq!(of_hook.trim(), "300");
+        let worker = daemon.child("worker Tells", None).await;
+        let limits = std::fs::read_to_string(format!("/proc/{worker}/limits")).unwrap();
+        let files = limits
+            .lines()
+            .find(|line| line.starts_with("Max open files"));
+        let files: Vec<&str> = files.unwrap().split_whitespace().collect();
+        assert_eq!(files[3..5], ["4000", "4000"]);
+        daemon.stop().await;
+        fixture.audited().await;
+    })
+    .await;
+}

@@ -320,13 +320,18 @@ fn check(result: libc::c_long) -> io::Result<libc::c_long> {
     }
 }
 
-/// Makes a foreign program start with no signal blocked, as it expects; ours stay blocked for good,
-/// and would be blocked for the program and for all that it starts.
+/// Makes a foreign program start as it expects: with no signal blocked, and with the limit of open files that this
+/// process was started with. Our signals stay blocked for good, and would be blocked for the program and for all that
+/// it starts.
 pub fn unblocked(command: &mut std::process::Command) -> &mut std::process::Command {
     let empty = SigSet::empty();
-    // SAFETY: between fork and exec the closure makes one async-signal-safe call, on a set
-    // that was made before.
-    unsafe { command.pre_exec(move || Ok(empty.thread_set_mask()?)) }
+    // SAFETY: between fork and exec the closure makes async-signal-safe calls, on a set that was made before.
+    unsafe {
+        command.pre_exec(move || {
+            exec::restore_open_files();
+            Ok(empty.thread_set_mask()?)
+        })
+    }
 }
 
 /// Registers the descriptor of the signals with the runtime.
