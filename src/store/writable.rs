@@ -335,6 +335,11 @@ impl Locked {
             Ok(session) => told(session),
             Err(_) => "somebody".to_owned(),
         };
+        // A number of a session is one of its own node.
+        let whose = match lock.at {
+            Some(at) => format!("{whose} at {at}"),
+            None => whose,
+        };
         let remedy = match lock.holder {
             Err(Untold::NoRight(right)) => format!(
                 "; the server does not tell the user of `database.url` who that is: {right} lets it"

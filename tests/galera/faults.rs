@@ -10,7 +10,7 @@ use ductwork::store::claim::{self, Claim, Claimed};
 use ductwork::store::commit::{self, Committer, Finished};
 use ductwork::store::process::{self, Claimant};
 use ductwork::store::trigger::{self, NewRun};
-use ductwork::store::{Conn, Error, Location, Purpose};
+use ductwork::store::{Conn, Error, Location, Purpose, writable};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -434,4 +434,27 @@ async fn until_synced(person: &mut Conn) {
         assert!(began.elapsed() < DEADLINE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Locks are those of one node, and so are the numbers of sessions.
+#[tokio::test]
+async fn a_session_that_holds_a_lock_is_told_with_its_node() {
+    with(|cluster| async move {
+        let own = cluster.node(1).location;
+        let mut holder = own.connect(Purpose::Engine).await.unwrap();
+        let mut several = cluster
+            .location(1)
+            .connect(Purpose::Lifeline)
+            .await
+            .unwrap();
+        let lock = "LOCK TABLES ductwork_runs WRITE";
+        holder.script("LOCK", lock).await.unwrap();
+        let locked = writable::locked(&mut several).await.unwrap().unwrap();
+        let place = format!(" at {}", cluster.host(1));
+        assert!(locked.fact.contains(&place), "{}", locked.fact);
+        for conn in [holder, several] {
+            conn.close().await;
+        }
+    })
+    .await;
 }

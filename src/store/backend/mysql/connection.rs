@@ -276,6 +276,11 @@ impl Mysql {
         self.berth.as_ref().is_some_and(Berth::is_left)
     }
 
+    /// Host and port of its server, where the address names several.
+    pub fn place(&self) -> Option<String> {
+        self.berth.as_ref()?.host.clone()
+    }
+
     /// Packets sent since the last call.
     pub fn take_sent(&mut self) -> u64 {
         std::mem::take(&mut self.sent)

@@ -18,6 +18,8 @@ pub struct Lock {
     pub on: On,
     /// The holder; or why the server does not name it.
     pub holder: Result<Session, Untold>,
+    /// Host and port of the server that has the session, where the address names several.
+    pub at: Option<String>,
 }
 
 /// The object that somebody has locked.
@@ -159,7 +161,8 @@ impl Mysql {
             self.text(&patience).await?;
             let on = on?;
             let holder = self.holder(&on).await?;
-            return Ok(Some(Lock { on, holder }));
+            let at = self.place();
+            return Ok(Some(Lock { on, holder, at }));
         }
         Ok(None)
     }
@@ -203,7 +206,8 @@ impl Mysql {
                 Err(failure) if failure.is_denied() => {
                     let (table, is_guess) = (None, false);
                     let (on, holder) = (On::Rows { table, is_guess }, Err(self.no_right()));
-                    return Ok(Some(Lock { on, holder }));
+                    let at = self.place();
+                    return Ok(Some(Lock { on, holder, at }));
                 }
                 found => found?,
             };
@@ -218,6 +222,7 @@ impl Mysql {
         Ok(found.pop().map(|(table, id, user, command, held)| Lock {
             on: On::Rows { table, is_guess },
             holder: Ok(session((id, user, command, held))),
+            at: self.place(),
         }))
     }
 

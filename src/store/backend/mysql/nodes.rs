@@ -27,6 +27,8 @@ pub struct Nodes {
 pub struct Berth {
     node: usize,
     at: Arc<AtomicUsize>,
+    /// Host and port, where the address names several.
+    pub host: Option<String>,
 }
 
 impl Berth {
@@ -61,14 +63,21 @@ impl Nodes {
     /// Records that a node is usable.
     pub fn take(&self, node: usize) -> Berth {
         self.at.store(node, Ordering::Relaxed);
-        let at = Arc::clone(&self.at);
-        Berth { node, at }
+        Berth {
+            node,
+            at: Arc::clone(&self.at),
+            host: self.host(node),
+        }
     }
 
     /// Host and port of the node last worked on; none where the address names only one.
     pub fn current(&self) -> Option<String> {
+        self.host(self.at.load(Ordering::Relaxed))
+    }
+
+    fn host(&self, node: usize) -> Option<String> {
         let several = self.address.hosts.len() > 1;
-        let host = self.address.hosts.get(self.at.load(Ordering::Relaxed));
+        let host = self.address.hosts.get(node);
         host.filter(|_| several).map(Host::to_string)
     }
 }
