@@ -1,25 +1,66 @@
-//! The process that is writing to a SQLite database, and a freeze that does not hit it.
+//! Processes that are writing to a database, and a freeze that hits none of them.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Dialect};
 use nix::sys::signal::Signal;
 use nix::sys::stat::{major, minor};
 
 use crate::fixture::{freeze, send};
 use crate::support::Db;
 
-/// Freezes a process outside of a write: one that stands still while it writes is another case, and
-/// is killed for that.
+/// Sessions that hold a transaction open for a program that does not go on.
+static OPEN_ON_POSTGRES: Statement = Statement::new(
+    "OPEN_ON_POSTGRES",
+    "SELECT pid AS id FROM pg_stat_activity
+      WHERE datname = current_database() AND state LIKE 'idle in transaction%'",
+);
+static OPEN_ON_MYSQL: Statement = Statement::new(
+    "OPEN_ON_MYSQL",
+    "SELECT p.ID AS id FROM information_schema.INNODB_TRX t
+       JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id
+      WHERE p.DB = DATABASE() AND p.COMMAND = 'Sleep'",
+);
+
+/// Freezes a process outside of a write: one that stands still while it writes is another case. On SQLite, it is
+/// killed for that; on a server, its rows stay locked.
 pub async fn freeze_outside_of_a_write(db: &Db, pid: i32) {
     let path = db.url.strip_prefix("sqlite://").map(Path::new);
     loop {
         freeze(pid).await;
-        if path.and_then(writer) != Some(pid) {
+        let writes = match path {
+            Some(path) => writer(path) == Some(pid),
+            None => a_transaction_stays_open(&mut db.conn().await).await,
+        };
+        if !writes {
             return;
         }
         send(pid, Signal::SIGCONT);
     }
+}
+
+/// False once no transaction of the database waits for its program. The transactions of programs that run end soon.
+async fn a_transaction_stays_open(conn: &mut Conn) -> bool {
+    let open = match conn.dialect() {
+        Dialect::Mysql => &OPEN_ON_MYSQL,
+        _ => &OPEN_ON_POSTGRES,
+    };
+    for _ in 0..20 {
+        // MariaDB's list is up to 100 ms old.
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        if conn
+            .fetch(open, &[])
+            .await
+            .expect("the sessions")
+            .is_empty()
+        {
+            return false;
+        }
+    }
+    true
 }
 
 /// The process that currently holds the write lock of this SQLite database, according to the kernel: SQLite
