@@ -18,9 +18,11 @@ use std::sync::OnceLock;
 
 use nix::unistd::Pid;
 
-/// The most files that a process of ours asks to keep open. Kernels before 5.9 close one descriptor after another, up
-/// to the limit, for each program.
+/// The most files that a process of ours asks to keep open.
 const OPEN_FILES: libc::rlim_t = 65_536;
+
+/// The same on kernels before 5.9, where one descriptor after another, up to the limit, is closed for each program.
+const OPEN_FILES_ONE_BY_ONE: libc::rlim_t = 4_096;
 
 /// The limit of open files with which this process was started, where it has raised its own.
 static STARTED_WITH: OnceLock<libc::rlimit> = OnceLock::new();
@@ -95,7 +97,7 @@ unsafe fn descriptors() -> c_int {
     unsafe { libc::sysconf(libc::_SC_OPEN_MAX).clamp(1_024, 65_536) as c_int }
 }
 
-/// Lets this process keep as many files open as the system allows, 65,536 at most. The usual limit of 1,024 is for the
+/// Lets this process keep as many files open as the system allows, [`OPEN_FILES`] at most. The usual limit of 1,024 is for the
 /// sake of programs that use `select`; so programs that this process starts get the limit that it was started with
 /// ([`restore_open_files`]).
 pub fn raise_open_files() {
@@ -108,8 +110,14 @@ pub fn raise_open_files() {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut found) != 0 {
             return;
         }
+        // No descriptor has this number.
+        let closes_at_once = libc::syscall(libc::SYS_close_range, c_uint::MAX, c_uint::MAX, 0) == 0;
+        let most = match closes_at_once {
+            true => OPEN_FILES,
+            false => OPEN_FILES_ONE_BY_ONE,
+        };
         let raised = libc::rlimit {
-            rlim_cur: found.rlim_max.min(OPEN_FILES),
+            rlim_cur: found.rlim_max.min(most),
             ..found
         };
         if found.rlim_cur < raised.rlim_cur
