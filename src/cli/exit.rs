@@ -154,6 +154,7 @@ impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
         let problem = Problem::new(one_line(&telemetry::chain(&error)));
         let remedy = error.remedy();
+        let is_cut_short = error.is_cut_short();
         match error {
             store::Error::Unavailable { source, .. } => Self::Problems(
                 Code::Unavailable,
@@ -169,6 +170,9 @@ impl From<store::Error> for Failure {
                 Code::Unavailable,
                 Problems(vec![problem.help(source.remedy())]),
             ),
+            _ if is_cut_short => Self::failed(problem.help(
+                "somebody has ended the query, or it has met the server's limit of time: try again",
+            )),
             store::Error::Hindered { .. } => Self::failed(problem.help(
                 "nothing was written; fix what the database reports, or wait, and try again",
             )),

@@ -24,7 +24,8 @@ pub fn actor(given: Option<String>) -> Result<Actor, Failure> {
         Some(name) if is_name(&name) => Ok(Actor::new(name, channel)),
         Some(_) => {
             let problem = Problem::new(format!(
-                "a name has 1 to {NAME_MAX} characters, none that controls a terminal, and no `(` at its beginning"
+                "a name has 1 to {NAME_MAX} characters, none that controls a terminal, and neither `(` nor `uid ` at its \
+                 beginning"
             ));
             Err(Failure::usage(
                 problem.help("name the person who does it: `--by ana`"),
@@ -52,8 +53,25 @@ fn person() -> String {
     format!("{user}@{host}").chars().take(NAME_MAX).collect()
 }
 
-/// True for the name of a person or a program: one line that does not stand for a deadline.
+/// True for the name of a person or a program: one line that stands neither for a deadline nor for an account by its
+/// number.
 pub fn is_name(name: &str) -> bool {
     let is_long = name.chars().count() > NAME_MAX;
-    !is_long && !name.trim().is_empty() && !name.starts_with('(') && clean(name) == name
+    let is_taken = name.starts_with('(') || name.starts_with("uid ");
+    !is_long && !name.trim().is_empty() && !is_taken && clean(name) == name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_named_like_a_deadline_or_an_account() {
+        for name in ["(deadline)", "uid 0", "", " ", "a\nb", "a\u{1b}[1m"] {
+            assert!(!is_name(name), "{name:?}");
+        }
+        for name in ["ana", "uid", "Ana Uid 0", "shop (test)"] {
+            assert!(is_name(name), "{name:?}");
+        }
+    }
 }

@@ -79,6 +79,21 @@ fn proxy_that_is_anybody(config: &Config) -> Option<Problem> {
     Some(problem.help("name the proxy's own address, or its network"))
 }
 
+/// Further names are those of a proxy, which anybody may reach.
+fn anybody_behind_a_proxy(config: &Config) -> Option<Problem> {
+    let console = &config.console;
+    if console.tokens != Some(false) || console.hosts.is_empty() && console.proxy.from.is_empty() {
+        return None;
+    }
+    let message = "everybody who reaches the proxy is answered without a token".to_owned();
+    let problem = config.placed("console.visitors", None, message);
+    Some(
+        problem.help(
+            "write `known`, or leave the key out, and create tokens: `ductworkd token create`",
+        ),
+    )
+}
+
 /// One header for both makes everybody a member of the group of their name.
 fn name_that_is_a_group(config: &Config) -> Option<Problem> {
     let proxy = &config.console.proxy;
@@ -154,6 +169,7 @@ pub fn doubts(config: &Config) -> Vec<Problem> {
         rights_without_a_proxy(config),
         proxy_that_is_anybody(config),
         name_that_is_a_group(config),
+        anybody_behind_a_proxy(config),
     ];
     doubts.chain(of_proxy.into_iter().flatten()).collect()
 }

@@ -1239,6 +1239,22 @@ fn a_key_that_has_no_meaning_any_more_is_told_and_keeps_nobody_from_starting() {
 }
 
 #[test]
+fn a_console_that_answers_anybody_behind_a_proxy_is_told() {
+    let told = |more: &str| {
+        let text = format!("console: {{listen: \"127.0.0.1:9410\", {more}}}\n");
+        warned(&Desk::with(&text)).join("\n")
+    };
+    for behind in ["hosts: [a.example]", "proxy: {from: [127.0.0.1]}"] {
+        let open = told(&format!("visitors: anybody, {behind}"));
+        assert!(open.contains("answered without a token"), "{open}");
+        for closed in ["known", "auto"] {
+            assert_eq!(told(&format!("visitors: {closed}, {behind}")), "");
+        }
+    }
+    assert_eq!(told("visitors: anybody"), "");
+}
+
+#[test]
 fn a_stop_that_waits_for_nothing_is_told() {
     let text = "\
 supervisor: { shutdown_timeout: 0 }

@@ -33,7 +33,7 @@ use super::chance;
 use super::dialect::Dialect;
 use super::error::{Error, Source};
 use super::patience::{self, LOOK, Patience};
-use super::statement::{Arg, Args, Statement, find};
+use super::statement::{Arg, Args, Asked, Statement, find};
 #[cfg(test)]
 use crate::explorer::local::Local;
 
@@ -46,6 +46,10 @@ const COUNTED_ATTEMPTS: u32 = 20;
 
 /// The longest wait before a transaction is tried again, before the random factor.
 const AGAIN_MAX: Duration = Duration::from_millis(64);
+
+/// A query that somebody ended is sent this often, and not again after this long.
+const ENDED_ATTEMPTS: u32 = 3;
+const ENDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The location of the database, with which every process of a deployment connects.
 #[derive(Clone)]
@@ -551,13 +555,20 @@ impl Conn {
         statement: &Statement,
         args: Args<'_>,
     ) -> Result<Vec<Row>, Error> {
-        let Inner::Postgres(conn) = &mut self.inner else {
-            return Ok(self.ask(statement, args).await?.rows);
-        };
-        self.statements += 1;
-        match self.patience.answered(conn.fetch(statement, args)).await {
-            Ok(rows) => Ok(rows.into_iter().map(Row::Postgres).collect()),
-            Err(error) => Err(self.failed(error, statement.name)),
+        let mut attempts = Attempts::begin();
+        loop {
+            let Inner::Postgres(conn) = &mut self.inner else {
+                return Ok(self.ask(statement, args).await?.rows);
+            };
+            self.statements += 1;
+            let error = match self.patience.answered(conn.fetch(statement, args)).await {
+                Ok(rows) => return Ok(rows.into_iter().map(Row::Postgres).collect()),
+                Err(error) => self.failed(error, statement.name),
+            };
+            if self.within || !self.asks_again(statement, &error, &attempts) {
+                return Err(error);
+            }
+            attempts.next().await;
         }
     }
 
@@ -589,21 +600,34 @@ impl Conn {
 
     /// Sends a statement that does not end its transaction. On a cluster, a statement that is a transaction of its
     /// own loses to a simultaneous commit of another node, as any transaction does, and is tried again in the same
-    /// way.
+    /// way. So is a query that somebody ended (`a_query_that_somebody_ends_ends_no_command`).
     async fn ask(&mut self, statement: &Statement, args: Args<'_>) -> Result<Answered, Error> {
         let mut attempts = Attempts::begin();
         loop {
             let answer = self.ask_in_turn(statement, args, None).await;
-            let is_alone = matches!(self.inner, Inner::Mysql(_)) && !self.within;
             match answer {
-                Err(error)
-                    if is_alone && error.is_deadlock() && self.tries_again(&error, &attempts) =>
-                {
+                Err(error) if !self.within && self.asks_again(statement, &error, &attempts) => {
                     attempts.next().await;
                 }
                 answer => return answer,
             }
         }
+    }
+
+    /// Whether a statement that is a transaction of its own should be sent again.
+    fn asks_again(&self, statement: &Statement, error: &Error, attempts: &Attempts) -> bool {
+        if !error.is_cut_short() {
+            let is_on_mysql = matches!(self.inner, Inner::Mysql(_));
+            return is_on_mysql && error.is_deadlock() && self.tries_again(error, attempts);
+        }
+        // A query that took long was ended for that, by our own limit or by a person. A write may have been committed
+        // all the same.
+        let limit = self.patience.statement.map(|limit| limit / 2);
+        let limit = limit.map_or(ENDED_WITHIN, |limit| limit.min(ENDED_WITHIN));
+        let asked = statement.rendered(self.dialect()).asked;
+        let only_reads = |asked: &Asked| asked.sql.trim_start().starts_with("SELECT");
+        let is_worth_it = attempts.made < ENDED_ATTEMPTS && attempts.since.elapsed() < limit;
+        is_worth_it && asked.iter().all(only_reads) && !self.broken
     }
 
     async fn ask_in_turn(

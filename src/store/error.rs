@@ -275,6 +275,11 @@ impl Error {
             if matches!(source.as_ref(), Source::Mysql(failure) if failure.is_deadlock()))
     }
 
+    /// True where somebody ended the statement, or its time was over.
+    pub fn is_cut_short(&self) -> bool {
+        matches!(self, Self::Retryable { source, .. } | Self::Hindered { source, .. } if source.is_cut_short())
+    }
+
     /// True where a server has waited for a lock for as long as it may.
     pub fn is_lock_wait(&self) -> bool {
         matches!(self, Self::Retryable { source, .. }

@@ -177,3 +177,23 @@ test("keys lead to pages, to the search and along rows, and leave fields and the
   assert.deepEqual(page.complaints, []);
   await page.context().close();
 });
+
+test("a button that is clicked twice does its deed once, and does it again for somebody who has waited", async () => {
+  const page = await browser.open(`${daemon.url}/pipelines/Plain/trigger`);
+  const made = async () => (await (await fetch(`${daemon.url}/api/v1/runs?pipeline=Plain`)).json()).length;
+  const before = await made();
+  // The answer comes after the second click.
+  await page.route("**/trigger", async (route) => {
+    await new Promise((resolve) => { setTimeout(resolve, 500); });
+    await route.continue();
+  });
+  const button = page.locator("main form.act button");
+  await button.dblclick();
+  await page.waitForURL(/\/runs\/[0-9a-f-]{36}$/);
+  assert.equal(await made(), before + 1);
+  await page.goBack();
+  await button.click();
+  await page.waitForURL(/\/runs\/[0-9a-f-]{36}$/);
+  assert.equal(await made(), before + 2);
+  await page.context().close();
+});

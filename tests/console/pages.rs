@@ -75,7 +75,8 @@ fn sound(path: &str, answer: &Answer) {
     for script in scripts {
         assert!(
             script.starts_with(" src=\"/assets/live-")
-                || script.starts_with(" src=\"/assets/keys-"),
+                || script.starts_with(" src=\"/assets/keys-")
+                || script.starts_with(" src=\"/assets/once-"),
             "{path}: {script}"
         );
     }

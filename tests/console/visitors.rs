@@ -596,6 +596,7 @@ on_every_database! {
             (Ask::json(path, r#"{"input": 1, "dalay": "5m"}"#), 422, "unknown field `dalay`"),
             (Ask::json(path, r#"{"input": 1, "delay": "soon"}"#), 422, "delay"),
             (Ask::post(path, "input=1"), 415, "application/json"),
+            (Ask::post(path, r#"{"inputs": 1}"#).with("Content-Type", "Application/JSON"), 422, "unknown field `inputs`"),
             (Ask::post(path, r#"{"input": 1}"#).with("Content-Type", "application/json; charset=latin1"), 415, "UTF-8"),
             (Ask::json(path, r#"{"input": 1}"#).with("Content-Encoding", "gzip"), 415, "Content-Encoding"),
             (Ask::json(path, &deep), 422, "deep"),

@@ -70,8 +70,8 @@ const CASES: [Case; 5] = [
             "SELECT 1 FROM ductwork_executions FOR UPDATE",
         ],
         changes: None,
-        // The table is known if a session waits at that moment.
-        says: " are locked by the session",
+        // The table is known if a session waits at that moment; and else the session is named as a probable one.
+        says: " locked by the session",
         lacks: PROCESS,
         // The worker is kept waiting once, and sets the result aside.
         logged: [
@@ -85,7 +85,7 @@ const CASES: [Case; 5] = [
             "SELECT 1 FROM ductwork_processes FOR UPDATE",
         ],
         changes: None,
-        says: " are locked by the session",
+        says: " locked by the session",
         lacks: PROCESS,
         logged: WAITED,
     },

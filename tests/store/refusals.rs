@@ -1,10 +1,11 @@
 //! The party at fault when the database refuses something, and statements that were refused.
 
+use ductwork::store::error::take_failed;
 use ductwork::store::statement::{Arg, Only, Statement};
 use ductwork::store::{Conn, Dialect, Error};
 
-use crate::on_every_database;
 use crate::support::{self, Db};
+use crate::{on_every_database, on_servers};
 
 on_every_database! {
     /// A wrong value stays wrong forever; a fault of the database is repaired.
@@ -79,4 +80,66 @@ async fn a_statement_that_failed_is_prepared_anew() {
         conn.close().await;
     })
     .await;
+}
+
+on_servers! {
+    /// A person, or a tool, ends queries of which it does not know that they are short.
+    async fn a_query_that_somebody_ends_ends_no_command(db: Db) {
+        static SLOW: Statement = Statement::new("SLOW", "SELECT 1 AS it FROM pg_sleep(0.1)");
+        static SLOW_ON_MYSQL: Statement = Statement::only(
+            Only::Mysql,
+            "SLOW_ON_MYSQL",
+            "SELECT 1 AS it FROM ductwork_definitions WHERE sleep(0.1) = 0",
+        );
+        static ENDED: Statement = Statement::new(
+            "ENDED",
+            "SELECT pg_cancel_backend(pid) AS it FROM pg_stat_activity
+              WHERE datname = current_database() AND state = 'active' AND query LIKE '%pg_sleep(0.1)%'
+                AND pid <> pg_backend_pid()",
+        );
+        static QUERIES: Statement = Statement::only(
+            Only::Mysql,
+            "QUERIES",
+            "SELECT CAST(ID AS SIGNED) AS id FROM information_schema.PROCESSLIST
+              WHERE DB = DATABASE() AND INFO LIKE '%sleep(0.1)%' AND ID <> CONNECTION_ID()",
+        );
+        let (mut conn, mut other) = (db.conn().await, db.conn().await);
+        let one = "INSERT INTO ductwork_definitions VALUES ('a', 'b', 'c', 1)";
+        conn.script("ONE", one).await.unwrap();
+        let ends = async {
+            for _ in 0..2 {
+                loop {
+                    let is_ended = match other.dialect() {
+                        Dialect::Mysql => match other.fetch(&QUERIES, &[]).await.unwrap().first() {
+                            Some(query) => {
+                                let kill = format!("KILL QUERY {}", query.get::<i64>("id").unwrap());
+                                other.script("KILL", kill.leak()).await.is_ok()
+                            }
+                            None => false,
+                        },
+                        _ => !other.fetch(&ENDED, &[]).await.unwrap().is_empty(),
+                    };
+                    if is_ended {
+                        break;
+                    }
+                }
+            }
+        };
+        let slow = match conn.dialect() {
+            Dialect::Mysql => &SLOW_ON_MYSQL,
+            _ => &SLOW,
+        };
+        take_failed();
+        let mut ends = std::pin::pin!(ends);
+        loop {
+            tokio::select! {
+                () = &mut ends => break,
+                found = conn.fetch(slow, &[]) => {
+                    let found = found.map_err(|error| format!("{error:?}"));
+                    assert_eq!(found.unwrap().len(), 1);
+                }
+            }
+        }
+        assert!(take_failed().iter().sum::<u64>() > 0, "no query was ended");
+    }
 }

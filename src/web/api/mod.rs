@@ -331,7 +331,7 @@ pub fn serve_deed(
 /// True for the media type of JSON, in UTF-8 and no other encoding.
 fn is_utf8_json(kind: &str) -> bool {
     let mut parts = kind.split(';').map(str::trim);
-    let is_json = parts.next().is_some_and(|it| it == JSON);
+    let is_json = parts.next().is_some_and(|it| it.eq_ignore_ascii_case(JSON));
     let charset = |part: &str| {
         let (name, value) = part.split_once('=')?;
         let is_charset = name.trim().eq_ignore_ascii_case("charset");

@@ -74,10 +74,14 @@ const SCRIPT: &str = include_str!("live.js");
 /// The script that gives a page its keys.
 const KEYS: &str = include_str!("keys.js");
 
+/// The script by which a form is not sent twice at once.
+const ONCE: &str = include_str!("once.js");
+
 /// The names of these files, under which browsers may keep them for good.
 static STYLE_NAME: LazyLock<String> = LazyLock::new(|| name(&STYLE, "style", "css"));
 static SCRIPT_NAME: LazyLock<String> = LazyLock::new(|| name(SCRIPT, "live", "js"));
 static KEYS_NAME: LazyLock<String> = LazyLock::new(|| name(KEYS, "keys", "js"));
+static ONCE_NAME: LazyLock<String> = LazyLock::new(|| name(ONCE, "once", "js"));
 
 fn name(text: &str, name: &str, kind: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());
@@ -91,6 +95,7 @@ pub async fn asset(Path(name): Path<String>) -> Result<Response, Refusal> {
         name if name == *STYLE_NAME => ("text/css; charset=utf-8", STYLE.as_str()),
         name if name == *SCRIPT_NAME => ("text/javascript; charset=utf-8", SCRIPT),
         name if name == *KEYS_NAME => ("text/javascript; charset=utf-8", KEYS),
+        name if name == *ONCE_NAME => ("text/javascript; charset=utf-8", ONCE),
         _ => {
             let detail =
                 "there is no such file; the page that asks for it is an old one: load it again";
@@ -113,6 +118,7 @@ struct Frame {
     style: &'static str,
     script: &'static str,
     keys: &'static str,
+    once: &'static str,
     version: &'static str,
     visitor: Option<Arc<Visitor>>,
 }
@@ -182,6 +188,7 @@ impl Frame {
             style: &STYLE_NAME,
             script: &SCRIPT_NAME,
             keys: &KEYS_NAME,
+            once: &ONCE_NAME,
             version: VERSION,
             visitor: asking.map(|it| it.visitor),
         }

@@ -296,8 +296,14 @@ impl Mysql {
         self.lock_wait.clone()
     }
 
+    /// The connection, for the next packet.
     pub(super) fn conn(&mut self) -> Result<&mut Conn, Failure> {
         self.sent += 1;
+        self.uncounted()
+    }
+
+    /// The connection, for a statement that is prepared as a rule, or for a packet that nothing answers.
+    fn uncounted(&mut self) -> Result<&mut Conn, Failure> {
         let closed = mysql_async::DriverError::ConnectionClosed;
         let closed = Failure::Driver(mysql_async::Error::Driver(closed));
         self.conn.as_mut().ok_or(closed)
@@ -413,13 +419,13 @@ impl Mysql {
             false => Params::Positional(values),
         };
         let sql = self.server.words(sql);
-        let prepared = self.conn()?.prep(sql.as_ref()).await?;
+        let prepared = self.uncounted()?.prep(sql.as_ref()).await?;
         let done = self.execute(&prepared, params).await;
         if done.is_err() {
             // MariaDB (10.11) crashes when it executes a prepared statement again that was interrupted while it
             // planned it: by KILL QUERY, or by another node's transaction
             // (`a_statement_that_failed_is_prepared_anew`). No answer is waited for.
-            drop(self.conn()?.close(prepared).await);
+            drop(self.uncounted()?.close(prepared).await);
         }
         let (rows, written) = done?;
         answer.rows.extend(rows.into_iter().map(Row::of));
