@@ -347,6 +347,7 @@ async fn what_another_transaction_raises_is_tried_again() {
 
 #[tokio::test]
 async fn what_ends_a_session_or_keeps_it_from_writing_asks_for_another_connection() {
+    const OF_CHECKED: &str = "SELECT text FROM checked";
     support::with(Db::postgres().await, |db| async move {
         let mut stranger = stranger(&db).await;
         run(&mut stranger, SETUP).await;
@@ -379,6 +380,13 @@ async fn what_ends_a_session_or_keeps_it_from_writing_asks_for_another_connectio
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         unavailable(conn, "SELECT 1").await;
+
+        // A statement whose table was changed since this session prepared it.
+        let mut conn = db.connect().await;
+        static TEXTS: Statement = Statement::new("TEXTS", OF_CHECKED);
+        conn.execute(&TEXTS, &[]).await.unwrap();
+        run(&mut stranger, "ALTER TABLE checked ALTER text TYPE text").await;
+        unavailable(conn, OF_CHECKED).await;
 
         // A statement that this session has never prepared.
         let conn = db.connect().await;

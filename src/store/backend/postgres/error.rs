@@ -42,8 +42,11 @@ impl DriverError for sqlx::Error {
                 // queue of notifications is full.
                 let of_server = error.code() == "54000"
                     && matches!(error.file(), Some("varsup.c" | "multixact.c" | "async.c"));
+                // The table was changed since this session prepared the statement: another session will prepare it anew.
+                // Proven by `what_ends_a_session_or_keeps_it_from_writing_asks_for_another_connection`.
+                let is_stale = error.code() == "0A000" && error.file() == Some("plancache.c");
                 match (too_large, of_server) {
-                    _ if ended => Blame::Connection,
+                    _ if ended || is_stale => Blame::Connection,
                     (true, _) => Blame::Value,
                     (_, true) => Blame::Environment,
                     _ => of_sqlstate(error.code(), false),
