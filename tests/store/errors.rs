@@ -169,6 +169,27 @@ async fn a_full_table_of_locks_blames_no_value_and_leaves_the_connection() {
     conn.close().await;
 }
 
+/// An error could not be stored whose text has a character that the encoding lacks.
+#[tokio::test]
+async fn a_database_in_an_encoding_that_lacks_characters_is_refused() {
+    let cluster = Cluster::start();
+    let mut stranger = PgConnection::connect(&cluster.url).await.unwrap();
+    for (encoding, is_refused) in [("LATIN1", true), ("SQL_ASCII", false), ("UTF8", false)] {
+        let name = format!("in_{}", encoding.to_lowercase());
+        let create = format!(
+            "CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+        );
+        run(&mut stranger, &create).await;
+        let (server, _) = cluster.url.rsplit_once('/').unwrap();
+        let location = Location::parse(&format!("{server}/{name}")).unwrap();
+        let refused = location.connect(Purpose::Engine).await.err();
+        let is_configured =
+            matches!(&refused, Some(Error::Configured(text)) if text.contains("LATIN1"));
+        assert_eq!(is_configured, is_refused, "{encoding}: {refused:?}");
+        assert_eq!(refused.is_some(), is_refused, "{encoding}: {refused:?}");
+    }
+}
+
 /// A tablespace of one MiB, in memory.
 struct SmallDisk {
     dir: tempfile::TempDir,

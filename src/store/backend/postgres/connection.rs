@@ -244,7 +244,7 @@ const POOLER: &str = "a connection pooler stands before the PostgreSQL server, a
 /// The longest time that a server that has refused a connection may take to say why.
 const ASKED_WITHIN: Duration = Duration::from_millis(500);
 
-/// Reads one of the settings of every connection, without a prepared statement. Lifts a limit on idle
+/// Reads one of the settings of every connection, without a prepared statement, and the database's encoding. Lifts a limit on idle
 /// sessions: some of ours send nothing but a heartbeat. Servers before version 14 have no such limit.
 pub(super) async fn settings_arrived<'c>(
     conn: impl Executor<'c, Database = sqlx::Postgres>,
@@ -252,8 +252,18 @@ pub(super) async fn settings_arrived<'c>(
     const ASK: &str = "
         SELECT current_setting('idle_in_transaction_session_timeout'),
                CASE WHEN current_setting('idle_session_timeout', true) IS NOT NULL
-                    THEN set_config('idle_session_timeout', '0', false) END";
+                    THEN set_config('idle_session_timeout', '0', false) END,
+               current_setting('server_encoding')";
     let row = conn.fetch_one(sqlx::raw_sql(ASK)).await?;
+    // Texts have characters that other encodings lack, and so have our own messages about errors. SQL_ASCII takes any.
+    let encoding = row.try_get_unchecked::<String, _>(2)?;
+    if !matches!(encoding.as_str(), "UTF8" | "SQL_ASCII") {
+        let text = format!(
+            "the encoding of the database is {encoding}, which lacks characters that steps may print: create another \
+             one with ENCODING 'UTF8'"
+        );
+        return Err(sqlx::Error::Configuration(text.into()));
+    }
     match row.try_get_unchecked::<String, _>(0)?.as_str() {
         IDLE_TIMEOUT => Ok(()),
         _ => Err(sqlx::Error::Configuration(POOLER.into())),
