@@ -13,6 +13,9 @@ use super::out::clean;
 /// The longest name, in characters.
 const NAME_MAX: usize = 200;
 
+/// The beginning of the name of an account that has only a number.
+const UID: &str = "uid ";
+
 /// The person who intervenes: with the given name, or the one from the environment.
 ///
 /// # Errors
@@ -24,7 +27,7 @@ pub fn actor(given: Option<String>) -> Result<Actor, Failure> {
         Some(name) if is_name(&name) => Ok(Actor::new(name, channel)),
         Some(_) => {
             let problem = Problem::new(format!(
-                "a name has 1 to {NAME_MAX} characters, none that controls a terminal, and neither `(` nor `uid ` at its \
+                "a name has 1 to {NAME_MAX} characters, none that controls a terminal, and neither `(` nor `{UID}` at its \
                  beginning"
             ));
             Err(Failure::usage(
@@ -48,7 +51,7 @@ fn person() -> String {
         .filter_map(|name| std::env::var(name).ok())
         .find(|user| is_name(user));
     let user = user.or_else(|| account().filter(|user| is_name(user)));
-    let user = user.unwrap_or_else(|| format!("uid {}", nix::unistd::getuid()));
+    let user = user.unwrap_or_else(|| format!("{UID}{}", nix::unistd::getuid()));
     let host = Identity::current().host;
     format!("{user}@{host}").chars().take(NAME_MAX).collect()
 }
@@ -57,7 +60,7 @@ fn person() -> String {
 /// number.
 pub fn is_name(name: &str) -> bool {
     let is_long = name.chars().count() > NAME_MAX;
-    let is_taken = name.starts_with('(') || name.starts_with("uid ");
+    let is_taken = name.starts_with('(') || name.starts_with(UID);
     !is_long && !name.trim().is_empty() && !is_taken && clean(name) == name
 }
 

@@ -565,7 +565,7 @@ impl Conn {
                 Ok(rows) => return Ok(rows.into_iter().map(Row::Postgres).collect()),
                 Err(error) => self.failed(error, statement.name),
             };
-            if self.within || !self.asks_again(statement, &error, &attempts) {
+            if !self.asks_again(statement, &error, &attempts) {
                 return Err(error);
             }
             attempts.next().await;
@@ -606,7 +606,7 @@ impl Conn {
         loop {
             let answer = self.ask_in_turn(statement, args, None).await;
             match answer {
-                Err(error) if !self.within && self.asks_again(statement, &error, &attempts) => {
+                Err(error) if self.asks_again(statement, &error, &attempts) => {
                     attempts.next().await;
                 }
                 answer => return answer,
@@ -614,8 +614,11 @@ impl Conn {
         }
     }
 
-    /// Whether a statement that is a transaction of its own should be sent again.
+    /// Whether a statement should be sent again: one that is a transaction of its own.
     fn asks_again(&self, statement: &Statement, error: &Error, attempts: &Attempts) -> bool {
+        if self.within {
+            return false;
+        }
         if !error.is_cut_short() {
             let is_on_mysql = matches!(self.inner, Inner::Mysql(_));
             return is_on_mysql && error.is_deadlock() && self.tries_again(error, attempts);

@@ -383,7 +383,7 @@ async fn a_worker_may_open_what_the_system_allows_and_its_programs_what_the_daem
     crate::support::with(Db::sqlite(), |db| async move {
         let tells = "
 pipeline: Tells
-steps: { A: { command: [sh, -c, 'ulimit -Sn; ulimit -Hn >&2'] } }
+steps: { A: { command: [sh, -c, 'ulimit -Sn'] } }
 flow: [{ start: A }]
 ";
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[tells]).await;

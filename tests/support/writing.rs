@@ -12,11 +12,14 @@ use nix::sys::stat::{major, minor};
 use crate::fixture::{freeze, send};
 use crate::support::Db;
 
-/// Sessions that hold a transaction open for a program that does not go on.
+/// Sessions that hold a transaction open for a program that does not go on. On PostgreSQL, tests share a database, and
+/// each has its schema.
 static OPEN_ON_POSTGRES: Statement = Statement::new(
     "OPEN_ON_POSTGRES",
-    "SELECT pid AS id FROM pg_stat_activity
-      WHERE datname = current_database() AND state LIKE 'idle in transaction%'",
+    "SELECT a.pid AS id FROM pg_stat_activity a
+      WHERE a.datname = current_database() AND a.state LIKE 'idle in transaction%'
+        AND EXISTS (SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+                     WHERE l.pid = a.pid AND c.relnamespace = current_schema()::regnamespace)",
 );
 static OPEN_ON_MYSQL: Statement = Statement::new(
     "OPEN_ON_MYSQL",
