@@ -224,6 +224,11 @@ impl Advancer {
                 },
             )) if *first => {
                 events::advance_hindered(branch, error, *times);
+                // The cause may be a setting of this session, which another one does not have. Proven by
+                // `a_branch_that_only_a_session_cannot_advance_is_advanced_by_another`.
+                if error.is_of_environment() {
+                    link.replace();
+                }
             }
             _ => {}
         }

@@ -187,8 +187,8 @@ impl Lifeline {
                 }
                 continue;
             };
-            // The other connection has found the heir of this one's server.
-            if open.is_broken() {
+            // The other connection has found the heir of this one's server, or the session is to be replaced.
+            if open.is_broken() || agenda.is_worn {
                 self.connected.send_replace(false);
                 conn = None;
                 continue;
@@ -203,7 +203,7 @@ impl Lifeline {
                 }
                 Next::Beat => self.beat_and_report(open, &mut agenda, &mut link).await,
                 Next::Answer(request) => self.serve(open, request, &mut agenda).await,
-                Next::Again(request) => agenda.answer(open, request, &self.shared).await,
+                Next::Again(request) => self.answer(open, request, &mut agenda).await,
                 Next::Sweep => self.sweep_in_turn(open, &mut agenda).await,
                 Next::Look => self.look_in_turn(open, &mut agenda).await,
                 Next::Write => {
@@ -223,6 +223,7 @@ impl Lifeline {
                 }
                 Err(error) if error.is_not_now() => {
                     // Somebody else holds a lock that this needs: the next sweep may find it free.
+                    agenda.wear(&error, &self.policy);
                     let waits = matches!(error, Error::Retryable { .. });
                     match agenda.hindered.meet(&waits, Instant::now()) {
                         Some(_) if waits => events::lifeline_waits(&error),
@@ -282,6 +283,8 @@ impl Lifeline {
                 if let Some((sweeper, _)) = &mut self.sweeper {
                     sweeper.forget();
                 }
+                agenda.is_worn = false;
+                agenda.opened = Instant::now();
                 agenda.beat = tokio::time::Instant::now();
                 Some(open)
             }
@@ -385,8 +388,34 @@ impl Lifeline {
                 agenda.later.push_back(request);
                 Ok(())
             }
-            request => agenda.answer(open, request, &self.shared).await,
+            request => self.answer(open, request, agenda).await,
         }
+    }
+
+    /// Answers a request, or tries it again later: after those of other runs, and before the later ones of its own.
+    async fn answer(
+        &self,
+        open: &mut Conn,
+        request: Request,
+        agenda: &mut Agenda,
+    ) -> Result<(), Error> {
+        let asked = tokio::time::Instant::now();
+        if let Some((request, error)) = answer(open, request).await? {
+            agenda.wear(&error, &self.policy);
+            let why = crate::telemetry::chain(&error);
+            self.shared
+                .trouble(Trouble::Context, "", &format!("{UNSET}: {why}"));
+            let later = std::mem::take(&mut agenda.later).into_iter();
+            let (own, others): (VecDeque<_>, _) = later.partition(|later| request.precedes(later));
+            agenda.later = others;
+            agenda.later.push_back(request);
+            agenda.later.extend(own);
+            // At least half of the time is left to everything else.
+            agenda.again = tokio::time::Instant::now() + asked.elapsed().max(LATER);
+        } else if agenda.later.is_empty() {
+            self.shared.over(Trouble::Context, "");
+        }
+        Ok(())
     }
 
     async fn sweep_in_turn(&mut self, open: &mut Conn, agenda: &mut Agenda) -> Result<(), Error> {
@@ -474,11 +503,19 @@ impl Lifeline {
 
     /// Extends the leases of what the process holds, and stops the work that it does not hold any more, as of a moment
     /// after `asked`.
-    async fn hold_on(&self, conn: &mut Conn, asked: Instant) -> Result<(), Error> {
+    async fn hold_on(
+        &self,
+        conn: &mut Conn,
+        agenda: &mut Agenda,
+        asked: Instant,
+    ) -> Result<(), Error> {
         let id = self.shared.process();
         let held = match process::hold_on(conn, id, self.policy.lease()).await {
             // Nobody can tell at the moment: the work goes on until somebody can.
-            Err(error) if error.is_not_now() && !conn.is_broken() => return Ok(()),
+            Err(error) if error.is_not_now() && !conn.is_broken() => {
+                agenda.wear(&error, &self.policy);
+                return Ok(());
+            }
             held => held?,
         };
         let counts = &self.shared.counts;
@@ -513,11 +550,12 @@ impl Lifeline {
                 if late && !std::mem::replace(&mut agenda.beat_waits, true) {
                     events::beat_waits(&error);
                 }
+                agenda.wear(&error, &self.policy);
                 self.forget();
                 // Our row is locked. The other nodes of a cluster do not see that lock, but they see our leases, which
                 // are in other rows: extending these leases shows them that we live.
                 if holds {
-                    self.hold_on(conn, asked).await?;
+                    self.hold_on(conn, agenda, asked).await?;
                 }
                 return Ok(Beat::Waits);
             }
@@ -545,7 +583,7 @@ impl Lifeline {
                 }
                 self.shared.beaten();
                 if holds {
-                    self.hold_on(conn, asked).await?;
+                    self.hold_on(conn, agenda, asked).await?;
                 } else if self
                     .shared
                     .is_to_look(self.policy.lease().max(LOOK_AT_CLAIMS))
@@ -648,6 +686,10 @@ struct Agenda {
     sweep: tokio::time::Instant,
     /// When to connect again.
     retry: tokio::time::Instant,
+    /// When the session began.
+    opened: Instant,
+    /// The session is to be replaced.
+    is_worn: bool,
     /// Writes that could not get their locks, and those of the same runs that came after them.
     later: VecDeque<Request>,
     /// When the first of them is tried again.
@@ -675,6 +717,8 @@ impl Agenda {
             beat: now,
             sweep: now,
             retry: now,
+            opened: Instant::now(),
+            is_worn: false,
             later: VecDeque::new(),
             again: now,
             waiting: None,
@@ -689,28 +733,11 @@ impl Agenda {
         }
     }
 
-    /// Answers a request, or tries it again later: after those of other runs, and before the later ones of its own.
-    async fn answer(
-        &mut self,
-        open: &mut Conn,
-        request: Request,
-        shared: &Shared,
-    ) -> Result<(), Error> {
-        let asked = tokio::time::Instant::now();
-        if let Some((request, error)) = answer(open, request).await? {
-            let why = crate::telemetry::chain(&error);
-            shared.trouble(Trouble::Context, "", &format!("{UNSET}: {why}"));
-            let later = std::mem::take(&mut self.later).into_iter();
-            let (own, others): (VecDeque<_>, _) = later.partition(|later| request.precedes(later));
-            self.later = others;
-            self.later.push_back(request);
-            self.later.extend(own);
-            // At least half of the time is left to everything else.
-            self.again = tokio::time::Instant::now() + asked.elapsed().max(LATER);
-        } else if self.later.is_empty() {
-            shared.over(Trouble::Context, "");
-        }
-        Ok(())
+    /// What the database's environment refuses to an old session, it may allow to a new one: a session keeps the
+    /// settings of its role and database with which it began. Proven by
+    /// `a_heartbeat_that_only_its_session_is_refused_is_sent_by_another`.
+    fn wear(&mut self, error: &Error, policy: &Policy) {
+        self.is_worn |= error.is_of_environment() && self.opened.elapsed() > policy.beat_interval();
     }
 }
 

@@ -105,7 +105,7 @@ impl Link {
     /// The connection, opened if need be. This is one attempt: the caller waits between attempts.
     pub async fn get(&mut self) -> Result<&mut Conn, Error> {
         if self.conn.as_ref().is_some_and(Conn::is_broken) {
-            self.give_up();
+            self.replace();
         }
         let conn = match self.conn.take() {
             Some(conn) => conn,
@@ -132,7 +132,8 @@ impl Link {
         Ok(std::mem::replace(&mut self.known, self.epoch) != self.epoch)
     }
 
-    fn give_up(&mut self) {
+    /// Gives up the connection: the next operation opens another one.
+    pub fn replace(&mut self) {
         self.conn = None;
         self.epoch += 1;
     }
@@ -146,7 +147,7 @@ impl Link {
     /// Takes note of a failure; returns how long to wait before the next attempt. The wait is
     /// spread, so that the processes of a deployment do not all come back at once.
     pub fn failed(&mut self, error: &Error) -> Duration {
-        self.give_up();
+        self.replace();
         if error.is_unavailable() {
             self.location.doubt();
         }

@@ -4,6 +4,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::signal::Signal;
 
 use ductwork::model::{RunId, RunStatus};
+use ductwork::store::process::ProcessRow;
 use ductwork::store::query;
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Location, Purpose, migrate};
@@ -18,6 +19,12 @@ const STEADY: &str = "
 pipeline: Steady
 steps: { A: { command: [cat] } }
 flow: [{ start: A }]
+";
+
+const JOINS: &str = "
+pipeline: Joins
+steps: { A: { command: [cat] }, B: { command: [cat] }, C: { command: [cat] } }
+flow: [{ start: A }, { expand: B }, { collapse: C }]
 ";
 
 const HOLDS: &str = r#"
@@ -427,6 +434,70 @@ async fn deadlines_that_a_missing_right_keeps_from_passing_are_told_of() {
     sql(&server, "GRANT DELETE ON ductwork_deadlines TO duct").await;
     fixture.run_ended(run).await;
     health_is_content(&fixture).await;
+    daemon.stop().await;
+    fixture.audited().await;
+}
+
+/// What somebody had set for the role holds for the sessions that began meanwhile, also after it was reset.
+#[tokio::test]
+async fn a_heartbeat_that_only_its_session_is_refused_is_sent_by_another() {
+    let server = Server::Postgres(crate::cluster::Cluster::start());
+    let conn = server.conn().await;
+    let (url, ..) = limited(&server).await;
+    sql(&server, "CREATE ROLE nobody; GRANT nobody TO duct").await;
+    let settings = Settings {
+        reaper_timeout: "12s",
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::at(&url, conn, settings, &[HOLDS]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let run = fixture.trigger("Holds", "1", 1).await[0];
+    fixture.pids("pids", 1).await;
+    let before = fixture.processes().await;
+    let worker = daemon.child("worker Holds", None).await;
+    sql(&server, "ALTER ROLE duct SET role = nobody").await;
+    cut(&server, worker, usize::MAX).await;
+    let told = daemon.says("the heartbeat cannot be written").await;
+    assert_eq!(told[0]["pid"], worker);
+    sql(&server, "ALTER ROLE duct RESET role").await;
+    let told = daemon
+        .says("the heartbeat was written after its wait")
+        .await;
+    assert_eq!(told[0]["pid"], worker);
+    std::fs::write(fixture.path("go"), "").unwrap();
+    fixture.run_ended(run).await;
+    assert_eq!(fixture.succeeded_once_each().await.len(), 1);
+    let ids = |rows: &[ProcessRow]| rows.iter().map(|row| row.id).collect::<Vec<_>>();
+    assert_eq!(ids(&fixture.processes().await), ids(&before));
+    daemon.stop().await;
+    fixture.audited().await;
+}
+
+/// The same for an advancer: it could claim, and its advances were refused.
+#[tokio::test]
+async fn a_branch_that_only_a_session_cannot_advance_is_advanced_by_another() {
+    let server = Server::Postgres(crate::cluster::Cluster::start());
+    let conn = server.conn().await;
+    let (url, ..) = limited(&server).await;
+    let reader = "CREATE ROLE reader; GRANT reader TO duct;
+        GRANT ALL ON ALL TABLES IN SCHEMA public TO reader; REVOKE INSERT ON ductwork_executions FROM reader";
+    sql(&server, reader).await;
+    let mut fixture = DaemonFixture::at(&url, conn, Settings::default(), &[JOINS]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let advancer = daemon.child("advancer", None).await;
+    sql(&server, "ALTER ROLE duct SET role = reader").await;
+    cut(&server, advancer, usize::MAX).await;
+    let run = fixture.trigger("Joins", "[1, 2]", 1).await[0];
+    let told = daemon.says("the database could not advance a branch").await;
+    assert!(
+        told[0]["error"].to_string().contains("permission denied"),
+        "{told:?}"
+    );
+    sql(&server, "ALTER ROLE duct RESET role").await;
+    fixture.run_ended(run).await;
+    assert_eq!(daemon.child("advancer", None).await, advancer);
     daemon.stop().await;
     fixture.audited().await;
 }
