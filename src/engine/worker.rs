@@ -791,6 +791,13 @@ impl Worker {
             return;
         }
         let Some(output) = finished.output.take() else {
+            // It is an error already, and its text is refused: what is stored at last is a text of ours.
+            if let Some(reason) = &mut finished.error {
+                reason.class = "error_not_stored".to_owned();
+                let why = crate::telemetry::chain(error).replace(|c: char| !c.is_ascii(), "?");
+                reason.message = format!("its error could not be stored: {why}");
+                reason.backtrace = None;
+            }
             return;
         };
         let bytes = output.get().len();

@@ -34,6 +34,31 @@ const MYSQL: &str = "
 CREATE TRIGGER refuse_poison BEFORE UPDATE ON ductwork_steps FOR EACH ROW
     IF NEW.output LIKE '%poison%' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no poison here'; END IF";
 
+/// Its error's text is its input.
+const FAIL: &str = "
+pipeline: Fail
+steps: { Fail: { command: [sh, -c, 'cat >&2; exit 3'] } }
+flow: [{ start: Fail }]
+";
+
+/// Refuses texts of errors that request it.
+const NO_TEXT_POSTGRES: &str = "
+CREATE FUNCTION refuse_text() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'no “poison” here' USING ERRCODE = 'check_violation'; END $$;
+CREATE TRIGGER refuse_text BEFORE UPDATE ON ductwork_executions
+    FOR EACH ROW WHEN (NEW.error_backtrace LIKE '%poison%' OR NEW.error_message LIKE '%“poison”%')
+    EXECUTE FUNCTION refuse_text();";
+
+const NO_TEXT_SQLITE: &str = "
+CREATE TRIGGER refuse_text BEFORE UPDATE ON ductwork_executions
+WHEN NEW.error_backtrace LIKE '%poison%' OR NEW.error_message LIKE '%“poison”%'
+BEGIN SELECT RAISE(ABORT, 'no “poison” here'); END;";
+
+const NO_TEXT_MYSQL: &str = "
+CREATE TRIGGER refuse_text BEFORE UPDATE ON ductwork_executions FOR EACH ROW
+    IF NEW.error_backtrace LIKE '%poison%' OR NEW.error_message LIKE '%“poison”%' THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no “poison” here'; END IF";
+
 /// The input goes to the log as well.
 const TALK: &str = "
 pipeline: Talk
@@ -168,6 +193,28 @@ on_every_database! {
             assert!(message.contains("no poison here"), "{message}");
             assert_eq!(execution.crash_count, 0);
         }
+        fixture.audited().await;
+    }
+
+    /// The text of an error may be refused as well, in whatever form: it makes way for an ASCII text.
+    async fn an_error_whose_text_the_database_refuses_is_stored_with_another(db: Db) {
+        let settings = Settings { max_retry: 0, ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[FAIL]).await;
+        let refuse = match fixture.conn.dialect() {
+            Dialect::Postgres => NO_TEXT_POSTGRES,
+            Dialect::Sqlite => NO_TEXT_SQLITE,
+            Dialect::Mysql => NO_TEXT_MYSQL,
+        };
+        fixture.define_in_database(refuse).await;
+        let run = fixture.trigger("Fail", "\"poison\"", 1).await[0];
+        let mut daemon = fixture.start();
+        fixture.run_ended(run).await;
+        let execution = &fixture.executions().await[0];
+        assert_eq!(execution.result(), "error");
+        assert_eq!(execution.error_class.as_deref(), Some("error_not_stored"));
+        let message = execution.error_message.as_deref().unwrap_or_default();
+        assert!(message.contains("no ?poison? here"), "{message}");
+        daemon.stop().await;
         fixture.audited().await;
     }
 
