@@ -194,3 +194,20 @@ async fn a_beat_waits_for_no_lock(db: Db) {
 async fn a_beat_waits_for_no_lock_on_what_the_process_holds() {
     support::with(Db::postgres().await, a_beat_waits_for_no_lock).await;
 }
+
+/// The channel belongs to the whole database, and the deployments in its other schemas are at work as well.
+#[tokio::test]
+async fn a_wakeup_is_not_heard_in_another_schema() {
+    support::with(Db::postgres().await, |ours| async move {
+        support::with(Db::postgres().await, |theirs| async move {
+            let (mut own, mut other) = (ours.conn().await, theirs.conn().await);
+            let mut heard = ours.location.listen("elsewhere").await.unwrap();
+            other.notify("elsewhere", "theirs").await.unwrap();
+            own.notify("elsewhere", "ours").await.unwrap();
+            assert_eq!(heard.notified().await.unwrap(), "ours");
+            assert_eq!(heard.notified_already(), None);
+        })
+        .await;
+    })
+    .await;
+}

@@ -17,6 +17,13 @@ use crate::store::error::{Error, Source};
 use crate::store::patience::Patience;
 use crate::store::statement::{Arg, Args, Column, Statement, find};
 
+/// The number of the schema in which a session finds our tables, or an empty text.
+macro_rules! schema {
+    () => {
+        "coalesce((SELECT relnamespace::text FROM pg_class WHERE oid = to_regclass('ductwork_processes')), '')"
+    };
+}
+
 /// A connection. One that receives notifications is of another type in the driver, and so in every
 /// function here.
 pub enum Postgres {
@@ -93,6 +100,8 @@ impl Postgres {
             let pool = PgPoolOptions::new()
                 .max_connections(1)
                 .acquire_timeout(within.saturating_sub(ASKED_WITHIN))
+                // Our own lines tell of a database that is slow to connect to.
+                .acquire_slow_threshold(Duration::MAX)
                 .idle_timeout(None)
                 .max_lifetime(None)
                 .connect_with(options.clone())
@@ -105,12 +114,18 @@ impl Postgres {
                 }
                 pool => pool?,
             };
-            let mut listener = Listener(Some(PgListener::connect_with(&pool).await?));
+            let mut listener = Listener {
+                driver: Some(PgListener::connect_with(&pool).await?),
+                schema: String::new(),
+            };
             let heard = listener.get();
             // A lost connection must be noticed, and everything looked at anew (D8).
             heard.eager_reconnect(false);
             settings_arrived(&mut *heard).await?;
+            const ASK: &str = concat!("SELECT ", schema!());
+            let schema = heard.fetch_one(sqlx::raw_sql(ASK)).await?;
             heard.listen(channel).await?;
+            listener.schema = schema.try_get_unchecked(0)?;
             Ok(Self::Listener(Box::new(listener)))
         };
         bounded(attempt, within).await
@@ -164,9 +179,10 @@ impl Postgres {
         prepared.map(drop)
     }
 
-    /// Wakes the processes that listen to the channel.
+    /// Wakes the processes that listen to the channel and use the same tables.
     pub async fn notify(&mut self, channel: &str, payload: &str) -> Result<(), sqlx::Error> {
-        let query = sqlx::query("SELECT pg_notify($1, $2)").bind(channel);
+        const NOTIFY: &str = concat!("SELECT pg_notify($1, $2 || '@' || ", schema!(), ")");
+        let query = sqlx::query(NOTIFY).bind(channel);
         let query = query.bind(payload);
         let done = match self {
             Self::Plain(conn) => query.execute(conn).await,
@@ -183,9 +199,13 @@ impl Postgres {
         let Self::Listener(listener) = self else {
             return std::future::pending().await;
         };
-        match listener.get().try_recv().await? {
-            Some(notification) => Ok(notification.payload().to_owned()),
-            None => Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into())),
+        loop {
+            let Some(notification) = listener.get().try_recv().await? else {
+                return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()));
+            };
+            if let Some(payload) = of_schema(notification.payload(), &listener.schema) {
+                return Ok(payload.to_owned());
+            }
         }
     }
 
@@ -193,10 +213,12 @@ impl Postgres {
     pub fn notified_already(&mut self) -> Option<String> {
         match self {
             Self::Plain(_) => None,
-            Self::Listener(listener) => {
-                let heard = listener.get().next_buffered()?;
-                Some(heard.payload().to_owned())
-            }
+            Self::Listener(listener) => loop {
+                let notification = listener.get().next_buffered()?;
+                if let Some(payload) = of_schema(notification.payload(), &listener.schema) {
+                    return Some(payload.to_owned());
+                }
+            },
         }
     }
 
@@ -209,18 +231,34 @@ impl Postgres {
     }
 }
 
+/// The payload of a notification, unless it comes from a session that finds our tables in another schema: deployments in
+/// one database share the channel. Older versions do not name theirs.
+fn of_schema<'a>(payload: &'a str, own: &str) -> Option<&'a str> {
+    match payload.rsplit_once('@') {
+        Some((text, schema)) if schema.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (schema == own || schema.is_empty() || own.is_empty()).then_some(text)
+        }
+        _ => Some(payload),
+    }
+}
+
 /// The driver's listener, which is abandoned when it is dropped.
-pub struct Listener(Option<PgListener>);
+pub struct Listener {
+    driver: Option<PgListener>,
+    schema: String,
+}
 
 impl Listener {
     fn get(&mut self) -> &mut PgListener {
-        self.0.as_mut().expect("it is there until it is dropped")
+        self.driver
+            .as_mut()
+            .expect("it is there until it is dropped")
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.0.take().into_iter().for_each(abandon);
+        self.driver.take().into_iter().for_each(abandon);
     }
 }
 
@@ -369,4 +407,22 @@ fn arguments(statement: &Statement, args: Args<'_>) -> PgArguments {
         added.expect("ids, texts and numbers can be encoded");
     }
     to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_schema;
+
+    #[test]
+    fn a_notification_of_another_schema_is_not_heard() {
+        assert_eq!(of_schema("boot:1:2:P@77", "77"), Some("boot:1:2:P"));
+        assert_eq!(of_schema("boot:1:2:P@78", "77"), None);
+        assert_eq!(of_schema("boot:1:2:@", "77"), Some("boot:1:2:"));
+        assert_eq!(of_schema("boot:1:2:@77", ""), Some("boot:1:2:"));
+        assert_eq!(
+            of_schema("of another version", "77"),
+            Some("of another version")
+        );
+        assert_eq!(of_schema("boot:1:2:P@Q", "77"), Some("boot:1:2:P@Q"));
+    }
 }
