@@ -123,6 +123,10 @@ pub fn remember(database: &config::Database) {
     }
 }
 
+/// The help for a change of which nobody knows whether it was made.
+const UNKNOWN: &str = "the connection was lost during the commit, so the change may have been made: look before you \
+    give the command again (a trigger with the same `--key` is safe)";
+
 /// A remedy that names the server, and the place where its address is written.
 fn located(remedy: &str) -> String {
     match SERVER.get() {
@@ -156,10 +160,14 @@ impl From<store::Error> for Failure {
         let remedy = error.remedy();
         let is_cut_short = error.is_cut_short();
         match error {
-            store::Error::Unavailable { source, .. } => Self::Problems(
-                Code::Unavailable,
-                Problems(vec![problem.help(located(source.remedy()))]),
-            ),
+            store::Error::Unavailable { source, in_commit } => {
+                let remedy = located(source.remedy());
+                let help = match in_commit {
+                    true => format!("{UNKNOWN}; {remedy}"),
+                    false => remedy,
+                };
+                Self::Problems(Code::Unavailable, Problems(vec![problem.help(help)]))
+            }
             store::Error::Gone(_) => {
                 Self::failed(problem.help("nothing is wrong: give the same command again"))
             }
@@ -233,6 +241,14 @@ mod tests {
         });
         assert_eq!(code, Code::Failed);
         assert!(locked.contains("`ductworkd health` names it"), "{locked}");
+        for in_commit in [false, true] {
+            let (code, lost) = told(store::Error::Unavailable {
+                source: std::sync::Arc::new(std::io::Error::other("reset").into()),
+                in_commit,
+            });
+            assert_eq!(code, Code::Unavailable);
+            assert_eq!(lost.contains("may have been made"), in_commit, "{lost}");
+        }
         assert_eq!(told(store::Error::Configured(text())).0, Code::Usage);
         assert_eq!(told(store::Error::Schema(text())).0, Code::Failed);
     }

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::store::{Conn, Error, Location, Purpose, patience};
 use crate::telemetry;
+use crate::telemetry::growing::Growing;
 
 use super::guard::caught;
 
@@ -218,6 +219,8 @@ struct Reader {
     conn: Option<Conn>,
     /// The time and the error of the last attempt to connect, if it failed.
     failed: Option<(Instant, Error)>,
+    /// The failures of questions, which pages ask every few seconds: the statement and the text.
+    failures: Growing<(Option<&'static str>, String)>,
 }
 
 impl Reader {
@@ -228,6 +231,7 @@ impl Reader {
             refused,
             conn: None,
             failed: None,
+            failures: Growing::default(),
         }
     }
 
@@ -288,10 +292,17 @@ impl Reader {
         let chain = telemetry::chain(&error);
         let statement = error.statement();
         let refused = ReadError::from(error);
+        // A setting with which this session began may be the cause.
+        if matches!(refused, ReadError::Hindered(_) | ReadError::Failed(_)) {
+            self.conn = None;
+        }
+        let key = (statement, chain.clone());
+        let is_new = self.failures.meet(&key, Instant::now()).is_some();
         match refused {
             // If the next connection is refused as well, that is reported.
             ReadError::Away(_) => {}
             ReadError::Hindered(_) => self.report(statement.unwrap_or_default(), Some(&chain)),
+            _ if !is_new => {}
             ReadError::Late => {
                 tracing::info!(
                     error = chain,
