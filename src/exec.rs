@@ -52,6 +52,24 @@ pub unsafe fn default_signals() {
     }
 }
 
+/// Lets the kernel keep the status of each child that ends: it keeps none for a process that ignores SIGCHLD, and a
+/// program inherits that from the one that starts it. A handler stays. Async-signal-safe.
+pub fn keep_statuses() -> io::Result<()> {
+    // SAFETY: the memory is the call's own, and a default disposition runs no code of ours.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let mut done = libc::sigaction(libc::SIGCHLD, std::ptr::null(), &raw mut action);
+        if done == 0 && action.sa_sigaction == libc::SIG_IGN {
+            action.sa_sigaction = libc::SIG_DFL;
+            done = libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut());
+        }
+        match done {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
 /// Marks every descriptor from `first` on as close-on-exec. Rust opens all descriptors this way;
 /// this function is for the descriptors that the daemon itself was started with.
 ///

@@ -86,7 +86,7 @@ fn of_worker(cli: &CliContext, own: &Address, verb: Verb) -> Result<(), Failure>
         Verb::List => listed(cli, &ask::list(own)?),
         Verb::Set { key, value } => {
             // The worker knows the limit.
-            let value = setup::json(&value, "value", MAX_PAYLOAD)?;
+            let value = setup::value(&value, MAX_PAYLOAD)?;
             Ok(ask::set(own, &key, value.get())?)
         }
     }
@@ -106,7 +106,7 @@ fn of_database(cli: &CliContext, run: &str, verb: Verb) -> Result<(), Failure> {
             Verb::Set { key, value } => {
                 let state = query::brief(&mut conn, run).await?;
                 let pipeline = state.map(|state| state.pipeline).unwrap_or_default();
-                let value = setup::json(&value, "value", config.job_worker.max_payload(&pipeline))?;
+                let value = setup::value(&value, config.job_worker.max_payload(&pipeline))?;
                 match context::set(&mut conn, run, &key, value.get()).await? {
                     true => Ok(()),
                     false => Err(setup::no_run(&run.to_string())),

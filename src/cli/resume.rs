@@ -46,10 +46,7 @@ impl Resume {
                 return Err(setup::no_run(&run.to_string()));
             };
             let max = config.job_worker.max_payload(&state.pipeline);
-            let value = self
-                .value
-                .as_deref()
-                .map(|value| setup::json(value, "value", max));
+            let value = self.value.as_deref().map(|value| setup::value(value, max));
             let value = value.transpose()?;
             let step = match &self.step {
                 Some(step) => Some(find_step(&mut conn, run, step).await?),

@@ -585,3 +585,12 @@ pub fn json(
         Failure::Problems(super::exit::Code::Usage, Problems(vec![problem]))
     })
 }
+
+/// The same, of a value that a step is going to read as it is.
+pub fn value(given: &str, max: u64) -> Result<Box<serde_json::value::RawValue>, Failure> {
+    let value = json(given, "value", max)?;
+    match crate::step::output::half(value.get()) {
+        Some(half) => Err(Failure::usage(Problem::new(format!("the value {half}")))),
+        None => Ok(value),
+    }
+}

@@ -733,8 +733,8 @@ impl Agenda {
         }
     }
 
-    /// What the database's environment refuses to an old session, it may allow to a new one: a session keeps the
-    /// settings of its role and database with which it began. Proven by
+    /// The database's environment may refuse an old session what it allows a new one: a session keeps the settings of
+    /// its role and database with which it began. Proven by
     /// `a_heartbeat_that_only_its_session_is_refused_is_sent_by_another`.
     fn wear(&mut self, error: &Error, policy: &Policy) {
         self.is_worn |= error.is_of_environment() && self.opened.elapsed() > policy.beat_interval();

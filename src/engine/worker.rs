@@ -792,12 +792,10 @@ impl Worker {
         }
         let Some(output) = finished.output.take() else {
             // It is an error already, and its text is refused: what is stored at last is a text of ours.
-            if let Some(reason) = &mut finished.error {
-                reason.class = "error_not_stored".to_owned();
-                let why = crate::telemetry::chain(error).replace(|c: char| !c.is_ascii(), "?");
-                reason.message = format!("its error could not be stored: {why}");
-                reason.backtrace = None;
-            }
+            let why = crate::telemetry::chain(error).replace(|c: char| !c.is_ascii(), "?");
+            let message = format!("its error could not be stored: {why}");
+            let ended = Ended::without_value(finished.ending, "error_not_stored", message);
+            finished.error = ended.error;
             return;
         };
         let bytes = output.get().len();

@@ -101,8 +101,9 @@ pub fn sweep_once(living: &Living) -> io::Result<Sweep> {
         if stat.group == pid {
             let _gone = signal::killpg(NixPid::from_raw(pid), Signal::SIGKILL);
         }
-        let _gone = signal::kill(NixPid::from_raw(pid), Signal::SIGKILL);
-        sweep.killed += 1;
+        // A process of another user may not be killed.
+        let killed = signal::kill(NixPid::from_raw(pid), Signal::SIGKILL);
+        sweep.killed += usize::from(killed.is_ok());
         sweep.left += 1;
     }
     Ok(sweep)

@@ -86,6 +86,11 @@ impl Child {
         }
     }
 
+    /// True when nothing of the group may be signalled: it runs as another user.
+    pub fn is_foreign(&self) -> bool {
+        killpg(self.pid, None) == Err(Errno::EPERM)
+    }
+
     /// Kills what is left of the group and returns how the child ended. Call it only after [`Self::ended`].
     pub fn collect(mut self) -> io::Result<ExitStatus> {
         self.signal(Signal::SIGKILL);

@@ -127,6 +127,8 @@ enum Left {
     /// Killed before its grace was over.
     Abandoned,
     Stuck,
+    /// It runs as another user, who alone can end it.
+    Foreign,
 }
 
 /// Input that the pipe did not take whole at once, and how much it took.
@@ -508,16 +510,22 @@ impl CommandRunner {
             };
             // The program will never read the input that it has not read by now.
             pumps.feed = None;
-            if !matches!(cut, Some((_, Left::Stuck))) {
+            if !matches!(cut, Some((_, Left::Stuck | Left::Foreign))) {
                 let _ = timeout(EXIT_GRACE, pumps.finish()).await;
             }
             cut
         };
-        if let Some((cut, Left::Stuck)) = cut {
-            tracing::error!(pid = child.id(), step = %assignment.step,
-                "a killed step does not die: it is stuck in the kernel");
-            return self.cut_off(cut, Left::Stuck, log);
-        }
+        let cut = match cut {
+            Some((cut, left @ (Left::Stuck | Left::Foreign))) => {
+                let why = match left {
+                    Left::Foreign => "it runs as another user, and goes on",
+                    _ => "it is stuck in the kernel",
+                };
+                tracing::error!(pid = child.id(), step = %assignment.step, "a killed step does not die: {why}");
+                return self.cut_off(cut, left, log);
+            }
+            cut => cut,
+        };
         let leader = child.id().cast_signed();
         let status = child.collect();
         let strays = self.strays.end(leader, &mark(assignment)).await;
@@ -600,6 +608,10 @@ impl CommandRunner {
                     Left::Killed => format!("killed {grace:?} after SIGTERM"),
                     Left::Abandoned => "killed because the daemon was to end at once".to_owned(),
                     Left::Stuck => format!("killed {grace:?} after SIGTERM, but still not dead"),
+                    Left::Foreign => {
+                        "it runs as another user, so that it could not be ended, and goes on"
+                            .to_owned()
+                    }
                 };
                 Outcome::TimedOut {
                     message: format!("timed out after {limit:?}; {how}"),
@@ -774,7 +786,10 @@ where
     tokio::select! {
         biased;
         () = child.ended() => left,
-        () = sleep(DEATH_MAX) => Left::Stuck,
+        () = sleep(DEATH_MAX) => match child.is_foreign() {
+            true => Left::Foreign,
+            false => Left::Stuck,
+        },
         never = pumps.work() => match never {},
     }
 }
@@ -871,33 +886,39 @@ fn leftovers(from: &pipe::Receiver, mut take: impl FnMut(&[u8])) {
     }
 }
 
-/// The printed text, up to the limit.
+/// The printed text, up to the limit. More than that is no output, but may be a report of progress, where the output is in
+/// its file.
 struct Printed {
     bytes: Vec<u8>,
     max: usize,
+    count: usize,
     overflowed: bool,
 }
+
+/// A step that has printed this many times the limit is ended.
+const PRINTED_MAX: usize = 64;
 
 impl Printed {
     fn new(max: usize) -> Self {
         Self {
             bytes: Vec::new(),
             max,
+            count: 0,
             overflowed: false,
         }
     }
 
     fn push(&mut self, bytes: &[u8], overflow: &Notify) {
-        if self.overflowed {
+        self.count = self.count.saturating_add(bytes.len());
+        if self.count <= self.max {
+            self.bytes.extend_from_slice(bytes);
             return;
         }
-        if self.bytes.len() + bytes.len() > self.max {
-            self.overflowed = true;
-            self.bytes = Vec::new();
+        self.overflowed = true;
+        self.bytes = Vec::new();
+        if self.count / PRINTED_MAX > self.max {
             overflow.notify_one();
-            return;
         }
-        self.bytes.extend_from_slice(bytes);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Owns: what is inherited, what is withheld and what is added. Never: reads the process's
 //! environment after it was made, so a step's variables do not change under it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -187,8 +188,20 @@ impl Environment {
         let mut covered: Vec<String> = Vec::new();
         for (name, text) in env {
             let hide = |used: &str| covered.extend(self.not_for_a_log(used));
-            let read = |name: &str| self.variable(name);
-            let value = variables::expand(text, read, hide)
+            let unreadable = Cell::new(None);
+            let read = |name: &str| {
+                self.variable(name).unwrap_or_else(|NotUtf8| {
+                    unreadable.set(Some(name.to_owned()));
+                    None
+                })
+            };
+            let value = variables::expand(text, read, hide);
+            if let Some(variable) = unreadable.take() {
+                let message =
+                    format!("`env` of the step, `{name}`: the variable {variable} is not UTF-8");
+                return Err(Outcome::Error(StepError::new(NOT_TEXT, message)));
+            }
+            let value = value
                 .map_err(|wrong| unexpanded(name, wrong.into_iter().next()))
                 .map_err(Outcome::Error)?;
             values.insert(name.clone(), value);
@@ -206,11 +219,12 @@ impl Environment {
     }
 
     /// A variable of this process, whether steps inherit it or not.
-    fn variable(&self, name: &str) -> Option<String> {
+    fn variable(&self, name: &str) -> Result<Option<String>, NotUtf8> {
         let kept = || self.unlisted.get(OsStr::new(name)).map(OsString::as_os_str);
         let secret = || self.secret.get(OsStr::new(name)).map(OsString::as_os_str);
-        let value = self.get(name).or_else(kept).or_else(secret)?;
-        Some(value.to_string_lossy().into_owned())
+        let value = self.get(name).or_else(kept).or_else(secret);
+        let text = value.map(|value| value.to_str().map(str::to_owned).ok_or(NotUtf8));
+        text.transpose()
     }
 
     fn not_for_a_log(&self, name: &str) -> Option<String> {
@@ -221,13 +235,18 @@ impl Environment {
     /// The secret of this name: a variable of this process, or the file that is named by the variable with
     /// `_FILE` at its end. The file is read for each attempt, so that a new secret needs no new worker.
     fn secret(&self, name: &str) -> Result<String, Outcome> {
-        let given = |name: &str| self.variable(name).filter(|value| !value.is_empty());
-        if let Some(value) = given(name) {
+        let wrong = |message: String| Outcome::Error(StepError::new(SECRET, message));
+        let given = |variable: &str| match self.variable(variable) {
+            Ok(value) => Ok(value.filter(|value| !value.is_empty())),
+            Err(NotUtf8) => Err(wrong(format!(
+                "the secret `{name}`: {variable} is not UTF-8"
+            ))),
+        };
+        if let Some(value) = given(name)? {
             return Ok(value);
         }
         let variable = format!("{name}_FILE");
-        let wrong = |message: String| Outcome::Error(StepError::new(SECRET, message));
-        let Some(path) = given(&variable) else {
+        let Some(path) = given(&variable)? else {
             let message = format!("the secret `{name}` is not set: set {name}, or {variable}");
             return Err(wrong(message));
         };
@@ -268,6 +287,10 @@ impl Environment {
 /// The class of an error about a secret, and about a variable.
 pub const SECRET: &str = "secret_unusable";
 const NOT_SET: &str = "variable_not_set";
+const NOT_TEXT: &str = "variable_not_text";
+
+/// A variable whose value is no text. No other value is put in its place.
+struct NotUtf8;
 
 fn unexpanded(name: &str, wrong: Option<Unexpanded>) -> StepError {
     let why = wrong.map_or_else(String::new, |wrong| {
@@ -381,6 +404,27 @@ mod tests {
             "{}",
             error.message
         );
+    }
+
+    /// It is not replaced by a similar text.
+    #[test]
+    fn a_variable_that_is_not_text_is_refused_where_a_step_asks_for_it() {
+        let name = |it: &str| OsString::from(it);
+        let odd = OsString::from_vec(b"caf\xe9".to_vec());
+        let variables = [(name("ODD"), odd.clone()), (name("KEY_FILE"), odd)];
+        let environment = Environment::inherit(variables.into_iter(), &[], &Inherit::All);
+        let error = refused(&environment, &step(&[("A", "<${ODD}>")], &[]));
+        assert_eq!(error.class, "variable_not_text");
+        assert_eq!(
+            error.message,
+            "`env` of the step, `A`: the variable ODD is not UTF-8"
+        );
+        for (secret, variable) in [("ODD", "ODD"), ("KEY", "KEY_FILE")] {
+            let error = refused(&environment, &step(&[], &[("A", secret)]));
+            assert_eq!(error.class, SECRET);
+            let message = format!("the secret `{secret}`: {variable} is not UTF-8");
+            assert_eq!(error.message, message);
+        }
     }
 
     /// Nobody can read the memory of a process at its beginning: as from a broken disk.

@@ -111,7 +111,7 @@ pub(super) fn check_depth(text: &str) -> Result<(), JsonProblem> {
 
 /// Half of a surrogate pair in an output, in words, if there is one. An input with one is refused too: many programs
 /// cannot read anything that they are sent together with it.
-pub(super) fn half(output: &str) -> Option<String> {
+pub fn half(output: &str) -> Option<String> {
     let first = halves(output).into_iter().next()?;
     Some(first.detail)
 }

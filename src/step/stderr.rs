@@ -266,9 +266,16 @@ fn half_a_character(bytes: &[u8]) -> usize {
     if after + 1 < length { after + 1 } else { 0 }
 }
 
-/// The last line that says something.
+/// The last line that says something; of an error of our own commands the line with the error, which comes before the advice.
 pub fn last_line(log: &str) -> Option<&str> {
-    log.lines().map(str::trim).rfind(|line| !line.is_empty())
+    let mut lines = log.lines().map(str::trim);
+    let last = lines.clone().rfind(|line| !line.is_empty())?;
+    match last.starts_with("= help: ") {
+        true => lines
+            .rfind(|line| line.starts_with("error: "))
+            .or(Some(last)),
+        false => Some(last),
+    }
 }
 
 #[cfg(test)]
@@ -412,5 +419,8 @@ mod tests {
     fn the_last_line_is_the_last_that_says_something() {
         assert_eq!(last_line("a\nb\n \n\n"), Some("b"));
         assert_eq!(last_line(" \n"), None);
+        let ours = "error: this is wrong\n  --> <argument>:1:1\n  = help: do that\n";
+        assert_eq!(last_line(ours), Some("error: this is wrong"));
+        assert_eq!(last_line("= help: me"), Some("= help: me"));
     }
 }

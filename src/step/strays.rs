@@ -112,8 +112,9 @@ impl Strays {
                 if stat.group == *pid {
                     let _gone = killpg(number, Signal::SIGKILL);
                 }
-                let _gone = kill(number, Signal::SIGKILL);
-                look.killed += usize::from(killed.insert(*pid));
+                if kill(number, Signal::SIGKILL).is_ok() {
+                    look.killed += usize::from(killed.insert(*pid));
+                }
                 look.left.push((*pid, stat.started_ticks));
             // One that executes another program is looked at again. So is one that is about to be a corpse: it has no
             // environment any more, and may have children that are ours.

@@ -132,7 +132,7 @@ fn is_among_text(problem: &JsonProblem) -> bool {
 
 /// The value that a successful command returned.
 fn returned(said: &Said<'_>, max_payload: usize) -> Result<Box<RawValue>, StepError> {
-    if said.overflowed {
+    if said.overflowed && said.file.is_empty() {
         return Err(too_large("printed", max_payload));
     }
     let (source, bytes) = match said.file.is_empty() {

@@ -61,6 +61,7 @@ statements! {
     TOUCH_UNPAUSED in Mysql from "backend/mysql/commit.sql";
     ONE_TOUCHED in Mysql from "backend/mysql/commit.sql";
     CLOSE_ALL in Mysql from "backend/mysql/commit.sql";
+    CLOSE_BARE in Mysql from "backend/mysql/commit.sql";
     ALL_ARE_CLOSED in Mysql from "backend/mysql/commit.sql";
     /// Guard and writes at once, where all results are likely to still count: refused as a whole where one does not
     /// count, or where the answer has to say more.
@@ -79,11 +80,11 @@ statements! {
         &RECORD_ADVANCEMENTS,
         &END_RUNS,
     ];
-    /// The same where no attempt goes to the queue.
-    COMMIT_SIMPLE_WHOLE runs [
+    /// The same where no attempt goes to the queue, and no result has an error or a log.
+    COMMIT_BARE_WHOLE runs [
         &TOUCH_UNPAUSED,
         &ONE_TOUCHED,
-        &CLOSE_ALL,
+        &CLOSE_BARE,
         &ALL_ARE_CLOSED,
         &MOVE_WITH_RESULT,
         &ALL_MOVED,
@@ -428,8 +429,8 @@ async fn whole(
         ("all", all.len().into()),
     ];
     let args: Vec<_> = args.iter().cloned().chain(more).collect();
-    let write = match all.iter().all(|row| row.is_simple()) {
-        true => &COMMIT_SIMPLE_WHOLE,
+    let write = match all.iter().all(|row| row.is_simple() && row.is_bare()) {
+        true => &COMMIT_BARE_WHOLE,
         false => &COMMIT_WHOLE,
     };
     let written = conn.transaction(async |conn| {
@@ -723,6 +724,11 @@ impl<'a> Planned<'a> {
     /// True when it arrives at no barrier and puts nothing into the queue.
     fn is_simple(&self) -> bool {
         self.arrives_at.is_none() && !self.queues()
+    }
+
+    /// True when its execution's row gets no text.
+    fn is_bare(&self) -> bool {
+        self.of.error.is_none() && self.of.log.is_none()
     }
 
     /// True when its run ends with it.

@@ -18,7 +18,7 @@ use crate::engine::counting;
 use crate::machine::pause::Pause;
 use crate::model::*;
 use crate::problem::nearest;
-use crate::step::output::parse_json;
+use crate::step::output::{half, parse_json};
 use crate::store::action::{self, Actor};
 use crate::store::cancel::{self, Cancel, Cancelling};
 use crate::store::pause::{self, REASON_MAX};
@@ -73,6 +73,18 @@ pub fn value(what: &str, text: &str, max: u64) -> Result<Box<RawValue>, Refusal>
         let detail = format!("the {what} is not one JSON value: {problem}");
         Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     })
+}
+
+/// The answer to a question. The worker checks the pipeline's own bound; a request is shorter than any bound.
+pub fn answer(text: &str) -> Result<Box<RawValue>, Refusal> {
+    let value = value("value", text, u64::MAX)?;
+    match half(value.get()) {
+        Some(half) => Err(Refusal::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            format!("the value {half}"),
+        )),
+        None => Ok(value),
+    }
 }
 
 /// The definition with which a run of this pipeline starts: the configuration's, or the newest one of its

@@ -197,6 +197,19 @@ on_every_database! {
         assert_eq!(console.get("/api/v1/runs").body.trim(), "[]", "nothing was started");
         let whole = sent(&console, api, "application/json", r#"{"input": ["\ud83d\ude00"]}"#);
         assert_eq!(whole.status, 201, "{whole:?}");
+        // So are an answer and a value of a context.
+        let run = whole.run().to_string();
+        let half = r#"["\ud83d"]"#;
+        for verb in [&["resume", &run, half][..], &["context", "--run", &run, "set", "a", half]] {
+            let command = fixture.run(&[], verb);
+            assert_eq!(command.status.code(), Some(2), "{command:?}");
+            let said = String::from_utf8_lossy(&command.stderr);
+            assert!(said.contains("the value has half of a surrogate pair"), "{said}");
+        }
+        let answer = format!(r#"{{"step": "{run}", "value": {half}}}"#);
+        let refused = sent(&console, &format!("/api/v1/runs/{run}/resume"), "application/json", &answer);
+        assert_eq!(refused.status, 422, "{refused:?}");
+        assert!(refused.body.contains("the value has half of a surrogate pair"), "{refused:?}");
         fixture.completed(PATIENCE).await;
         daemon.stop().await;
     }

@@ -438,7 +438,7 @@ async fn deadlines_that_a_missing_right_keeps_from_passing_are_told_of() {
     fixture.audited().await;
 }
 
-/// What somebody had set for the role holds for the sessions that began meanwhile, also after it was reset.
+/// A setting that somebody had made for the role holds for the sessions that began meanwhile, also after it was reset.
 #[tokio::test]
 async fn a_heartbeat_that_only_its_session_is_refused_is_sent_by_another() {
     let server = Server::Postgres(crate::cluster::Cluster::start());

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 
 use crate::fixture::*;
 use crate::on_every_database;
-use crate::support::Db;
+use crate::support::{self, Db};
 
 const QUICK: &str = "
 pipeline: Quick
@@ -402,6 +402,41 @@ flow: [{ start: A }]
             .find(|line| line.starts_with("Max open files"));
         let files: Vec<&str> = files.unwrap().split_whitespace().collect();
         assert_eq!(files[3..5], ["4000", "4000"]);
+        daemon.stop().await;
+        fixture.audited().await;
+    })
+    .await;
+}
+
+const FOREIGN: &str = "
+pipeline: Foreign
+steps:
+  A: { command: [sh, -c, 'echo $$ >> pids; exec setpriv --reuid 64321 --clear-groups sleep 1000'], timeout: 1s }
+flow: [{ start: A }]
+";
+
+/// As with `sudo`: the daemon may not signal it.
+#[tokio::test]
+async fn a_step_that_has_become_another_user_is_said_to_go_on() {
+    support::with(Db::sqlite(), |db| async move {
+        let settings = Settings {
+            max_retry: 0,
+            ..Settings::default()
+        };
+        let mut fixture = DaemonFixture::new(&db, settings, &[FOREIGN]).await;
+        let mut daemon = fixture.start_as(&["setpriv", "--bounding-set=-kill"], &["start"]);
+        let run = fixture.trigger("Foreign", "1", 1).await[0];
+        let step = fixture.pids("pids", 1).await[0];
+        fixture.run_ended(run).await;
+        let execution = &fixture.executions().await[0];
+        assert_eq!(execution.result(), "timed_out");
+        let message = execution.error_message.as_deref().unwrap_or_default();
+        assert!(message.contains("it runs as another user"), "{message}");
+        assert_eq!(
+            daemon.logged("it runs as another user, and goes on").len(),
+            1
+        );
+        send(step, Signal::SIGKILL);
         daemon.stop().await;
         fixture.audited().await;
     })

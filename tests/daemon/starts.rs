@@ -23,6 +23,14 @@ steps: { A: { command: [cat] }, B: { command: [cat] } }
 flow: [{ start: A }, { chain: B }]
 ";
 
+/// Its directory is not the daemon's.
+const ELSEWHERE: &str = r#"
+pipeline: Elsewhere
+steps:
+  A: { cwd: sub, command: [sh, -c, '"$DUCTWORKD" context set a 1 && echo 12 > "$DUCTWORK_OUTPUT"'] }
+flow: [{ start: A }]
+"#;
+
 #[tokio::test]
 async fn names_and_programs_that_are_not_there_are_told_once_and_keep_nothing_from_working() {
     support::with(Db::sqlite(), |db| async move {
@@ -44,6 +52,29 @@ async fn names_and_programs_that_are_not_there_are_told_once_and_keep_nothing_fr
         let file = program["file"].as_str().unwrap();
         assert!(file.ends_with(".yml:5"), "{file}");
         daemon.stop().await;
+    })
+    .await;
+}
+
+/// An entrypoint that ignores the ends of its children hands that on, and so does a relative TMPDIR.
+#[tokio::test]
+async fn a_worker_is_indifferent_to_ignored_signals_and_to_a_relative_directory_for_files() {
+    support::with(Db::sqlite(), |db| async move {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[ELSEWHERE]).await;
+        fixture.configure("  role: worker\n");
+        for directory in ["sub", "temporary"] {
+            std::fs::create_dir(fixture.path(directory)).unwrap();
+        }
+        let program = env!("CARGO_BIN_EXE_ductworkd").to_owned();
+        fixture.variables = [("TMPDIR", "temporary".to_owned()), ("DUCTWORKD", program)].into();
+        let ignores = "trap '' CHLD; exec \"$0\" \"$@\"";
+        let mut daemon = fixture.start_as(&["sh", "-c", ignores], &["start"]);
+        let run = fixture.trigger("Elsewhere", "1", 1).await[0];
+        fixture.run_ended(run).await;
+        assert_eq!(fixture.output(run).await, 12);
+        assert_eq!(fixture.succeeded_once_each().await.len(), 1);
+        daemon.stop().await;
+        fixture.audited().await;
     })
     .await;
 }

@@ -78,10 +78,11 @@ pub(super) fn control_signals() -> SigSet {
 }
 
 /// Blocks every control signal, from now on, in this thread and in those that it will start. It is
-/// the first call of `main`, before anything starts a thread. Signals that are sent afterwards wait.
+/// the first call of `main`, before anything starts a thread. Signals that are sent afterwards wait. Ends of children
+/// are told also to a process that was started by one that ignores them.
 pub fn block_early() -> io::Result<()> {
     control_signals().thread_block()?;
-    Ok(())
+    crate::exec::keep_statuses()
 }
 
 /// The signals of this process, in the order in which it finds them waiting.

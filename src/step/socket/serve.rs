@@ -25,7 +25,7 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::super::context::{Attempt, ContextError, ContextStore};
-use super::super::output::parse_json;
+use super::super::output::{half, parse_json};
 use super::{Address, Answer, Ask, LINE_MAX, Request, line, reachable};
 
 /// The socket's name in the directory of the outputs.
@@ -453,6 +453,9 @@ impl Asked<'_> {
                 return say(writing, &Answer::refused(message), b"").await;
             }
         };
+        if let Some(half) = half(value.get()) {
+            return say(writing, &Answer::refused(format!("the value {half}")), b"").await;
+        }
         let attempt = self.attempt;
         let store = Arc::clone(&self.shared.store);
         let set = self.of_store(async move { store.set(attempt, key, value).await });

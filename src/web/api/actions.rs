@@ -190,10 +190,8 @@ pub async fn resume(deed: Deed) -> Answered {
             "`/api/v1/runs/{id}/steps` lists the run's steps; a question is one whose status is `waiting`",
         ));
     }
-    let value = body.value.as_deref().map(|value| {
-        // The worker checks the pipeline's own bound; a request is shorter than any bound.
-        deeds::value("value", value.get(), u64::MAX)
-    });
+    let value = body.value.as_deref();
+    let value = value.map(|value| deeds::answer(value.get()));
     let by = deed.visitor.actor(Channel::Api);
     let resumed = deeds::resume(&deed.site, run_id, body.step, value.transpose()?, by).await?;
     Answer::json(&ResumedJson { run_id, resumed })

@@ -135,6 +135,18 @@ async fn an_output_that_is_not_json_is_an_error_that_says_what_and_where() {
     assert_eq!(value(deep).len(), 256);
 }
 
+/// Text for people is not the output, however much it is, and neither is it a reason to end the step.
+#[tokio::test]
+async fn a_step_may_print_more_than_the_limit_when_its_output_is_in_the_file() {
+    let stage = Stage::new("1").max_payload(1000);
+    let chatty = "seq 1000; echo 7 > $DUCTWORK_OUTPUT; seq 1000";
+    assert_eq!(value(stage.sh(chatty).await), "7");
+    let report = r#"{"error": {"message": "no", "retryable": false}}"#;
+    let fails = format!("seq 1000; echo '{report}' > $DUCTWORK_OUTPUT; exit 3");
+    let error = error(stage.sh(&fails).await);
+    assert_eq!((error.message.as_str(), error.retryable), ("no", false));
+}
+
 #[tokio::test]
 async fn an_output_over_the_limit_is_refused_and_its_writer_ended() {
     let stage = Stage::new("1")

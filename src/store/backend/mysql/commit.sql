@@ -102,3 +102,13 @@ UPDATE {into:ductwork_executions;held}
 
 -- name: ALL_ARE_CLOSED
 {whole:ROW_COUNT();:all}
+
+-- name: CLOSE_BARE
+-- The claim's fence (I4, I5), likewise, for results without an error and without a log. A server keeps what it updates
+-- through a join in a table of its own until the join has ended, and one with long texts costs MariaDB twice the time.
+UPDATE {into:ductwork_executions;held}
+   SET ductwork_executions.completed_at = {now}, ductwork_executions.result = held.result
+  {from:held}
+ WHERE ductwork_executions.id = held.execution_id
+   AND ductwork_executions.process_id = :process
+   AND ductwork_executions.result IS NULL
