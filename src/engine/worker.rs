@@ -1073,7 +1073,8 @@ fn ended(outcome: Outcome, attempt: u32) -> Ended {
             Ended::without_value(Ending::Released { delay }, "released", message)
         }
         Outcome::Cancelled => {
-            Ended::without_value(Ending::Cancelled, "cancelled", "its run was cancelled")
+            let message = "it is not this process's any more: its run was cancelled, or the process was taken for dead";
+            Ended::without_value(Ending::Cancelled, "cancelled", message)
         }
     }
 }

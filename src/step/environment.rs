@@ -412,7 +412,7 @@ mod tests {
         let name = |it: &str| OsString::from(it);
         let odd = OsString::from_vec(b"caf\xe9".to_vec());
         let variables = [(name("ODD"), odd.clone()), (name("KEY_FILE"), odd)];
-        let environment = Environment::inherit(variables.into_iter(), &[], &Inherit::All);
+        let environment = Environment::inherit(variables, &[], &Inherit::All);
         let error = refused(&environment, &step(&[("A", "<${ODD}>")], &[]));
         assert_eq!(error.class, "variable_not_text");
         assert_eq!(

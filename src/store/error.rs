@@ -388,6 +388,9 @@ impl Source {
     pub fn remedy(&self) -> &'static str {
         match (self, self.driver()) {
             (_, Some(error)) => error.remedy(),
+            (Self::Io(error), _) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                "this user may start no more threads: raise its limit of processes (`ulimit -u`; `TasksMax` of systemd)"
+            }
             // Except for a wait that was too long, an error of the operating system comes from a
             // file of ours.
             (Self::Io(error), _) if error.kind() != std::io::ErrorKind::TimedOut => {

@@ -128,6 +128,46 @@ async fn a_file_that_is_replaced_ends_the_daemon() {
     .await;
 }
 
+/// As where the file alone is mounted into the daemon's container.
+#[tokio::test]
+async fn a_daemon_and_a_command_use_the_database_under_one_name() {
+    support::with(Db::sqlite(), |db| async move {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
+        let (path, _, other) = files(&db);
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        std::fs::hard_link(&path, &other).unwrap();
+        let url = format!("DUCTWORK_DATABASE_URL=sqlite://{}", other.display());
+        let command = fixture.run(&["env", &url], &["trigger", "Work", "1"]);
+        let said = String::from_utf8_lossy(&command.stderr);
+        assert_eq!(command.status.code(), Some(2), "{said}");
+        assert!(said.contains("is in use under another name"), "{said}");
+        assert!(fixture.executions().await.is_empty());
+        let command = fixture.run(&[], &["trigger", "Work", "1"]);
+        assert!(command.status.success(), "{command:?}");
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.completed(PATIENCE).await;
+        daemon.stop().await;
+        fixture.audited().await;
+    })
+    .await;
+}
+
+/// The target of the link is the database, whether or not it is there already.
+#[tokio::test]
+async fn a_database_is_made_where_a_link_leads() {
+    support::with(Db::sqlite(), |db| async move {
+        let fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
+        let (link, target) = (fixture.path("link.db"), fixture.path("target.db"));
+        std::os::unix::fs::symlink("target.db", &link).unwrap();
+        let url = format!("DUCTWORK_DATABASE_URL=sqlite://{}", link.display());
+        let command = fixture.run(&["env", &url], &["migrate"]);
+        assert!(command.status.success(), "{command:?}");
+        assert!(target.metadata().unwrap().len() > 0);
+    })
+    .await;
+}
+
 /// Closes every connection but the daemon's until the returned value is dropped: a connection of
 /// the test's own would keep the deleted file alive.
 async fn left_alone(fixture: &mut DaemonFixture) -> Db {

@@ -23,6 +23,7 @@ use uuid::Uuid;
 use super::busy;
 use super::file::File;
 use super::fingerprint;
+use super::names;
 use super::rows_table;
 use crate::store::conn::Purpose;
 use crate::store::error::{Error, Source};
@@ -376,6 +377,7 @@ fn open_file(file: &File, purpose: Purpose, until: Instant) -> Result<Session, E
         )));
     }
     file.check()?;
+    names::check(path)?;
     // Before SQLite creates it with the umask's mode: others must not read payloads. The -wal and
     // -shm files take the mode of the database. An existing file is not opened here: closing it
     // again would release every lock that this process has on it, including the one that tells
@@ -384,7 +386,7 @@ fn open_file(file: &File, purpose: Purpose, until: Instant) -> Result<Session, E
         .create_new(true)
         .write(true)
         .mode(0o600)
-        .open(path);
+        .open(file.target());
     match created {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
             let text = format!("{}: {error}", path.display());

@@ -42,7 +42,12 @@ impl DriverError for rusqlite::Error {
     }
 
     fn remedy(&self) -> &'static str {
+        let code = self.sqlite_error().map_or(0, |it| it.extended_code);
         match primary(self) {
+            // The files beside the database are made first, where nobody has it open.
+            _ if matches!(code, ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_WRITE) => {
+                "make room on the disk that the database is on; if there is some, check that the disk is sound"
+            }
             ffi::SQLITE_FULL => "make room on the disk that the database is on",
             ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => {
                 "the file is damaged, or is no SQLite database: check `database.url`, or stop every \

@@ -213,14 +213,19 @@ impl File {
 
     /// The log is beside the file itself, not beside a link to it.
     fn log(&self) -> PathBuf {
+        let mut log = self.target().into_os_string();
+        log.push("-wal");
+        PathBuf::from(log)
+    }
+
+    /// The file itself, where the path is a link; it need not exist.
+    pub(super) fn target(&self) -> PathBuf {
         let link = || {
             let target = self.path.read_link().ok()?;
             Some(self.path.parent()?.join(target))
         };
         let file = self.path.canonicalize().ok().or_else(link);
-        let mut log = file.unwrap_or_else(|| self.path.clone()).into_os_string();
-        log.push("-wal");
-        PathBuf::from(log)
+        file.unwrap_or_else(|| self.path.clone())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Identity>> {

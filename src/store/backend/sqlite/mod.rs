@@ -9,6 +9,7 @@ pub mod connection;
 pub mod error;
 pub mod file;
 pub mod fingerprint;
+mod names;
 pub mod packed;
 pub mod rows_table;
 
