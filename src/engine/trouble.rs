@@ -36,6 +36,8 @@ pub enum Trouble {
     Starting,
     /// A child of ours cannot register.
     Registering,
+    /// A child of ours dies again and again. When that is over, it is no longer met.
+    Dying,
     /// Claims of branches fail, or advancing them in general fails.
     Advancing,
     /// The console's address is taken by somebody else.
@@ -79,7 +81,7 @@ impl Trouble {
 }
 
 /// After this long without being met, it is no longer reported. Longer than the pause between two
-/// attempts.
+/// attempts, and between two deaths of a child.
 const REPORT_FOR: Duration = Duration::from_secs(90);
 
 /// A refusal that a console has not met again for this long is no longer reported: a console tries again within
@@ -122,7 +124,7 @@ impl Troubles {
                 Trouble::Damaged => events::unclaimable(text, lasted),
                 Trouble::Locked => events::locked(text, lasted),
                 // The log has said so already.
-                Trouble::Reaching => {}
+                Trouble::Reaching | Trouble::Dying => {}
                 // Two branches of a run often set a value at once: one of them waits for a moment.
                 Trouble::Context if lasted.is_zero() => {}
                 Trouble::Context => events::context_waits(text, lasted),

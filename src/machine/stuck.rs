@@ -33,6 +33,9 @@ pub const UNSTORED: &str = "some results cannot be stored";
 /// The words in which a process says that it cannot pass deadlines and the like; the reason follows.
 pub const UNKEPT: &str = "some deadlines, unfinished cancellations or deletions of old runs wait";
 
+/// The words in which a supervisor says that a child does not live long; the child's kind comes before them.
+pub const DIES: &str = "dies again and again";
+
 /// The words in which a supervisor says that it could not read its configuration anew; the reason follows.
 pub const NOT_RELOADED: &str = "the last reload failed";
 

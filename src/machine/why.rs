@@ -11,6 +11,7 @@ use crate::time;
 
 use super::halt::{self, HaltFact};
 use super::pause::Pause;
+use super::stuck::DIES;
 
 /// The words in which a worker says that somebody's lock keeps a part of its work from being done.
 pub const LOCKED: &str = "wait for rows that another session of the database has locked";
@@ -181,6 +182,10 @@ pub struct BarrierFact {
 
 /// The remedy if work waits for a worker and there is no daemon, or none that only needs a reload.
 pub const START: &str = "start `ductworkd`";
+
+/// The remedy if the worker dies as often as it is started.
+const DEADLY: &str = "find what ends it: a step that kills its parent, a limit of memory, or a person; \
+     `ductworkd show` tells of the run's last attempts";
 
 /// The remedy if a running daemon has no worker of a pipeline: it does not know the pipeline, or cannot start the worker.
 pub fn reload(pipeline: &str, pid: u32) -> String {
@@ -632,6 +637,13 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             .processes
             .iter()
             .find(|it| it.role == Role::Supervisor && it.is_alive(facts.stale_after));
+        // A worker that has just died is there again in a moment, and dies of the same.
+        let own = format!("the worker {pipeline} {DIES}");
+        let dying = daemon.and_then(|it| it.trouble.as_deref());
+        if let Some(dying) = dying.filter(|trouble| trouble.starts_with(&own)) {
+            let fact = format!("{node} waits: {dying}{place}");
+            return Why::new("worker_dies", fact).remedy(DEADLY.to_owned());
+        }
         return Why::new("no_worker", fact).remedy(match daemon {
             Some(daemon) if others.is_empty() => reload(pipeline, daemon.pid),
             _ => START.to_owned(),
@@ -1212,6 +1224,22 @@ mod tests {
         let answer = why(&waits);
         assert_eq!(answer.cause, "no_worker");
         assert!(answer.fact.contains("(1 dead)"), "{}", answer.fact);
+        for (pipeline, cause) in [("Q", "no_worker"), ("P", "worker_dies")] {
+            let trouble = format!("the worker {pipeline} {DIES} (7 times by now)");
+            waits.processes.push(ProcessFact {
+                trouble: Some(trouble.clone()),
+                ..process(Role::Supervisor, 1)
+            });
+            let answer = why(&waits);
+            assert_eq!(answer.cause, cause);
+            assert_eq!(
+                answer.fact.contains(&trouble),
+                cause == "worker_dies",
+                "{}",
+                answer.fact
+            );
+            waits.processes.pop();
+        }
         let mut runs = facts(Some(LeafState::Running {
             process: dead(Role::Worker).id,
             since: NOW - 5 * SECOND,

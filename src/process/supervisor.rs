@@ -23,7 +23,7 @@ use crate::engine::shared::{Mode, Shared};
 use crate::engine::trouble::Trouble;
 use crate::engine::{Policy, Waker};
 use crate::failpoint::failpoint;
-use crate::machine::stuck::NOT_RELOADED;
+use crate::machine::stuck::{DIES, NOT_RELOADED};
 use crate::model::{ProcessId, Role};
 use crate::store::Location;
 use crate::store::definition::Definitions;
@@ -704,6 +704,11 @@ impl Supervisor {
             } => {
                 let children: Vec<_> = self.roster.children().filter(|c| c.slot == slot).collect();
                 let kind = children.first().map(|child| child.kind.to_string());
+                if let Some(kind) = &kind {
+                    let text =
+                        format!("the {kind} {DIES} ({deaths} times by now); the log says of what");
+                    self.me.trouble(Trouble::Dying, kind, &text);
+                }
                 tracing::error!(
                     child = kind,
                     deaths,

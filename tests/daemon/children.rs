@@ -71,6 +71,15 @@ on_every_database! {
             fixture.run_ended(run).await;
         }
         daemon.says("a child dies again and again").await;
+        eventually(PATIENCE, "`health` tells of it", async || {
+            if let Some(pid) = daemon.children("worker Doomed").first() {
+                send(*pid, Signal::SIGKILL);
+            }
+            let health = fixture.run(&[], &["health"]);
+            let said = String::from_utf8_lossy(&health.stderr);
+            (!health.status.success() && said.contains("the worker Doomed dies again and again")).then_some(())
+        })
+        .await;
         eprintln!("came back after {waits:?}");
         // 0, 100, 200, 400, 800, 1600 ms.
         for (death, wait) in waits.iter().enumerate().skip(1) {

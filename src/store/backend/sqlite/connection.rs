@@ -377,7 +377,7 @@ fn open_file(file: &File, purpose: Purpose, until: Instant) -> Result<Session, E
         )));
     }
     file.check()?;
-    names::check(path)?;
+    let _turn = names::check(path)?;
     // Before SQLite creates it with the umask's mode: others must not read payloads. The -wal and
     // -shm files take the mode of the database. An existing file is not opened here: closing it
     // again would release every lock that this process has on it, including the one that tells

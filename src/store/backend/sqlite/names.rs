@@ -1,19 +1,19 @@
 //! A database that somebody uses under another name.
 //!
 //! Owns: the question whether SQLite's file is in use, but not under the name under which this process is about to open it.
-//! Never: opens a connection, or asks once this process has one.
+//! Never: opens a connection, or looks while this process has one.
 //!
 //! SQLite names the log and its index after the database's path. A file that has two names (a hard link, or a file that is
 //! mounted alone into a container) has two logs, and those who write them ruin the file without an error. Each
 //! connection holds a shared lock on the file itself (`SHARED` in SQLite's `os_unix.c`), and one on the index beside the name that
 //! it knows (`UNIX_SHM_DMS` there).
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, fcntl};
@@ -35,36 +35,48 @@ const HAS_LOG: [u8; 2] = [2, 2];
 const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// The files about which this process has asked.
-static ASKED: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
+/// Held while a process looks, and opens its first connection.
+static OPENING: Mutex<()> = Mutex::new(());
+
+/// The turn of the process's first connection.
+pub type Turn = MutexGuard<'static, ()>;
 
 /// Fails with `Misplaced` when other processes use the file under another name.
 ///
-/// A process that closes a file gives up all the locks that it has on it, also those of its connections. So it asks only
-/// before its first connection.
-pub fn check(path: &Path) -> Result<(), Error> {
-    let Ok(path) = path.canonicalize() else {
-        return Ok(());
-    };
-    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
-    if !asked.get_or_insert_default().insert(path.clone()) {
-        return Ok(());
+/// RACE: a process that closes a file gives up all the locks that it has on it, also those of its connections, and the next
+/// process to open it would ruin what these write. So a process looks only while it has no connection to the file, and
+/// keeps the turn until the first one is open. Raced by `a_new_child_is_what_its_supervisor_had_read`.
+pub fn check(path: &Path) -> Result<Option<Turn>, Error> {
+    let turn = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    match is_open_here(path) {
+        Ok(true) => return Ok(None),
+        Ok(false) => {}
+        // A file that is not there is made by the connection.
+        Err(_) => return Ok(Some(turn)),
     }
     for _ in 0..LOOKS {
         // A file that cannot be read is refused with the reason when it is opened.
-        if !is_used_elsewhere(&path).unwrap_or(false) {
-            return Ok(());
+        if !is_used_elsewhere(path).unwrap_or(false) {
+            return Ok(Some(turn));
         }
         std::thread::sleep(PAUSE);
     }
-    // The next attempt asks again.
-    asked.get_or_insert_default().remove(&path);
     Err(Error::Misplaced(format!(
         "{} is in use under another name, and two names have two logs, which together ruin the file: let every process use the \
          same name. Mount the directory into a container, and not the file alone; use no hard link; and if somebody has removed \
          the -shm file, stop every process that has the database open",
         path.display()
     )))
+}
+
+/// Whether this process has the file open.
+fn is_open_here(path: &Path) -> io::Result<bool> {
+    let file = path.metadata()?;
+    let is_it = |open: std::fs::Metadata| (open.dev(), open.ino()) == (file.dev(), file.ino());
+    let open = std::fs::read_dir("/proc/self/fd")?.flatten();
+    Ok(open
+        .filter_map(|entry| std::fs::metadata(entry.path()).ok())
+        .any(is_it))
 }
 
 fn is_used_elsewhere(path: &Path) -> io::Result<bool> {
@@ -77,7 +89,7 @@ fn is_used_elsewhere(path: &Path) -> io::Result<bool> {
     if lock(&file, SHARED)? != libc::F_RDLCK {
         return Ok(false);
     }
-    let mut index = path.as_os_str().to_owned();
+    let mut index = path.canonicalize()?.into_os_string();
     index.push("-shm");
     match File::open(index) {
         Ok(index) => Ok(lock(&index, USERS)? == libc::F_UNLCK),
