@@ -1,12 +1,12 @@
 //! A database that somebody uses under another name.
 //!
-//! Owns: the question whether SQLite's file is in use, but not under the name under which this process is about to open it.
+//! Owns: the question whether SQLite's file is in use, but not under the name by which this process is about to open it.
 //! Never: opens a connection, or looks while this process has one.
 //!
-//! SQLite names the log and its index after the database's path. A file that has two names (a hard link, or a file that is
-//! mounted alone into a container) has two logs, and those who write them ruin the file without an error. Each
-//! connection holds a shared lock on the file itself (`SHARED` in SQLite's `os_unix.c`), and one on the index beside the name that
-//! it knows (`UNIX_SHM_DMS` there).
+//! SQLite names the log and its index after the database's path. A file that has two names (a hard link, or a file that
+//! is mounted alone into a container) has two logs, and those who write them ruin the file without an error. Each
+//! connection holds a shared lock on the file itself (`SHARED` in SQLite's `os_unix.c`), and one on the index beside
+//! the name that it knows (`UNIX_SHM_DMS` there).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -43,9 +43,9 @@ pub type Turn = MutexGuard<'static, ()>;
 
 /// Fails with `Misplaced` when other processes use the file under another name.
 ///
-/// RACE: a process that closes a file gives up all the locks that it has on it, also those of its connections, and the next
-/// process to open it would ruin what these write. So a process looks only while it has no connection to the file, and
-/// keeps the turn until the first one is open. Raced by `a_new_child_is_what_its_supervisor_had_read`.
+/// RACE: a process that closes a file gives up all the locks that it has on it, also those of its connections, and the
+/// next process to open it would ruin what these write. So a process looks only while it has no connection to the file,
+/// and keeps the turn until the first one is open. Raced by `a_new_child_is_what_its_supervisor_had_read`.
 pub fn check(path: &Path) -> Result<Option<Turn>, Error> {
     let turn = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
     match is_open_here(path) {
