@@ -38,8 +38,10 @@ enum Of {
 /// Prints a completion script.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
+  mkdir -p ~/.local/share/bash-completion/completions
   ductworkd completions bash \\
     > ~/.local/share/bash-completion/completions/ductworkd
+  mkdir -p ~/.zfunc
   ductworkd completions zsh > ~/.zfunc/_ductworkd
 ")]
 pub struct Completions {

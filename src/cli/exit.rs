@@ -124,7 +124,7 @@ pub fn remember(database: &config::Database) {
 }
 
 /// The help for a change of which nobody knows whether it was made.
-const UNKNOWN: &str = "the connection was lost during the commit, so the change may have been made: look before you \
+const UNKNOWN: &str = "the database did not say whether the change was committed, so it may have been made: look before you \
     give the command again (a trigger with the same `--key` is safe)";
 
 /// A remedy that names the server, and the place where its address is written.

@@ -554,7 +554,8 @@ pub fn json(
     }
     parse_json(&bytes, max).map_err(|error| {
         let help = match &error {
-            JsonProblem::Empty => "leave it out for `null`".to_owned(),
+            JsonProblem::Empty if what == "input" => "leave it out for `null`".to_owned(),
+            JsonProblem::Empty => "give `null` if that is meant".to_owned(),
             JsonProblem::TooLarge { .. } => {
                 "pass large data by reference, or raise `job_worker.max_payload`".to_owned()
             }

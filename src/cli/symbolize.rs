@@ -18,7 +18,7 @@ const LINE_MAX: u64 = 1 << 20;
 /// Names the functions in a dump.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
-  kill -TTIN $(pidof -s ductworkd)   # each process logs what its threads do
+  kill -TTIN PID   # the supervisor's: each process logs its threads
   journalctl -u ductworkd --since -1min | ductworkd symbolize
   ductworkd symbolize 0x1f40 0x2a18
 

@@ -60,7 +60,7 @@ impl Top {
             return Err(Failure::usage(problem));
         }
         let hindrance = match cli.out.json {
-            true => Some("has no form for programs".to_owned()),
+            true => Some("has no JSON output".to_owned()),
             false => hindrance().map(|why| format!("draws on a terminal, and {why}")),
         };
         if let Some(why) = hindrance {

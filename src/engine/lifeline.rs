@@ -187,10 +187,16 @@ impl Lifeline {
                 }
                 continue;
             };
-            // The other connection has found the heir of this one's server, or the session is to be replaced.
-            if open.is_broken() || agenda.is_worn {
+            // The other connection has found the heir of this one's server.
+            if open.is_broken() {
                 self.connected.send_replace(false);
                 conn = None;
+                continue;
+            }
+            if std::mem::take(&mut agenda.is_worn)
+                && let Some(another) = self.another(&mut agenda).await
+            {
+                conn = Some(another);
                 continue;
             }
             let next = self.next(open, &mut agenda, &mut stopped).await;
@@ -271,6 +277,19 @@ impl Lifeline {
         process::deregister(open, self.shared.process()).await
     }
 
+    /// Another session beside the present one, which may still beat; `None` if the server has none to give, or not soon.
+    async fn another(&self, agenda: &mut Agenda) -> Option<Conn> {
+        agenda.opened = Instant::now();
+        let location = self.location.clone().leased(self.policy.lease());
+        let another = location.listen(CHANNEL);
+        let another = tokio::time::timeout(self.policy.beat_interval(), another).await;
+        let another = another.ok()?.ok()?;
+        // A wakeup in between was heard by the session that is given up.
+        self.shared.wake.notify_one();
+        agenda.beat = tokio::time::Instant::now();
+        Some(another)
+    }
+
     /// Connects again, when it is time; `None` if that failed.
     async fn connect(&mut self, agenda: &mut Agenda, link: &mut Link) -> Option<Conn> {
         tokio::time::sleep_until(agenda.retry).await;
@@ -283,7 +302,6 @@ impl Lifeline {
                 if let Some((sweeper, _)) = &mut self.sweeper {
                     sweeper.forget();
                 }
-                agenda.is_worn = false;
                 agenda.opened = Instant::now();
                 agenda.beat = tokio::time::Instant::now();
                 Some(open)

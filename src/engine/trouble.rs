@@ -38,6 +38,8 @@ pub enum Trouble {
     Registering,
     /// A child of ours dies again and again. When that is over, it is no longer met.
     Dying,
+    /// A hook of the process takes long; until it has ended, a start goes no further.
+    Hooking,
     /// Claims of branches fail, or advancing them in general fails.
     Advancing,
     /// The console's address is taken by somebody else.
@@ -60,6 +62,8 @@ impl Trouble {
             Self::Reloading => 0,
             // A predecessor that drains has released the address by then.
             Self::Listening => 6,
+            // It has taken a while when it is met first.
+            Self::Hooking => 0,
             _ => 15,
         })
     }
@@ -67,6 +71,7 @@ impl Trouble {
     fn report_for(self) -> Duration {
         match self {
             Self::Refused => REFUSED_FOR,
+            Self::Dying => 2 * REPORT_FOR,
             _ => REPORT_FOR,
         }
     }
@@ -81,7 +86,8 @@ impl Trouble {
 }
 
 /// After this long without being met, it is no longer reported. Longer than the pause between two
-/// attempts, and between two deaths of a child.
+/// attempts. A child that has lived for a minute is started again within half a minute: its deaths may be twice as
+/// far apart.
 const REPORT_FOR: Duration = Duration::from_secs(90);
 
 /// A refusal that a console has not met again for this long is no longer reported: a console tries again within
@@ -135,6 +141,7 @@ impl Troubles {
                 Trouble::Working => events::working_failed(text, lasted),
                 Trouble::Registering => events::not_registered(text, lasted),
                 Trouble::Starting => events::not_started(text, lasted),
+                Trouble::Hooking => events::hook_takes_long(text, lasted),
                 Trouble::Advancing => events::advancing_failed(text, lasted),
                 Trouble::Listening => events::not_listening(text, lasted),
                 Trouble::Exporting => events::not_exported(text, lasted),

@@ -21,7 +21,7 @@ use crate::machine::trace::handed;
 use crate::model::{ExecutionId, ExecutionResult, ProcessId, Role};
 use crate::step::{Assignment, Outcome, Performed};
 use crate::store::claim::{self, Claim, Claimed, Held, Rest, Unread};
-use crate::store::commit::{self, Committed, Ended, Finished};
+use crate::store::commit::{self, Committed, Ended, Finished, StoredError};
 use crate::store::cursor::Cursor;
 use crate::store::definition::{Definitions, LeftOut, Unreadable, VERSION};
 use crate::store::process::Counters;
@@ -791,9 +791,14 @@ impl Worker {
             return;
         }
         let Some(output) = finished.output.take() else {
-            // It is an error already, and its text is refused: what is stored at last is a text of ours.
-            let why = crate::telemetry::chain(error).replace(|c: char| !c.is_ascii(), "?");
-            let message = format!("its error could not be stored: {why}");
+            // It is an error already, and its text is refused: a text of ours is stored, at last without the reason, in
+            // which a database may repeat what it refuses.
+            let mut message = "its error could not be stored".to_owned();
+            let is_first = |error: &StoredError| error.message.starts_with(&message);
+            if !finished.error.as_ref().is_some_and(is_first) {
+                let why = crate::telemetry::chain(error);
+                message += &format!(": {}", why.replace(|c: char| !c.is_ascii(), "?"));
+            }
             let ended = Ended::without_value(finished.ending, "error_not_stored", message);
             finished.error = ended.error;
             return;

@@ -633,14 +633,14 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
         };
         let fact = format!("{node} is due, but no worker of {pipeline} is alive{known}{place}");
         // A daemon whose worker has died starts another: it knows the pipeline.
-        let daemon = facts
-            .processes
-            .iter()
-            .find(|it| it.role == Role::Supervisor && it.is_alive(facts.stale_after));
+        let supervises =
+            |it: &&ProcessFact| it.role == Role::Supervisor && it.is_alive(facts.stale_after);
+        let daemon = facts.processes.iter().find(supervises);
         // A worker that has just died is there again in a moment, and dies of the same.
         let own = format!("the worker {pipeline} {DIES}");
-        let dying = daemon.and_then(|it| it.trouble.as_deref());
-        if let Some(dying) = dying.filter(|trouble| trouble.starts_with(&own)) {
+        let troubles = facts.processes.iter().filter(supervises);
+        let mut troubles = troubles.filter_map(|it| it.trouble.as_deref());
+        if let Some(dying) = troubles.find(|trouble| trouble.starts_with(&own)) {
             let fact = format!("{node} waits: {dying}{place}");
             return Why::new("worker_dies", fact).remedy(DEADLY.to_owned());
         }

@@ -3,6 +3,7 @@
 //! Owns: the order of a child's life: signals, registration, hooks, loops, drain, deregistration.
 //! Never: decides what is worked (`engine` does).
 
+use std::convert::Infallible;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use crate::engine::lifeline::{Lifeline, Request, WEDGED_AFTER};
 use crate::engine::reaper::Sweeper;
 use crate::engine::runner::Runner;
 use crate::engine::shared::{Mode, Shared};
+use crate::engine::trouble::Trouble;
 use crate::engine::worker::{LAST_COMMIT, Worker};
 use crate::engine::{Policy, Waker};
 use crate::exec;
@@ -62,6 +64,9 @@ pub const GAVE_UP: i32 = 75;
 
 /// A process that is to end waits this long for its registration, which may have reached the database.
 const REGISTERS: Duration = Duration::from_millis(500);
+
+/// A hook that runs for longer than this is told of.
+const HOOK_TAKES_LONG: Duration = Duration::from_secs(10);
 
 /// A process that works: a child of a supervisor, or a role of its own.
 pub struct Child {
@@ -246,7 +251,14 @@ impl Child {
         let Some(moment) = moment else { return };
         let hook = Hook::of(moment, &self.config, &self.hooks);
         let ended = || lives.iter().for_each(|life| life.shared.progress());
-        if let Err(error) = hook.run_telling(ended).await {
+        let ended = tokio::select! {
+            ended = hook.run_telling(ended) => ended,
+            never = tell_of_a_hook(moment, lives) => match never {},
+        };
+        for life in lives {
+            life.shared.over(Trouble::Hooking, "");
+        }
+        if let Err(error) = ended {
             events::hook_failed(&error);
         }
     }
@@ -443,6 +455,17 @@ async fn deregister(lives: Vec<Life>) {
         }
     };
     let _ = tokio::time::timeout(Duration::from_secs(2), gone).await;
+}
+
+/// Tells of a hook that takes long, again and again.
+async fn tell_of_a_hook(moment: Moment, lives: &[Life]) -> Infallible {
+    let text = format!("its {} hook is still running", moment.name());
+    loop {
+        tokio::time::sleep(HOOK_TAKES_LONG).await;
+        for life in lives {
+            life.shared.trouble(Trouble::Hooking, "", &text);
+        }
+    }
 }
 
 /// Returns when a lifeline has ended although nobody told it to. A panic is a bug; a fresh process is better than half of

@@ -104,7 +104,7 @@ pub enum Moment {
 }
 
 impl Moment {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::SupervisorStart => "supervisor start",
             Self::SupervisorStop => "supervisor stop",

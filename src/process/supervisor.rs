@@ -706,7 +706,7 @@ impl Supervisor {
                 let kind = children.first().map(|child| child.kind.to_string());
                 if let Some(kind) = &kind {
                     let text =
-                        format!("the {kind} {DIES} ({deaths} times by now); the log says of what");
+                        format!("the {kind} {DIES} ({deaths} times by now); the log says why");
                     self.me.trouble(Trouble::Dying, kind, &text);
                 }
                 tracing::error!(

@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tokio::io::unix::AsyncFd;
@@ -86,9 +86,9 @@ impl Child {
         }
     }
 
-    /// True when nothing of the group may be signalled: it runs as another user.
+    /// True when the program may not be signalled: it runs as another user.
     pub fn is_foreign(&self) -> bool {
-        killpg(self.pid, None) == Err(Errno::EPERM)
+        kill(self.pid, None) == Err(Errno::EPERM)
     }
 
     /// Kills what is left of the group and returns how the child ended. Call it only after [`Self::ended`].

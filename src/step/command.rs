@@ -34,13 +34,13 @@ use super::environment::{Added, Asked, BAGGAGE, Environment, Inherit, TRACESTATE
 use super::mask::Mask;
 use super::output::room;
 use super::resolve::{explain, resolve};
-use super::scratch::{OutputFile, Scratch};
+use super::scratch::{self, OutputFile, Scratch};
 use super::socket::serve::{Pass, Service};
 use super::spawn::{Ends, Flight, Image, spawn};
 use super::spawner::{Refused, Spawner};
 use super::stderr::Log;
 use super::strays::Strays;
-use super::verdict::{Said, judge, too_large};
+use super::verdict::{Said, judge};
 use super::{
     Assignment, Limits, Outcome, PROCESS, Performed, StepError, StopCause, StopSignal, abandoned,
     elapsed, is_of_the_machine, socket, stopped,
@@ -321,10 +321,9 @@ impl CommandRunner {
         let output = match self.scratch.file(assignment.execution_id) {
             Ok(output) => output,
             Err(error) => {
-                let directory = std::env::temp_dir();
                 let message = format!(
                     "the file for the step's output could not be created in {} (TMPDIR): {error}",
-                    directory.display()
+                    scratch::parent().unwrap_or_default().display()
                 );
                 return Err(Outcome::NotStarted { message });
             }
@@ -595,7 +594,7 @@ impl CommandRunner {
         match cut {
             Cut::Stop(cause) => cause.into(),
             Cut::Overflow => {
-                let error = too_large("printed", self.limits.max_payload);
+                let error = printed_too_much(self.limits.max_payload);
                 Outcome::Error(match log.tail() {
                     Some(log) => error.backtrace(log),
                     None => error,
@@ -884,6 +883,16 @@ fn leftovers(from: &pipe::Receiver, mut take: impl FnMut(&[u8])) {
             break;
         }
     }
+}
+
+/// The error of a step that is ended because it does not stop printing.
+fn printed_too_much(max_payload: usize) -> StepError {
+    let printed = max_payload.saturating_mul(PRINTED_MAX);
+    let message = format!(
+        "the step printed more than {printed} bytes, {PRINTED_MAX} times the {max_payload} bytes (max_payload) of an \
+         output: print less, and write the output to $DUCTWORK_OUTPUT"
+    );
+    StepError::new("output_too_large", message)
 }
 
 /// The printed text, up to the limit. More than that is no output, but may be a report of progress, where the output is in

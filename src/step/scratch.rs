@@ -62,7 +62,7 @@ impl Scratch {
 
 /// The directory for temporary files. An empty TMPDIR names none; a step that runs elsewhere would take a relative one for
 /// another directory.
-fn parent() -> io::Result<PathBuf> {
+pub fn parent() -> io::Result<PathBuf> {
     match std::env::temp_dir() {
         none if none.as_os_str().is_empty() => Ok(PathBuf::from("/tmp")),
         named => std::path::absolute(named),

@@ -67,11 +67,13 @@ fn killed(signal: i32, core_dumped: bool, said: Said<'_>, max_payload: usize) ->
     match known {
         Some(Signal::SIGKILL | Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP) => {
             let by_whom = match known {
-                Some(Signal::SIGKILL) => "by the kernel for want of memory, or by a person",
-                _ => "by a person or another program",
+                Some(Signal::SIGKILL) => {
+                    "by the kernel for want of memory, by a person, or by itself"
+                }
+                _ => "by a person, another program, or itself",
             };
             Outcome::Crashed {
-                message: format!("killed by SIG{name} from outside: {by_whom}"),
+                message: format!("killed by SIG{name}: {by_whom}"),
             }
         }
         _ => {

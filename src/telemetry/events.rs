@@ -555,6 +555,15 @@ pub fn pruned(runs: u64) {
     info!(runs, "deleted runs whose retention is over");
 }
 
+/// A hook takes long. Logged at once, and ever more rarely while it lasts.
+pub fn hook_takes_long(text: &str, lasted: Duration) {
+    warn!(
+        error = text,
+        seconds = lasted.as_secs(),
+        "a hook takes long"
+    );
+}
+
 /// A hook failed; it stops nothing.
 pub fn hook_failed(error: &dyn std::error::Error) {
     error!(error = chain(error), "a hook failed");

@@ -98,8 +98,8 @@ mod tests {
             (
                 "process_crashed",
                 Some("crashed"),
-                Some("killed by SIGKILL from outside"),
-                "process crashed: killed by SIGKILL from outside",
+                Some("killed by SIGKILL: by a person"),
+                "process crashed: killed by SIGKILL: by a person",
             ),
             ("timed_out", None, Some("after 3s"), "timed out: after 3s"),
             (

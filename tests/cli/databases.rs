@@ -22,7 +22,7 @@ fn a_directory_in_the_place_of_the_database_is_told_as_such() {
             .env("DATABASE_URL", "sqlite:data")
             .output();
         let ended = Ended::of(output.unwrap());
-        let said = "data is a directory, and no database: let `database.url` name a file in it";
+        let said = "data is a directory, not a database file: let `database.url` name a file in it";
         assert!(
             ended.code == Some(2) && ended.stderr.contains(said),
             "{args:?}: {ended:?}"

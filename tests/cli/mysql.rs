@@ -250,7 +250,7 @@ fn a_server_that_cannot_be_reached_is_told_with_its_place() {
         (to(&closed), "Connection refused", closed.to_string()),
         (
             to(&says(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
-            "what answers there is no MySQL server",
+            "the program there is not a MySQL server",
             String::new(),
         ),
         (to(&says(b"")), "no answer within 5 s", String::new()),
@@ -268,7 +268,7 @@ fn a_server_that_cannot_be_reached_is_told_with_its_place() {
         refused(&url, 69, says, &remedy);
     }
     let other = format!("postgres://postgres@{host}/ductwork");
-    let no_postgres = "what answers there is no PostgreSQL server";
+    let no_postgres = "the program there is not a PostgreSQL server";
     let remedy = format!("check that a PostgreSQL server is running at {host}");
     refused(&other, 69, no_postgres, &remedy);
     // It has a certificate from its own authority.

@@ -56,6 +56,34 @@ async fn names_and_programs_that_are_not_there_are_told_once_and_keep_nothing_fr
     .await;
 }
 
+/// Its worker is there, and would otherwise seem to take nothing for no reason.
+#[tokio::test]
+async fn a_start_hook_that_takes_long_is_told_of() {
+    support::with(Db::sqlite(), |db| async move {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[CHAIN]).await;
+        let hook = "[sh, -c, \"until [ -e go ]; do sleep 0.1; done\"]";
+        fixture.configure(&format!("  hooks: {{ worker: {{ start: {hook} }} }}\n"));
+        let mut daemon = fixture.start();
+        let run = fixture.trigger("Chain", "1", 1).await[0];
+        let told = "its worker start hook is still running";
+        let id = run.to_string();
+        for verb in [&["health"][..], &["why", &id]] {
+            eventually(PATIENCE, "it is told", async || {
+                let said = fixture.run(&[], verb);
+                let said = [said.stdout, said.stderr].concat();
+                String::from_utf8_lossy(&said).contains(told).then_some(())
+            })
+            .await;
+        }
+        assert_eq!(daemon.logged("a hook takes long").len(), 1);
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.run_ended(run).await;
+        daemon.stop().await;
+        fixture.audited().await;
+    })
+    .await;
+}
+
 /// An entrypoint that ignores the ends of its children hands that on, and so does a relative TMPDIR.
 #[tokio::test]
 async fn a_worker_is_indifferent_to_ignored_signals_and_to_a_relative_directory_for_files() {

@@ -218,7 +218,7 @@ async fn a_wrong_server_is_told_in_one_clear_line() {
         ),
         (
             to(&says(b"HTTP/1.1 400 Bad Request\r\n\r\n", false).to_string(), ""),
-            format!("the database cannot be reached: what answers there is no MySQL server {REACH}"),
+            format!("the database cannot be reached: the program there is not a MySQL server {REACH}"),
         ),
         (
             to(&says(b"", true).to_string(), ""),

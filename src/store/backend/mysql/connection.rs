@@ -739,7 +739,7 @@ fn configured(error: mysql_async::Error) -> Error {
         mysql_async::Error::Io(mysql_async::IoError::Io(io))
             if io.to_string().starts_with("Packet") =>
         {
-            let other = std::io::Error::other("what answers there is no MySQL server");
+            let other = std::io::Error::other("the program there is not a MySQL server");
             refused(Failure::Driver(mysql_async::Error::Io(other.into())))
         }
         _ => refused(Failure::Driver(error)),

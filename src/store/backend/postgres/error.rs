@@ -16,7 +16,7 @@ impl DriverError for sqlx::Error {
             Self::Database(error) => error,
             // Every PostgreSQL server answers this request with a letter.
             Self::Protocol(text) if text.contains("SSLRequest") => {
-                return "what answers there is no PostgreSQL server".to_owned();
+                return "the program there is not a PostgreSQL server".to_owned();
             }
             _ => return self.to_string(),
         };

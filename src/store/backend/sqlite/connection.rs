@@ -366,7 +366,7 @@ fn open_file(file: &File, purpose: Purpose, until: Instant) -> Result<Session, E
     }
     if path.is_dir() {
         return Err(Error::Configured(format!(
-            "{0} is a directory, and no database: let `database.url` name a file in it, such as {0}/ductwork.db",
+            "{0} is a directory, not a database file: let `database.url` name a file in it, such as {0}/ductwork.db",
             path.display()
         )));
     }
@@ -377,24 +377,8 @@ fn open_file(file: &File, purpose: Purpose, until: Instant) -> Result<Session, E
         )));
     }
     file.check()?;
-    let _turn = names::check(path)?;
-    // Before SQLite creates it with the umask's mode: others must not read payloads. The -wal and
-    // -shm files take the mode of the database. An existing file is not opened here: closing it
-    // again would release every lock that this process has on it, including the one that tells
-    // others that the WAL is in use.
-    let created = std::fs::OpenOptions::new()
-        .create_new(true)
-        .write(true)
-        .mode(0o600)
-        .open(file.target());
-    match created {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            let text = format!("{}: {error}", path.display());
-            let error = std::io::Error::new(error.kind(), text);
-            return Err(Error::unavailable(Source::Io(error)));
-        }
-        _ => {}
-    }
+    let _opening = names::check(path)?;
+    create(file)?;
     loop {
         match configured(file, purpose) {
             // When several processes open a new file at once, one turns it into a WAL; SQLite tells
@@ -408,6 +392,29 @@ fn open_file(file: &File, purpose: Purpose, until: Instant) -> Result<Session, E
             Err(error) => return Err(Error::unavailable(Source::Sqlite(error))),
             Ok(session) => return file.opened().map(|()| session),
         }
+    }
+}
+
+/// Makes the file, if it is not there, before SQLite creates it with the umask's mode: others must not read payloads. The
+/// -wal and -shm files take the mode of the database.
+///
+/// RACE: another process that starts in this moment turns the new file into a WAL, and our connection locks it as one
+/// that is in use. Closing the file after that would release the lock, and the other process, as it ends, would remove
+/// the log that we write. So the file is closed before SQLite opens it, and one that is there is not opened here. Raced
+/// by `four_supervisors_that_start_at_once_migrate_once`.
+fn create(file: &File) -> Result<(), Error> {
+    let made = std::fs::OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(file.target());
+    match made.map(drop) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            let text = format!("{}: {error}", file.path().display());
+            let error = std::io::Error::new(error.kind(), text);
+            Err(Error::unavailable(Source::Io(error)))
+        }
+        _ => Ok(()),
     }
 }
 

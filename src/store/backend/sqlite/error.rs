@@ -50,7 +50,7 @@ impl DriverError for rusqlite::Error {
             }
             ffi::SQLITE_FULL => "make room on the disk that the database is on",
             ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => {
-                "the file is damaged, or is no SQLite database: check `database.url`, or stop every \
+                "the file is damaged, or is not an SQLite database: check `database.url`, or stop every \
                  ductworkd and put a backup back, without a -wal and a -shm beside it"
             }
             _ => {

@@ -35,29 +35,43 @@ const HAS_LOG: [u8; 2] = [2, 2];
 const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Held while a process looks, and opens its first connection.
-static OPENING: Mutex<()> = Mutex::new(());
+/// How many connections this process is opening. Nobody begins to open one while it looks.
+static OPENING: Mutex<usize> = Mutex::new(0);
 
-/// The turn of the process's first connection.
-pub type Turn = MutexGuard<'static, ()>;
+/// A connection that is being opened.
+pub struct Opening;
 
-/// Fails with `Misplaced` when other processes use the file under another name.
+impl Drop for Opening {
+    fn drop(&mut self) {
+        *count() -= 1;
+    }
+}
+
+fn count() -> MutexGuard<'static, usize> {
+    OPENING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Fails with `Misplaced` when other processes use the file under another name. The connection is to be opened while the
+/// returned value lasts.
 ///
 /// RACE: a process that closes a file gives up all the locks that it has on it, also those of its connections, and the
 /// next process to open it would ruin what these write. So a process looks only while it has no connection to the file,
-/// and keeps the turn until the first one is open. Raced by `a_new_child_is_what_its_supervisor_had_read`.
-pub fn check(path: &Path) -> Result<Option<Turn>, Error> {
-    let turn = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
-    match is_open_here(path) {
-        Ok(true) => return Ok(None),
-        Ok(false) => {}
-        // A file that is not there is made by the connection.
-        Err(_) => return Ok(Some(turn)),
+/// and opens none. Raced by `a_new_child_is_what_its_supervisor_had_read`.
+pub fn check(path: &Path) -> Result<Opening, Error> {
+    let mut opening = count();
+    let looks = *opening == 0 && matches!(is_open_here(path), Ok(false));
+    if looks {
+        look(path)?;
     }
+    *opening += 1;
+    Ok(Opening)
+}
+
+fn look(path: &Path) -> Result<(), Error> {
     for _ in 0..LOOKS {
         // A file that cannot be read is refused with the reason when it is opened.
         if !is_used_elsewhere(path).unwrap_or(false) {
-            return Ok(Some(turn));
+            return Ok(());
         }
         std::thread::sleep(PAUSE);
     }
@@ -69,7 +83,7 @@ pub fn check(path: &Path) -> Result<Option<Turn>, Error> {
     )))
 }
 
-/// Whether this process has the file open.
+/// Whether this process has the file open. Fails where the file is not there.
 fn is_open_here(path: &Path) -> io::Result<bool> {
     let file = path.metadata()?;
     let is_it = |open: std::fs::Metadata| (open.dev(), open.ino()) == (file.dev(), file.ino());
