@@ -3,6 +3,7 @@
 mod scripts;
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -412,9 +413,18 @@ fn program(argv: &[String], cwd: &Path, path: Option<&OsStr>) -> Option<(String,
     })
 }
 
+/// A file that is there, but out of reach, has another remedy.
+fn is_missing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
 fn executable(program: &str, file: &Path) -> Option<(String, String)> {
     let shown = file.display();
     match file.metadata() {
+        Err(error) if !is_missing(&error) => Some((
+            format!("the program `{program}` cannot be looked at: {error}"),
+            format!("let this user reach {shown}"),
+        )),
         Err(_) => Some((
             format!("there is no program `{program}`"),
             format!("it was expected at {shown}"),

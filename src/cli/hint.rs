@@ -38,7 +38,7 @@ fn options(file: Option<&Path>, env: Option<&str>) -> String {
 }
 
 /// A word, quoted for a shell.
-fn quoted(word: &str) -> Cow<'_, str> {
+pub fn quoted(word: &str) -> Cow<'_, str> {
     let plain = |char: char| char.is_alphanumeric() || "-_./:=+@%".contains(char);
     match !word.is_empty() && word.chars().all(plain) {
         true => word.into(),

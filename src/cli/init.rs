@@ -117,7 +117,14 @@ impl Init {
         }
         let cd = match self.dir == Path::new(".") {
             true => String::new(),
-            false => format!("cd {} && ", out::clean(&self.dir.display().to_string())),
+            false => {
+                let shown = self.dir.display().to_string();
+                let dashes = if shown.starts_with('-') { "-- " } else { "" };
+                format!(
+                    "cd {dashes}{} && ",
+                    super::hint::quoted(&out::clean(&shown))
+                )
+            }
         };
         said.push_str(&format!(
             "\nNext: {cd}ductworkd run Hello '[\"Ada\",\"Grace\"]'\n\

@@ -483,6 +483,9 @@ impl Lifeline {
                     agenda.sweep = agenda.sweep.min(again);
                 }
                 doubts = sweeper.doubts_own();
+                if let Some(error) = sweeper.take_hindered() {
+                    agenda.wear(&error, &self.policy);
+                }
                 swept
             }
             None => Ok(true),

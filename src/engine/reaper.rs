@@ -201,6 +201,8 @@ pub struct Sweeper {
     failed: Growing<ProcessId>,
     /// Processes that could not be recovered the last time.
     vain: HashSet<ProcessId>,
+    /// The database's environment has refused a recovery.
+    hindered: Option<Error>,
     /// The receiver of the rows of each sweep.
     seen: Option<watch::Sender<Arc<[ProcessRow]>>>,
     /// The claims that the last sweep left.
@@ -231,6 +233,7 @@ impl Sweeper {
             reports: Reports::default(),
             sweeping: Growing::default(),
             failed: Growing::default(),
+            hindered: None,
             vain: HashSet::new(),
             seen: None,
             left: Vec::new(),
@@ -492,6 +495,11 @@ impl Sweeper {
         Ok(())
     }
 
+    /// The error of a recovery that the database's environment has refused since the last call.
+    pub fn take_hindered(&mut self) -> Option<Error> {
+        self.hindered.take()
+    }
+
     /// Gives back the claims of one dead process. If that fails, the others are recovered all the
     /// same, unless the connection is gone.
     async fn recover_one(
@@ -508,6 +516,9 @@ impl Sweeper {
             return Ok(());
         };
         self.vain.insert(id);
+        if error.is_of_environment() {
+            self.hindered = Some(error.clone());
+        }
         if self.failed.meet(&id, Instant::now()).is_some() {
             events::recovery_failed(id, &error);
         }

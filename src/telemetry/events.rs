@@ -91,7 +91,7 @@ pub fn not_listening(text: &str, lasted: Duration) {
     warn!(
         error = text,
         seconds = lasted.as_secs(),
-        "nobody can reach the console; it tries again every second"
+        "the console cannot listen at its address; it tries again every second"
     );
 }
 

@@ -276,7 +276,7 @@ async fn a_port_that_somebody_has_keeps_nobody_but_the_console_from_working() {
         "{health}"
     );
     assert_eq!(health.matches("error: ").count(), 1, "{health}");
-    let said = daemon.logged("nobody can reach the console");
+    let said = daemon.logged("the console cannot listen");
     assert_eq!(said.len(), 1, "{said:#?}");
     assert!(
         said[0]["error"].as_str().unwrap().starts_with(&fact),
@@ -315,7 +315,7 @@ async fn a_port_that_somebody_has_keeps_nobody_but_the_console_from_working() {
     let moved = Console::after(&daemon, 2).await;
     assert_ne!(moved.address, console.address);
     moved.answers("/readyz", 200).await;
-    assert_eq!(daemon.logged("nobody can reach the console").len(), 1);
+    assert_eq!(daemon.logged("the console cannot listen").len(), 1);
     daemon.stop().await;
 }
 

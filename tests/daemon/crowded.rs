@@ -502,6 +502,38 @@ async fn a_branch_that_only_a_session_cannot_advance_is_advanced_by_another() {
     fixture.audited().await;
 }
 
+/// The same for a supervisor: it could beat, and its recoveries were refused.
+#[tokio::test]
+async fn a_recovery_that_only_a_session_is_refused_is_done_by_another() {
+    let server = Server::Postgres(crate::cluster::Cluster::start());
+    let conn = server.conn().await;
+    let (url, ..) = limited(&server).await;
+    let reader = "CREATE ROLE reader; GRANT reader TO duct;
+        GRANT ALL ON ALL TABLES IN SCHEMA public TO reader; REVOKE INSERT ON ductwork_executions FROM reader";
+    sql(&server, reader).await;
+    let mut fixture = DaemonFixture::at(&url, conn, Settings::default(), &[HOLDS]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let run = fixture.trigger("Holds", "1", 1).await[0];
+    fixture.pids("pids", 1).await;
+    let worker = daemon.child("worker Holds", None).await;
+    sql(&server, "ALTER ROLE duct SET role = reader").await;
+    cut(&server, daemon.pid(), usize::MAX).await;
+    send(worker, Signal::SIGKILL);
+    let told = daemon
+        .says("recovering the work of a dead process failed")
+        .await;
+    assert!(
+        told[0]["error"].to_string().contains("permission denied"),
+        "{told:?}"
+    );
+    sql(&server, "ALTER ROLE duct RESET role").await;
+    std::fs::write(fixture.path("go"), "").unwrap();
+    fixture.run_ended(run).await;
+    daemon.stop().await;
+    fixture.audited().await;
+}
+
 /// For this program the table is empty, and no statement fails.
 #[tokio::test]
 async fn rows_that_a_policy_of_the_database_hides_are_told_of() {

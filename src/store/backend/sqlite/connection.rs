@@ -377,8 +377,7 @@ fn open_file(file: &File, purpose: Purpose, until: Instant) -> Result<Session, E
         )));
     }
     file.check()?;
-    let _opening = names::check(path)?;
-    create(file)?;
+    let _opening = names::check(path, || create(file))?;
     loop {
         match configured(file, purpose) {
             // When several processes open a new file at once, one turns it into a WAL; SQLite tells

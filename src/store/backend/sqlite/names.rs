@@ -35,7 +35,7 @@ const HAS_LOG: [u8; 2] = [2, 2];
 const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// How many connections this process is opening. Nobody begins to open one while it looks.
+/// How many connections this process is opening. Nobody begins to open one while it looks, or makes the file.
 static OPENING: Mutex<usize> = Mutex::new(0);
 
 /// A connection that is being opened.
@@ -51,18 +51,19 @@ fn count() -> MutexGuard<'static, usize> {
     OPENING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Fails with `Misplaced` when other processes use the file under another name. The connection is to be opened while the
-/// returned value lasts.
+/// Fails with `Misplaced` when other processes use the file under another name; then makes the file, if it is not there.
+/// The connection is to be opened while the returned value lasts.
 ///
 /// RACE: a process that closes a file gives up all the locks that it has on it, also those of its connections, and the
 /// next process to open it would ruin what these write. So a process looks only while it has no connection to the file,
-/// and opens none. Raced by `a_new_child_is_what_its_supervisor_had_read`.
-pub fn check(path: &Path) -> Result<Opening, Error> {
+/// and opens none, also while it makes the file. Raced by `a_new_child_is_what_its_supervisor_had_read`.
+pub fn check(path: &Path, make: impl FnOnce() -> Result<(), Error>) -> Result<Opening, Error> {
     let mut opening = count();
     let looks = *opening == 0 && matches!(is_open_here(path), Ok(false));
     if looks {
         look(path)?;
     }
+    make()?;
     *opening += 1;
     Ok(Opening)
 }
