@@ -438,6 +438,10 @@ async fn deadlines_that_a_missing_right_keeps_from_passing_are_told_of() {
     fixture.audited().await;
 }
 
+/// A role that claims and beats, and neither advances nor recovers.
+const READER: &str = "CREATE ROLE reader; GRANT reader TO duct;
+    GRANT ALL ON ALL TABLES IN SCHEMA public TO reader; REVOKE INSERT ON ductwork_executions FROM reader";
+
 /// A setting that somebody had made for the role holds for the sessions that began meanwhile, also after it was reset.
 #[tokio::test]
 async fn a_heartbeat_that_only_its_session_is_refused_is_sent_by_another() {
@@ -480,9 +484,7 @@ async fn a_branch_that_only_a_session_cannot_advance_is_advanced_by_another() {
     let server = Server::Postgres(crate::cluster::Cluster::start());
     let conn = server.conn().await;
     let (url, ..) = limited(&server).await;
-    let reader = "CREATE ROLE reader; GRANT reader TO duct;
-        GRANT ALL ON ALL TABLES IN SCHEMA public TO reader; REVOKE INSERT ON ductwork_executions FROM reader";
-    sql(&server, reader).await;
+    sql(&server, READER).await;
     let mut fixture = DaemonFixture::at(&url, conn, Settings::default(), &[JOINS]).await;
     let mut daemon = fixture.start();
     daemon.ready().await;
@@ -508,9 +510,7 @@ async fn a_recovery_that_only_a_session_is_refused_is_done_by_another() {
     let server = Server::Postgres(crate::cluster::Cluster::start());
     let conn = server.conn().await;
     let (url, ..) = limited(&server).await;
-    let reader = "CREATE ROLE reader; GRANT reader TO duct;
-        GRANT ALL ON ALL TABLES IN SCHEMA public TO reader; REVOKE INSERT ON ductwork_executions FROM reader";
-    sql(&server, reader).await;
+    sql(&server, READER).await;
     let mut fixture = DaemonFixture::at(&url, conn, Settings::default(), &[HOLDS]).await;
     let mut daemon = fixture.start();
     daemon.ready().await;
