@@ -262,11 +262,14 @@ impl Pruning {
                 // moment is left to it.
                 let (begun, last) = half_pruned(conn, places.begun, n).await?;
                 reached.begun = last;
-                let mut runs = begun;
-                if let (Some(age), []) = (older_than, runs.as_slice()) {
-                    (runs, reached.ended) = ended(conn, age, places.ended, n).await?;
+                let mut held = Held {
+                    begun: !begun.is_empty(),
+                    runs: begun,
+                };
+                if let (Some(age), false) = (older_than, held.begun) {
+                    (held.runs, reached.ended) = ended(conn, age, places.ended, n).await?;
                 }
-                let part = delete(conn, runs, branches).await?;
+                let part = delete(conn, held, branches).await?;
                 failpoint!(conn, "prune.written");
                 Ok(part)
             })
@@ -368,6 +371,13 @@ async fn ended(
     Ok((ids(&runs, "id")?, last))
 }
 
+/// Runs that a transaction has locked.
+struct Held {
+    /// Their deletion has begun.
+    begun: bool,
+    runs: Vec<Uuid>,
+}
+
 /// The result of one transaction.
 struct Part {
     /// How many runs are gone.
@@ -377,29 +387,47 @@ struct Part {
 }
 
 /// Deletes runs that are held under lock, or at most this many of their branches, or as many keys of
-/// their contexts as may be deleted with so many branches.
-async fn delete(conn: &mut Conn, all: Vec<Uuid>, at_most: usize) -> Result<Part, Error> {
-    let runs = delete_contexts(conn, &all, at_most.saturating_mul(KEYS_PER_BRANCH)).await?;
-    if runs.is_empty() {
-        let (runs, more) = (0, !all.is_empty());
+/// their contexts as may be deleted with so many branches. A run of which nothing is deleted yet stays whole:
+/// each transaction writes the rows of all runs whose deletion has begun, and each row may be wide.
+async fn delete(conn: &mut Conn, held: Held, at_most: usize) -> Result<Part, Error> {
+    let all = held.runs;
+    if all.is_empty() {
+        let (runs, more) = (0, false);
         return Ok(Part { runs, more });
     }
-    let rows = Rows::new().ids("id", runs.iter().copied());
+    let rows = Rows::new().ids("id", all.iter().copied());
     let args = [("b", (&rows).into()), ("n", at_most.into())];
-    let branches = conn.fetch(&PRUNABLE_BRANCHES, &args).await?;
-    let more = branches.len() >= at_most;
-    if more {
-        // There may be other branches; their runs are not known, and the contexts of all are gone, so
-        // none of the runs is whole any more.
-        begin(conn, &runs).await?;
+    let found = conn.fetch(&PRUNABLE_BRANCHES, &args).await?;
+    // There may be other branches, and their runs are not known.
+    let is_full = found.len() >= at_most;
+    let of: BTreeSet<Uuid> = ids(&found, "run_id")?.into_iter().collect();
+    let chosen = all.iter().filter(|run| !is_full || of.contains(run));
+    let chosen: Vec<Uuid> = chosen.copied().collect();
+    let runs = delete_contexts(conn, &chosen, at_most.saturating_mul(KEYS_PER_BRANCH)).await?;
+    if runs.is_empty() {
+        let (runs, more) = (0, true);
+        return Ok(Part { runs, more });
     }
-    let barriers: BTreeSet<Uuid> = ids(&branches, "fan_out_id")?.into_iter().collect();
+    if is_full {
+        // The contexts of all these runs are gone, so none of them is whole any more.
+        let begun = if held.begun { &all } else { &runs };
+        begin(conn, begun).await?;
+    }
+    let chosen: BTreeSet<Uuid> = runs.iter().copied().collect();
+    let (mut barriers, mut branches) = (BTreeSet::new(), Vec::new());
+    for row in &found {
+        if chosen.contains(&row.get("run_id")?) {
+            barriers.insert(row.get::<Uuid>("fan_out_id")?);
+            branches.push(row.get("id")?);
+        }
+    }
     let rows = Rows::new().ids("id", barriers);
     conn.execute(&PRUNE_BARRIERS, &[("b", (&rows).into())])
         .await?;
-    delete_branches(conn, ids(&branches, "id")?).await?;
-    if more {
-        return Ok(Part { runs: 0, more });
+    delete_branches(conn, branches).await?;
+    if is_full {
+        let (runs, more) = (0, true);
+        return Ok(Part { runs, more });
     }
     let rows = Rows::new().ids("id", runs.iter().copied());
     let rows = [("b", (&rows).into())];

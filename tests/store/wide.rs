@@ -38,6 +38,12 @@ static WAITING: Statement = Statement::new(
     "SELECT count(*) AS n FROM ductwork_branches WHERE status = 'waiting'",
 );
 
+/// The runs whose deletion has begun.
+static BEGUN: Statement = Statement::new(
+    "WIDE_BEGUN",
+    "SELECT count(*) AS n FROM ductwork_runs WHERE pruning_at IS NOT NULL",
+);
+
 /// An hour later than they were written.
 static AHEAD: Statement = Statement::new(
     "WIDE_AHEAD",
@@ -311,6 +317,26 @@ on_every_database! {
             }
         }
         assert!(parted > 40, "{parted}");
+    }
+
+    async fn runs_that_have_lost_nothing_yet_stay_whole_while_a_wide_one_is_deleted(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        for _ in 0..3 {
+            driver.trigger(&nested(), "\"x\"").await;
+            driver.work("P", |claimed| Did::Returned(ink(claimed))).await;
+        }
+        let mut pruning = Pruning::of(Some(Duration::ZERO), 9).by(3);
+        let mut parts = 0;
+        while pruning.step(&mut driver.conn).await.unwrap() {
+            let row = driver.conn.fetch_optional(&BEGUN, &[]).await.unwrap().unwrap();
+            let begun: i64 = row.get("n").unwrap();
+            assert!(begun < 2, "{begun} after {parts} parts");
+            parts += begun;
+            driver.audit().await;
+        }
+        assert!(parts > 3, "{parts}");
+        assert_eq!(pruning.runs, 3);
+        assert_eq!(rows(&mut driver.conn).await, 0);
     }
 
     async fn several_delete_one_wide_run_at_once(db: Db) {
