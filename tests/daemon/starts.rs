@@ -1,8 +1,20 @@
 //! Starts of a daemon: warnings about things that it will not find later, processes that it finds or that its hook
-//! leaves, and a server that accepts less than others.
+//! leaves, a terminal that is closed, and a server that accepts less than others.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 use ductwork::store::{Location, Purpose, migrate};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::pty::openpty;
 use nix::sys::signal::Signal;
+use nix::unistd::ttyname;
 
 use crate::fixture::*;
 use crate::mariadb::Mariadb;
@@ -102,6 +114,72 @@ async fn a_worker_is_indifferent_to_ignored_signals_and_to_a_relative_directory_
         assert_eq!(fixture.output(run).await, 12);
         assert_eq!(fixture.succeeded_once_each().await.len(), 1);
         daemon.stop().await;
+        fixture.audited().await;
+    })
+    .await;
+}
+
+/// A terminal whose output goes to a file, until it is closed.
+struct Terminal {
+    closes: Arc<AtomicBool>,
+    reader: JoinHandle<()>,
+}
+
+impl Terminal {
+    /// The terminal reads from `master`.
+    fn open(master: OwnedFd, log: &Path) -> Self {
+        let closes = Arc::new(AtomicBool::new(false));
+        let (closed, mut log) = (Arc::clone(&closes), File::create(log).unwrap());
+        let reader = std::thread::spawn(move || {
+            let mut master = File::from(master);
+            let mut bytes = [0; 4_096];
+            while !closed.load(Ordering::Relaxed) {
+                let mut ready = [PollFd::new(master.as_fd(), PollFlags::POLLIN)];
+                if poll(&mut ready, 20_u8).unwrap() > 0 {
+                    let read = master.read(&mut bytes).unwrap();
+                    log.write_all(&bytes[..read]).unwrap();
+                }
+            }
+        });
+        Self { closes, reader }
+    }
+
+    fn close(self) {
+        self.closes.store(true, Ordering::Relaxed);
+        self.reader.join().unwrap();
+    }
+}
+
+/// As long as the terminal is open, HUP asks for the configuration to be read again.
+#[tokio::test]
+async fn a_process_on_a_terminal_ends_when_the_terminal_is_closed() {
+    support::with(Db::sqlite(), |db| async move {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[CHAIN]).await;
+        for role in ["all", "worker"] {
+            fixture.configure(&format!("  role: {role}\n"));
+            let pty = openpty(None, None).unwrap();
+            // The daemon itself would keep its terminal open.
+            fcntl(&pty.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
+            let name = ttyname(&pty.slave).unwrap();
+            // The first terminal that the leader of a session opens is the session's.
+            let opens = format!("exec \"$0\" \"$@\" < {}", name.display());
+            let wrapper = ["setsid", "--wait", "sh", "-c", &opens];
+            let mut daemon = fixture.start_into(&wrapper, &["start"], Some(pty.slave.into()));
+            let terminal = Terminal::open(pty.master, &daemon.log);
+            let run = fixture.trigger("Chain", "1", 1).await[0];
+            fixture.run_ended(run).await;
+            let pid = daemon.child("supervisor", None).await;
+            send(pid, Signal::SIGHUP);
+            if role == "all" {
+                daemon.says("configuration reloaded").await;
+            }
+            assert!(lives(pid));
+            terminal.close();
+            let (status, _) = daemon.ended(PATIENCE).await;
+            assert_eq!(status.code(), Some(0), "{status}");
+            daemon.gone(PATIENCE).await;
+            assert_eq!(fixture.processes().await.len(), 0);
+        }
         fixture.audited().await;
     })
     .await;

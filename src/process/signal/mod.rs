@@ -13,7 +13,7 @@
 //! better. Here it is only a hint; the supervisor reaps until nobody is left.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ const CONTROL: [Signal; 10] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// TERM or INT: end gracefully. QUIT, or TERM or INT for the second time, but not the same one at once:
-    /// end now.
+    /// end now. HUP of a terminal that was closed: end gracefully.
     Stop {
         /// True: wait for nobody.
         immediate: bool,
@@ -92,6 +92,8 @@ pub struct Signals {
     children: Option<tokio::signal::unix::Signal>,
     waiting: VecDeque<Event>,
     escalates: bool,
+    /// The log went to a terminal at first: when that is closed, whoever started the process is gone.
+    on_terminal: bool,
     /// The first TERM or INT, and when it was read.
     stop: Option<(Signal, Instant)>,
 }
@@ -140,6 +142,7 @@ impl Signals {
             children: None,
             waiting: VecDeque::new(),
             escalates,
+            on_terminal: escalates && io::stderr().is_terminal(),
             stop: None,
         })
     }
@@ -208,6 +211,13 @@ impl Signals {
             Signal::SIGCONT => Event::Resume,
             Signal::SIGTTIN => Event::Dump,
             Signal::SIGTTOU => Event::Unseen { from },
+            // The kernel closes the terminal first. Proven by
+            // `a_process_on_a_terminal_ends_when_the_terminal_is_closed`.
+            Signal::SIGHUP if self.on_terminal && !io::stderr().is_terminal() => Event::Stop {
+                immediate: false,
+                signal,
+                from,
+            },
             Signal::SIGHUP => Event::Reload,
             Signal::SIGUSR1 => Event::ReopenLog,
             Signal::SIGUSR2 => Event::RollingRestart,
