@@ -587,10 +587,25 @@ fn a_scaffold_is_fine_and_overwrites_nothing() {
     );
     // One existing file is enough to refuse, and then nothing is written.
     place.write("other/README.md", "mine");
+    place.write("other/steps/names.sh", "mine");
     place
         .run(["init", "other"])
-        .failed(1, "README.md exists already");
+        .failed(1, "names.sh exists already");
     assert!(!place.path().join("other/ductwork.yml").exists());
+    // The files that any repository has are no reason to refuse.
+    place.write("repository/README.md", "mine");
+    place.write("repository/.gitignore", "target");
+    let made = place.run(["init", "repository"]);
+    made.fine();
+    for file in ["README.md", ".gitignore"] {
+        let told = format!("= repository/{file} stays as it is\n");
+        assert!(made.stdout.contains(&told), "{made:?}");
+    }
+    let lines = "  add to it: /ductwork.db /ductwork.db-shm /ductwork.db-wal\n";
+    assert!(made.stdout.contains(lines), "{made:?}");
+    let readme = place.path().join("repository/README.md");
+    assert_eq!(std::fs::read_to_string(readme).unwrap(), "mine");
+    assert!(place.path().join("repository/pipelines/hello.yml").exists());
     for below in ["other/README.md", "other/README.md/deeper"] {
         let ended = place.run(["init", below]);
         ended.failed(1, "other/README.md is a file, not a directory");
@@ -1853,6 +1868,22 @@ fn until_made(place: &Place, name: &str) {
     }
 }
 
+/// Waits until a process handles this signal itself.
+fn until_caught(child: &std::process::Child, signal: nix::sys::signal::Signal) {
+    let since = std::time::Instant::now();
+    let is_caught = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        caught & 1 << (signal as i32 - 1) != 0
+    };
+    while !is_caught() {
+        let elapsed = since.elapsed();
+        assert!(elapsed < std::time::Duration::from_secs(60), "{signal}");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 fn send(child: &std::process::Child, signal: nix::sys::signal::Signal) {
     let pid = nix::unistd::Pid::from_raw(child.id() as i32);
     nix::sys::signal::kill(pid, signal).unwrap();
@@ -1923,6 +1954,28 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
     let short = &id[id.len() - 8..];
     let told = format!("the run goes on; ductworkd watch {short} shows it\n");
     assert!(ended.stderr.ends_with(&told), "{ended:?}");
+    // A program is told in its own language.
+    for verb in [&["trigger", "Slow", "1", "--wait"][..], &["watch", &id]] {
+        let mut command = place.command();
+        command.args(verb).arg("--json");
+        let output = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = output.spawn().unwrap();
+        until_caught(&child, SIGINT);
+        send(&child, SIGINT);
+        let ended = Ended::of(child.wait_with_output().unwrap());
+        assert_eq!(ended.code, Some(130), "{ended:?}");
+        // The lines before it tell of the run's progress.
+        let last = ended.stderr.lines().last().unwrap();
+        let told: serde_json::Value = serde_json::from_str(last).expect(last);
+        assert_eq!(told["error"]["code"], "interrupted", "{told}");
+        let run = match verb[0] {
+            "trigger" => ended.json()["run_id"].as_str().unwrap().to_owned(),
+            _ => id.clone(),
+        };
+        let told = told["error"]["help"].as_str().unwrap();
+        let short = &run[run.len() - 8..];
+        assert!(told.contains(&format!("ductworkd watch {short}")), "{told}");
+    }
     send(&daemon, SIGTERM);
     std::fs::write(place.path().join("go"), "").unwrap();
     daemon.wait().unwrap();
@@ -1935,7 +1988,7 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
         .iter()
         .map(|run| &run["status"])
         .collect();
-    assert_eq!(statuses, ["completed"; 4]);
+    assert_eq!(statuses, ["completed"; 5]);
 }
 
 /// The running step may end, and it is the last one.

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::definition::Definition;
 use crate::machine::halt::remedy;
 use crate::model::{RunId, RunStatus, Via, short as short_id};
+use crate::problem::{Problem, Problems};
 use crate::store::query::{self, NodeProgress};
 use crate::store::resume::{self, WaitingStep};
 use crate::store::{self, Conn};
@@ -170,6 +171,13 @@ async fn look(
         _ => Vec::new(),
     };
     Ok(Some((seen, notes)))
+}
+
+/// The end of a command that a person has interrupted, for a program: the run goes on.
+pub fn interrupted(run: RunId) -> Failure {
+    let problem = Problem::new(format!("interrupted; the run {run} goes on"));
+    let help = format!("`ductworkd watch {run}` shows it");
+    Failure::Problems(Code::Interrupted, Problems(vec![problem.help(help)]))
 }
 
 /// Whether a run that waited, and of which nothing went on a moment later, still waits: a person may have

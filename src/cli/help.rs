@@ -4,6 +4,9 @@
 //! the verbs; the options of every verb, listed once. Never: describes a verb or an option: each has its
 //! description beside it.
 
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ColorChoice, Command, CommandFactory};
 
 use super::Cli;
@@ -61,6 +64,45 @@ Every verb has -c FILE, -e NAME, --json and --color: see `ductworkd --help`.
 
 /// These verbs print nothing that has a form for programs.
 const FOR_PEOPLE: [&str; 2] = ["top", "completions"];
+
+/// The words of other tools, and the verbs that do here as they say there.
+const ELSEWHERE: [(&[&str], &[&str]); 16] = [
+    (&["new", "create", "setup"], &["init"]),
+    (&["doctor", "validate", "lint", "config"], &["check"]),
+    (&["upgrade", "db"], &["migrate"]),
+    (&["daemon", "serve", "server", "up", "worker"], &["start"]),
+    (&["dashboard", "ui", "web"], &["console"]),
+    (&["add", "enqueue", "push", "submit"], &["trigger"]),
+    (&["list", "ls", "jobs", "history"], &["runs"]),
+    (&["describe", "get", "info", "inspect"], &["show"]),
+    (&["log", "tail"], &["logs"]),
+    (&["diagnose", "explain"], &["why"]),
+    (&["ps", "workers"], &["processes"]),
+    (&["status", "ping"], &["health", "processes"]),
+    (&["stats"], &["top", "metrics"]),
+    (&["rerun", "retry", "restart"], &["revive"]),
+    (&["stop", "kill", "abort"], &["cancel", "pause"]),
+    (&["clean", "delete", "gc", "purge", "rm"], &["prune"]),
+];
+
+/// A mistake in these arguments, with the verbs for a word of another tool where a verb is expected.
+pub fn hinted(mut error: clap::Error, args: &[OsString]) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    if super::verbs().any(|verb| args.iter().any(|arg| *arg == *verb)) {
+        return error;
+    }
+    let mut known = ELSEWHERE.iter();
+    if let Some((_, verbs)) = known.find(|(words, _)| words.contains(&word.as_str())) {
+        let verbs = verbs.iter().map(|verb| (*verb).to_owned()).collect();
+        let _similar = error.insert(
+            ContextKind::SuggestedSubcommand,
+            ContextValue::Strings(verbs),
+        );
+    }
+    error
+}
 
 /// The command line, with its help in this order and with these colours.
 pub fn command(colour: ColorChoice) -> Command {
@@ -148,6 +190,28 @@ mod tests {
         there.sort_unstable();
         told.sort_unstable();
         assert_eq!(told, there);
+    }
+
+    #[test]
+    fn a_word_of_another_tool_leads_to_a_verb_where_a_verb_is_expected() {
+        let told = |args: &[&str]| {
+            let args = args.iter().map(OsString::from).collect::<Vec<_>>();
+            let error = command(ColorChoice::Never).try_get_matches_from(&args);
+            hinted(error.unwrap_err(), &args).to_string()
+        };
+        let verbs: Vec<String> = super::super::verbs().collect();
+        for (words, leads) in ELSEWHERE {
+            for word in words {
+                assert!(!verbs.iter().any(|verb| verb == word), "{word}");
+                let told = told(&["ductworkd", word]);
+                for verb in leads {
+                    assert!(verbs.iter().any(|it| it == verb), "{verb}");
+                    assert!(told.contains(&format!("'{verb}'")), "{told}");
+                }
+            }
+        }
+        let told = told(&["ductworkd", "token", "rm"]);
+        assert!(!told.contains("prune"), "{told}");
     }
 
     #[test]

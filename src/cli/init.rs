@@ -13,7 +13,7 @@ use super::exit::Failure;
 use super::out::{self, paint};
 use super::setup::CliContext;
 
-/// Makes a directory to begin with. Nothing that exists is overwritten.
+/// Makes a directory to begin with, or adds to one. Nothing that exists is overwritten.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
   ductworkd init hello && cd hello
@@ -55,6 +55,9 @@ const COMMON: [File; 5] = [
     program("steps/greet.sh", include_str!("init/greet.sh")),
 ];
 
+/// A repository has these: they stay as they are, and the rest is added.
+const KEPT: [&str; 2] = ["README.md", ".gitignore"];
+
 const WITH_PYTHON: [File; 2] = [
     text("pipelines/hello.yml", include_str!("init/hello_python.yml")),
     program("steps/report.py", include_str!("init/report.py")),
@@ -81,9 +84,12 @@ impl Init {
         } else {
             &WITHOUT_PYTHON
         };
-        let files: Vec<&File> = COMMON.iter().chain(steps).collect();
-        let taken = |file: &&&File| self.dir.join(file.path).symlink_metadata().is_ok();
-        let taken: Vec<&str> = files.iter().filter(taken).map(|file| file.path).collect();
+        let exists = |file: &&&File| self.dir.join(file.path).symlink_metadata().is_ok();
+        let is_kept = |file: &&&File| KEPT.contains(&file.path) && exists(file);
+        let all = || COMMON.iter().chain(steps);
+        let kept: Vec<&File> = all().filter(|file| is_kept(&file)).collect();
+        let files: Vec<&File> = all().filter(|file| !is_kept(&file)).collect();
+        let taken: Vec<&str> = files.iter().filter(exists).map(|file| file.path).collect();
         if let [first, others @ ..] = taken.as_slice() {
             let place = |path: &&str| self.dir.join(path).display().to_string();
             let (message, files) = match others {
@@ -103,8 +109,11 @@ impl Init {
             self.write(file)?;
         }
         if cli.out.json {
-            let files: Vec<&str> = files.iter().map(|file| file.path).collect();
-            return cli.out.value(&json!({ "dir": self.dir, "files": files }));
+            let [files, kept] =
+                [files, kept].map(|files| files.iter().map(|file| file.path).collect::<Vec<_>>());
+            return cli
+                .out
+                .value(&json!({ "dir": self.dir, "files": files, "kept": kept }));
         }
         let mut said = String::new();
         for file in &files {
@@ -114,6 +123,18 @@ impl Init {
                 paint(out::GOOD, "+"),
                 out::clean(&path.display().to_string())
             ));
+        }
+        for file in &kept {
+            let path = self.dir.join(file.path);
+            said.push_str(&format!(
+                "{} {} stays as it is\n",
+                paint(out::DIM, "="),
+                out::clean(&path.display().to_string())
+            ));
+            if file.path == ".gitignore" {
+                let lines = file.text.lines().collect::<Vec<_>>().join(" ");
+                said.push_str(&format!("  add to it: {lines}\n"));
+            }
         }
         let cd = match self.dir == Path::new(".") {
             true => String::new(),

@@ -199,7 +199,8 @@ fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode
     let args: Vec<OsString> = args.into_iter().collect();
     let parsed = help::command(color_of(&args))
         .try_get_matches_from(&args)
-        .and_then(|matches| Cli::from_arg_matches(&matches));
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .map_err(|error| help::hinted(error, &args));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {

@@ -105,7 +105,17 @@ impl Runs {
             if runs.is_empty() {
                 return cli.out.text("no runs\n");
             }
-            cli.out.text(&as_text(&runs, cli.out, now))
+            cli.out.text(&as_text(&runs, cli.out, now))?;
+            let last = runs.last().filter(|_| runs.len() == filter.limit);
+            if let Some(last) = last
+                && cli.out.terminal
+            {
+                let (n, last) = (runs.len(), last.id);
+                say(&format!(
+                    "note: these are the latest {n}; `--before {last}` lists older ones, if there are any"
+                ));
+            }
+            Ok(())
         })
     }
 }

@@ -179,7 +179,10 @@ impl Trigger {
                 let end = tokio::select! {
                     biased;
                     _ = enough.recv() => {
-                        let run = triggered.run_id;
+                        if cli.out.json {
+                            cli.out.value(&answer).map_err(unread)?;
+                            return Err(follow::interrupted(run));
+                        }
                         // Below the `^C` of a terminal.
                         if std::io::stderr().is_terminal() {
                             say("");

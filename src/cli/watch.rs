@@ -65,6 +65,9 @@ impl Watch {
                 tokio::select! {
                     biased;
                     interrupted = tokio::signal::ctrl_c() => {
+                        if interrupted.is_ok() && cli.out.json {
+                            return Err(follow::interrupted(run));
+                        }
                         if interrupted.is_ok() {
                             follow::say(&format!("the run goes on; ductworkd watch {run} shows it again"));
                         }

@@ -174,6 +174,9 @@ on_every_database! {
         }
         let processes = ROUTES.iter().find(|it| it.path == "/api/v1/processes").unwrap();
         look(processes, "/api/v1/processes?gone=1");
+        let [all, one] = ["", "?limit=1"].map(|query| console.json(&format!("/api/v1/processes{query}")));
+        assert!(all.as_array().unwrap().len() > 1, "{all}");
+        assert_eq!((one.as_array().unwrap().len(), &one[0]["id"]), (1, &all[0]["id"]));
         assert!(looked_at > 15, "{looked_at}");
 
         // Some forms are checked only if there is something in them.

@@ -32,6 +32,8 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
         .read(async |conn| process::processes(conn).await);
     let processes = read.await?;
     let form = |row| ProcessJson::of(row, site.terms.witness.state(row));
-    let forms = processes.iter().map(form).collect();
+    // All of them unless the request says otherwise: a monitor must not miss one.
+    let limit = given.get(&LIMIT_).map_or(usize::MAX, |it| it.0);
+    let forms = processes.iter().take(limit).map(form).collect();
     Answer::json(&ProcessesJson::Registered(forms))
 }
