@@ -21,6 +21,7 @@ use crate::store::query::{self, FEWEST_DIGITS, Found, NEWEST};
 use crate::store::writable::Locked;
 use crate::store::{self, Conn, Location, Purpose, migrate};
 use crate::time;
+use crate::view::word;
 
 use super::Embedded;
 use super::exit::{self, Failure};
@@ -332,7 +333,7 @@ async fn ambiguous(conn: &mut Conn, shown: &str, runs: &[RunId]) -> Result<Failu
     for id in runs.iter().take(CANDIDATES) {
         if let Some(run) = query::run(conn, *id).await? {
             let (pipeline, at) = (short(&run.pipeline, 60), run.triggered_at);
-            let (status, age) = (run.status, time::relative(at, now));
+            let (status, age) = (word(run.status), time::relative(at, now));
             candidates.push(format!("{id} ({pipeline}, {status}, {age})"));
         }
     }
@@ -566,8 +567,13 @@ pub fn json(
             _ if Path::new(given).is_file() => format!("to read a file: `- < {given}`"),
             _ => "strings need double quotes of their own: '\"text\"'".to_owned(),
         };
-        let mut problem =
-            Problem::new(format!("the {what} is not one JSON value: {error}")).help(help);
+        let message = match &error {
+            JsonProblem::TooLarge { max } => {
+                format!("the {what} is larger than max_payload ({max} bytes)")
+            }
+            _ => format!("the {what} is not one JSON value: {error}"),
+        };
+        let mut problem = Problem::new(message).help(help);
         if let (
             JsonProblem::Syntax { line, column, .. } | JsonProblem::TooDeep { line, column },
             Ok(text),

@@ -296,7 +296,8 @@ impl Reader {
         let tree = field.value;
         match &tree.value {
             Value::List(items) if !items.is_empty() => {
-                Some(items.iter().map(|item| self.item(item)).collect())
+                let items = items.iter().enumerate();
+                Some(items.map(|(at, item)| self.item(item, at == 0)).collect())
             }
             Value::List(_) | Value::Null => {
                 let help = "begin it with `- start: SomeStep`";
@@ -312,7 +313,7 @@ impl Reader {
         }
     }
 
-    fn item(&mut self, tree: &Tree) -> Item {
+    fn item(&mut self, tree: &Tree, is_first: bool) -> Item {
         let (place, kind) = match &tree.value {
             Value::Text(text) if text == "dampen" => {
                 (tree.place, Kind::Dampen(Question::default()))
@@ -326,6 +327,7 @@ impl Reader {
                     let message = format!("{} is not a transition", shown(text));
                     let help = match meant(text, VERBS) {
                         Some(near) => format!("did you mean `{near}`?"),
+                        None if is_first => format!("write `- start: {text}` for the first step"),
                         None => format!("write `- chain: {text}` for the next step"),
                     };
                     self.report(tree.place, message, help);
@@ -508,7 +510,7 @@ impl Reader {
             };
         };
         let first = self.target(first);
-        let items = rest.iter().map(|item| self.item(item)).collect();
+        let items = rest.iter().map(|item| self.item(item, false)).collect();
         Path { first, items }
     }
 

@@ -294,9 +294,13 @@ fn signals(installed: std::io::Result<Signals>) -> Result<Signals, Error> {
 /// The message when nothing can run.
 pub fn no_pipelines(config: &Config) -> Problem {
     let path = config.pipelines_path.display();
-    let missing = match config.pipelines_path.exists() {
-        true => "",
-        false => ", which does not exist",
+    let missing = match (
+        config.pipelines_path.is_dir(),
+        config.pipelines_path.exists(),
+    ) {
+        (true, _) => "",
+        (false, true) => ", which is a file: `pipelines_path` names a directory",
+        (false, false) => ", which does not exist",
     };
     let problem = Problem::new(format!("there are no pipelines in {path}{missing}"));
     problem.help(use_above(config).unwrap_or_else(|| {

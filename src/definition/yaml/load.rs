@@ -133,6 +133,10 @@ fn load(file: &FilePath) -> Result<Loaded, Problems> {
         Problems(vec![problem])
     };
     let bytes = file::read(file, MAX_BYTES as u64).map_err(|refused| match refused {
+        Refused::Io(error) if error.kind() == std::io::ErrorKind::NotFound && file.is_symlink() => {
+            let help = "remove the link, or put a pipeline where it leads";
+            problem("this is a link, and nothing is where it leads".into(), help)
+        }
         Refused::Io(error) => {
             let help = "make the file readable for the user that the daemon runs as";
             problem(format!("the file cannot be read: {error}"), help)

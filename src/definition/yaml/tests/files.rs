@@ -11,12 +11,14 @@ fn what_is_not_a_readable_file_is_a_problem() {
     let at = |name: &str| dir.path().join(name);
     fs::create_dir(at("dir.yml")).expect("a directory");
     std::os::unix::fs::symlink("loop.yml", at("loop.yml")).expect("a link");
+    std::os::unix::fs::symlink("nowhere.yml", at("gone.yml")).expect("a link");
     nix::unistd::mkfifo(&at("pipe.yml"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
     fs::write(at("latin.yml"), b"pipeline: P\non_halt: \xe9\n").expect("a file");
     fs::write(at("wide.yml"), b"\xff\xfep\0").expect("a file");
     fs::write(at("large.yml"), vec![b'#'; MAX_BYTES + 1]).expect("a file");
     for (name, message) in [
         ("dir.yml", "this is a directory"),
+        ("gone.yml", "nothing is where it leads"),
         ("latin.yml", "a byte that is not UTF-8"),
         ("loop.yml", "the file cannot be read"),
         ("large.yml", "larger than 1024 KiB"),
@@ -43,7 +45,7 @@ fn what_is_not_a_readable_file_is_a_problem() {
     let Err(Problems(found)) = load_dir(dir.path()) else {
         panic!("the directory was read");
     };
-    assert_eq!(found.len(), 6);
+    assert_eq!(found.len(), 7);
     let Err(Problems(found)) = load_dir(&at("nowhere")) else {
         panic!("there is no such directory");
     };

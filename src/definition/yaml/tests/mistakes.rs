@@ -247,6 +247,10 @@ fn every_mistake_in_a_flow_is_found_where_it_is() {
             vec![(10, 5, "write `- chain: A`")],
         ),
         (
+            "  - A\n  - chain: B\n  - chain: C\n",
+            vec![(7, 5, "write `- start: A`")],
+        ),
+        (
             &format!("{all}  - {{}}\n"),
             vec![(10, 5, "this transition is empty")],
         ),
