@@ -712,6 +712,11 @@ fn check_notes_names_that_are_nowhere() {
     ] {
         assert!(ended.stdout.contains(part), "{part}: {ended:?}");
     }
+    let mut command = place.command();
+    let command = command.env("DATABASE_URL", "postgres://localhost/shop");
+    let ended = Ended::of(command.arg("check").output().unwrap());
+    let line = "· postgres://localhost/shop (from DATABASE_URL, not contacted)\n";
+    assert!(ended.fine().stdout.contains(line), "{ended:?}");
     let json = place.run(["check", "--json"]).json();
     assert_eq!(
         (&json["ok"], json["notes"].as_array().unwrap().len()),

@@ -468,8 +468,14 @@ fn summary(config: &Config, pipelines: &[&Found], notes: &[Problem]) -> String {
         let other = format!("not checked: {others} (name it with -e)");
         text.push_str(&format!("{} {other}\n", paint(out::DIM, "·")));
     }
+    // A variable wins over the file, and may have been set for another program.
+    let origin = &config.database.origin;
+    let origin = match origin.ends_with("DATABASE_URL") {
+        true => format!("from {origin}, "),
+        false => String::new(),
+    };
     text.push_str(&format!(
-        "{} {} (not contacted)\n",
+        "{} {} ({origin}not contacted)\n",
         paint(out::DIM, "·"),
         out::clean(&config.database.url.to_string())
     ));

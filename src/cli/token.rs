@@ -382,7 +382,7 @@ impl Link {
             }
             let base = match config.console.hosts.first().filter(|_| !is_named) {
                 Some(host) => format!("https://{host}"),
-                None => format!("http://{listen}"),
+                None => format!("http://{}", web::from_here(listen)),
             };
             let url = format!("{base}/sign-in?link={}", secret.reveal());
             match cli.out.json {

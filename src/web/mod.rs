@@ -32,7 +32,7 @@ mod unstalled;
 mod visitor;
 mod webhooks;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -66,8 +66,16 @@ use webhooks::Webhooks;
 pub use serve::Running;
 
 /// The address of a console that was requested without an address.
-pub const LISTEN: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9410);
+pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9410);
+
+/// The address at which a browser on the same host finds a console that listens here.
+pub fn from_here(listen: SocketAddr) -> SocketAddr {
+    match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, listen.port()).into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, listen.port()).into(),
+        _ => listen,
+    }
+}
 
 /// Everything that a route may use.
 pub struct Site {

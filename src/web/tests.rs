@@ -472,3 +472,15 @@ async fn a_console_that_drains_answers_as_long_as_somebody_waits_for_a_response(
     })
     .await;
 }
+
+#[test]
+fn a_console_that_listens_everywhere_is_found_at_the_loopback() {
+    for (listen, found) in [
+        ("0.0.0.0:9410", "127.0.0.1:9410"),
+        ("[::]:80", "[::1]:80"),
+        ("192.0.2.7:1", "192.0.2.7:1"),
+    ] {
+        let listen = listen.parse().unwrap();
+        assert_eq!(from_here(listen).to_string(), found);
+    }
+}
