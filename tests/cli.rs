@@ -1019,7 +1019,7 @@ fn a_run_is_found_by_either_end_of_its_id_and_by_nothing_else() {
     let several = place.run(["show", &id[..4]]);
     several.failed(2, "several runs");
     for candidate in [&id, &other] {
-        let told = format!("{candidate} (Hello, in_progress, ");
+        let told = format!("{candidate} (Hello, running, ");
         assert!(several.stderr.contains(&told), "{several:?}");
     }
     for input in 0..8 {
