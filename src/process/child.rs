@@ -198,7 +198,7 @@ impl Child {
                 let over = async {
                     tokio::select! {
                         () = idle(&first.requests, self.until_idle.clone()) => Over::with(0),
-                        over = unfit(&first.requests, &location, role), if alone => over,
+                        over = unfit(&first.requests, &location), if alone => over,
                     }
                 };
                 let all = All {

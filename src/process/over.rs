@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::lifeline::Request;
-use crate::model::Role;
 use crate::store::backend::sqlite::file::Side;
 use crate::store::{self, Location};
 use crate::telemetry::events;
@@ -41,27 +40,16 @@ const OUTGROWN: u8 = 1;
 /// systemd does not start it again: it would begin with the file that is there now.
 const MISPLACED: u8 = 2;
 
-/// How often a daemon checks whether the schema has outgrown it.
+/// How often a daemon, or a console that runs alone, checks whether the schema has outgrown it.
 const SCHEMA_EVERY: Duration = Duration::from_secs(10);
-
-/// The same for a console that runs alone and claims nothing: one that is left to itself asks seldom.
-const CONSOLE_SCHEMA_EVERY: Duration = Duration::from_secs(60);
 
 /// How often a daemon checks whether its file is where it was: until then, commits go along with the file.
 const FILE_EVERY: Duration = Duration::from_secs(1);
 
 /// Returns when this daemon cannot go on with its database, with the exit status that says so.
-pub async fn unfit(
-    requests: &mpsc::UnboundedSender<Request>,
-    location: &Location,
-    role: Role,
-) -> Over {
-    let every = match role {
-        Role::Console => CONSOLE_SCHEMA_EVERY,
-        _ => SCHEMA_EVERY,
-    };
+pub async fn unfit(requests: &mpsc::UnboundedSender<Request>, location: &Location) -> Over {
     tokio::select! {
-        () = outgrown(requests, every) => Over::with(OUTGROWN),
+        () = outgrown(requests) => Over::with(OUTGROWN),
         at_once = misplaced(location) => Over { code: MISPLACED, at_once },
     }
 }
@@ -89,7 +77,7 @@ async fn misplaced(location: &Location) -> bool {
 
 /// Returns when a newer program has changed the schema so that this one cannot work with it any more.
 /// Reports once a newer schema that it can work with.
-async fn outgrown(requests: &mpsc::UnboundedSender<Request>, every: Duration) {
+async fn outgrown(requests: &mpsc::UnboundedSender<Request>) {
     let mut reported = None;
     loop {
         let (reply, answer) = oneshot::channel();
@@ -110,7 +98,7 @@ async fn outgrown(requests: &mpsc::UnboundedSender<Request>, every: Duration) {
                 _ => {}
             }
         }
-        tokio::time::sleep(every).await;
+        tokio::time::sleep(SCHEMA_EVERY).await;
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::config::{Config, DaemonRole, PipelineFilter};
 use crate::definition::{self, Definition};
-use crate::model::{ProcessId, Role};
+use crate::model::ProcessId;
 use crate::problem::{Position, Problem, Problems};
 use crate::step::registry::Registry;
 use crate::store::patience::Patience;
@@ -235,7 +235,7 @@ pub fn start_until(
             let requests = handle.requests.clone();
             tokio::select! {
                 code = until(handle, config) => Over::with(code),
-                over = unfit(&requests, &location, Role::Supervisor) => over,
+                over = unfit(&requests, &location) => over,
             }
         };
         Ok(supervisor::supervise(setup, signals, until).await)

@@ -280,6 +280,12 @@ impl Error {
         matches!(self, Self::Retryable { source, .. } | Self::Hindered { source, .. } if source.is_cut_short())
     }
 
+    /// True where the server, or the session, takes no writes.
+    pub fn only_reads(&self) -> bool {
+        matches!(self, Self::Unavailable { source, .. } | Self::Hindered { source, .. }
+            if source.driver().is_some_and(DriverError::only_reads))
+    }
+
     /// True where a server has waited for a lock for as long as it may.
     pub fn is_lock_wait(&self) -> bool {
         matches!(self, Self::Retryable { source, .. }

@@ -371,7 +371,10 @@ async fn round(site: &Arc<Site>, bulk: Uuid, late: &mut Late) -> Result<Round, R
     let is_of_run = |error: &ReadError| {
         !matches!(
             error,
-            ReadError::Away(_) | ReadError::Hindered(_) | ReadError::Crowded
+            ReadError::Away(_)
+                | ReadError::OnlyReads(_)
+                | ReadError::Hindered(_)
+                | ReadError::Crowded
         )
     };
     if let (true, Some(run)) = (done.as_ref().is_err_and(is_of_run), run) {

@@ -324,21 +324,21 @@ pub async fn resume(
     });
     let (resumed, answered) = asked.await.map_err(unsure)?;
     let answered = match &answered {
-        Some(by) => format!("{} has answered", clip(by, LETTERS)),
-        None => "somebody may have answered".to_owned(),
+        Some(by) => format!("; {} has answered", clip(by, LETTERS)),
+        None => String::new(),
     };
     match resumed {
         Resume::Done(resumed) => Ok(resumed),
         Resume::NotFound => Err(no_run(run)),
         Resume::NotDampened(status) if status.is_terminal() => Err(conflict(format!(
-            "the run {run} has ended: it is {}; {answered}",
+            "the run {run} has ended: it is {}{answered}",
             word(status)
         ))
         .about(run)),
         Resume::NotDampened(_) => {
             let what = if step.is_some() { "this step" } else { "it" };
             Err(conflict(format!(
-                "the run {run}: {what} does not wait for a person; {answered}"
+                "the run {run}: {what} does not wait for a person{answered}"
             ))
             .about(run))
         }

@@ -153,7 +153,10 @@ impl Refusal {
                 let problem = serde_json::to_string(&problem);
                 ("application/problem+json", problem.unwrap_or_default())
             }
-            Form::Page => pages::refused(status, title, &self.detail, self.way, asking),
+            Form::Page => {
+                let texts = [title, &self.detail, self.remedy.unwrap_or_default()];
+                pages::refused(status, texts, self.way, asking)
+            }
             Form::Line => {
                 let detail = match self.detail.is_empty() {
                     true => String::new(),
@@ -199,6 +202,9 @@ impl From<ReadError> for Refusal {
         };
         match error {
             ReadError::Away(_) => unavailable(&error).later(2),
+            ReadError::OnlyReads(_) => unavailable(&error).later(5).remedy(
+                "it is a standby, or somebody has made it read-only; the console's log has the database's own words",
+            ),
             ReadError::Hindered(_) | ReadError::Late | ReadError::Crowded => {
                 unavailable(&error).later(5)
             }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::store::{Conn, Error, Location, Purpose, patience};
+use crate::store::{Conn, Error, Location, Purpose, patience, query};
 use crate::telemetry;
 use crate::telemetry::growing::Growing;
 
@@ -29,6 +29,12 @@ const ACTS_WITHIN: Duration = Duration::from_millis(4_500);
 /// A connection that acts is kept for this long after the last action.
 const IDLE: Duration = Duration::from_secs(30);
 
+/// A connection that has answered within this time needs no look before an action.
+const FRESH: Duration = Duration::from_millis(500);
+
+/// A connection that does not answer such a look within this time is given up.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+
 /// The number of questions that may wait; further ones are refused.
 const WAITING: usize = 64;
 
@@ -38,9 +44,12 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// The reason why there is no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The database cannot be reached, or cannot be used in its present state.
+    /// The database cannot be reached, or lets nobody in.
     #[error("the database cannot be reached")]
     Away(#[source] Error),
+    /// The server, or the session, takes no writes. Nothing was done.
+    #[error("the database takes no writes at the moment")]
+    OnlyReads(#[source] Error),
     /// The environment of the database prevents it: a right, a disk, memory.
     #[error("the database cannot do this at the moment")]
     Hindered(#[source] Error),
@@ -64,6 +73,7 @@ pub enum ReadError {
 impl From<Error> for ReadError {
     fn from(error: Error) -> Self {
         match error {
+            error if error.only_reads() => Self::OnlyReads(error),
             error if error.is_unavailable() => Self::Away(error),
             error if error.is_of_environment() => Self::Hindered(error),
             error if error.is_not_now() => Self::Late,
@@ -217,6 +227,8 @@ struct Reader {
     used_for: Use,
     refused: Refused,
     conn: Option<Conn>,
+    /// The time of the last answer.
+    answered: Instant,
     /// The time and the error of the last attempt to connect, if it failed.
     failed: Option<(Instant, Error)>,
     /// The failures of questions, which pages ask every few seconds: the statement and the text.
@@ -230,6 +242,7 @@ impl Reader {
             used_for,
             refused,
             conn: None,
+            answered: Instant::now(),
             failed: None,
             failures: Growing::default(),
         }
@@ -256,7 +269,14 @@ impl Reader {
             Use::Acts | Use::Bulk => ACTS_WITHIN,
         };
         let catches_up = self.used_for != Use::Reads;
-        let conn = self.connected().await.map_err(ReadError::Away)?;
+        if self.used_for != Use::Reads {
+            self.look_at_idle().await;
+        }
+        let conn = match self.connected().await {
+            Ok(conn) => conn,
+            Err(error) if error.only_reads() => return Err(ReadError::OnlyReads(error)),
+            Err(error) => return Err(ReadError::Away(error)),
+        };
         let began = Instant::now();
         let answer = async {
             // On a cluster, somebody may refer to what another node has just acknowledged.
@@ -274,7 +294,10 @@ impl Reader {
         };
         let is_usable = asked.is_ok() && !conn.is_broken();
         let error = match asked {
-            Ok(Ok(())) => return Ok(()),
+            Ok(Ok(())) => {
+                self.answered = Instant::now();
+                return Ok(());
+            }
             // RACE: on a busy machine, the connection gives up in the same moment, which does not mean that the database
             // cannot be reached. Raced by `the_console_reads_and_writes_nothing_and_no_question_takes_long`.
             Ok(Err(error)) if error.is_unavailable() && began.elapsed() >= budget => None,
@@ -293,7 +316,10 @@ impl Reader {
         let statement = error.statement();
         let refused = ReadError::from(error);
         // A setting with which this session began may be the cause.
-        if matches!(refused, ReadError::Hindered(_) | ReadError::Failed(_)) {
+        if matches!(
+            refused,
+            ReadError::OnlyReads(_) | ReadError::Hindered(_) | ReadError::Failed(_)
+        ) {
             self.conn = None;
         }
         let key = (statement, chain.clone());
@@ -301,7 +327,9 @@ impl Reader {
         match refused {
             // If the next connection is refused as well, that is reported.
             ReadError::Away(_) => {}
-            ReadError::Hindered(_) => self.report(statement.unwrap_or_default(), Some(&chain)),
+            ReadError::OnlyReads(_) | ReadError::Hindered(_) => {
+                self.report(statement.unwrap_or_default(), Some(&chain))
+            }
             _ if !is_new => {}
             ReadError::Late => {
                 tracing::info!(
@@ -320,6 +348,21 @@ impl Reader {
             ),
         }
         Err(refused)
+    }
+
+    /// Gives up a connection that was lost while nobody used it: an action is asked for once, and its failure would
+    /// leave open whether it was carried out. Proven by
+    /// `the_first_act_after_an_outage_finds_a_connection`.
+    async fn look_at_idle(&mut self) {
+        if self.answered.elapsed() < FRESH {
+            return;
+        }
+        if let Some(conn) = &mut self.conn {
+            let answers = tokio::time::timeout(ANSWERS_WITHIN, query::now(conn)).await;
+            if !matches!(answers, Ok(Ok(_))) {
+                self.conn = None;
+            }
+        }
     }
 
     async fn connected(&mut self) -> Result<&mut Conn, Error> {

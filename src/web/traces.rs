@@ -116,7 +116,11 @@ impl Sender {
                 LEASE / 2
             }
             Err(
-                ReadError::Away(_) | ReadError::Hindered(_) | ReadError::Late | ReadError::Crowded,
+                ReadError::Away(_)
+                | ReadError::OnlyReads(_)
+                | ReadError::Hindered(_)
+                | ReadError::Late
+                | ReadError::Crowded,
             ) => LOOK_EVERY,
             Err(error) => {
                 let why = format!("{UNSENT}: {}", telemetry::chain(&error));

@@ -1,12 +1,13 @@
 //! The connection through which the console reads.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ductwork::store::statement::Statement;
-use ductwork::store::{Conn, Dialect, Error, Location, query};
+use ductwork::store::{Conn, Dialect, Error, Location, Purpose, migrate, query};
 use ductwork::web::source::{ReadError, Source};
 
+use crate::cluster::Cluster;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -113,4 +114,54 @@ on_every_database! {
         })
         .await;
     }
+}
+
+/// An action is asked for once, so it must not be sent on a connection that is gone. A server that takes no writes
+/// answers, and has done nothing.
+#[tokio::test]
+async fn the_first_act_after_an_outage_finds_a_connection() {
+    static CUT: Statement = Statement::new(
+        "TEST_CUT",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+          WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
+    );
+    const READ_ONLY: &str = "DO $$ BEGIN EXECUTE format(
+        'ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$";
+    const WRITABLE: &str = "DO $$ BEGIN EXECUTE format(
+        'ALTER DATABASE %I RESET default_transaction_read_only', current_database()); END $$";
+    let cluster = Cluster::start();
+    let location = Location::parse(&cluster.url).unwrap();
+    let mut killer = location.connect(Purpose::Query).await.unwrap();
+    migrate::migrate(&mut killer).await.unwrap();
+    let local = tokio::task::LocalSet::new();
+    local
+        .run_until(async move {
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let to = Arc::clone(&told);
+            let refused = move |_: &str, why: Option<&str>| {
+                to.lock().unwrap().extend(why.map(str::to_owned));
+            };
+            let source = Source::that_acts(location, Arc::new(refused));
+            let act = || source.read(async |conn| write(conn).await);
+            act().await.unwrap();
+            let cut = killer.fetch(&CUT, &[]).await.unwrap();
+            assert_eq!(cut.len(), 1, "the connection that acts");
+            // A connection that has just answered is not looked at.
+            tokio::time::sleep(Duration::from_millis(600)).await;
+            act().await.unwrap();
+
+            killer.script("TEST_READ_ONLY", READ_ONLY).await.unwrap();
+            killer.fetch(&CUT, &[]).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(600)).await;
+            let only_reads = act().await.unwrap_err();
+            assert!(
+                matches!(only_reads, ReadError::OnlyReads(_)),
+                "{only_reads:?}"
+            );
+            let why = told.lock().unwrap().join("\n");
+            assert!(why.contains("read-only transaction"), "{why}");
+            killer.script("TEST_WRITABLE", WRITABLE).await.unwrap();
+            act().await.unwrap();
+        })
+        .await;
 }

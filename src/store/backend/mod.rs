@@ -151,6 +151,11 @@ pub(in crate::store) trait DriverError {
         false
     }
 
+    /// True where the server, or the session, takes no writes.
+    fn only_reads(&self) -> bool {
+        false
+    }
+
     /// True where the user lacks a right.
     fn is_denied(&self) -> bool {
         false

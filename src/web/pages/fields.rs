@@ -160,6 +160,10 @@ impl<'s> Part<'s> {
                 if value.kind() != Kind::Object {
                     return None;
                 }
+                // The fields of a group make no object unless one of them has a value.
+                if value.members().next().is_none() && !self.is_required {
+                    return None;
+                }
                 for (key, member) in value.members() {
                     let key = key.string()?;
                     let part = parts.iter().find(|part| part.name == key)?;
@@ -169,8 +173,9 @@ impl<'s> Part<'s> {
             }
             Shape::Text => {
                 let text = value.string()?;
-                // A form sends every end of a line as two characters, and leaves out an empty text.
-                if text.is_empty() || text.contains('\r') {
+                // A form sends every end of a line as two characters, and leaves out an empty text. A page cannot
+                // hold a NUL.
+                if text.is_empty() || text.contains(['\r', '\0']) {
                     return None;
                 }
                 text.into_owned()
@@ -470,6 +475,8 @@ mod tests {
             r#"{"other":1}"#,
             r#"{"name":""}"#,
             r#"{"name":"a\rb"}"#,
+            r#"{"name":"a\u0000b"}"#,
+            r#"{"name":"x","note":{}}"#,
             r#"{"name":1}"#,
             r#"{"count":null}"#,
             r#"{"paid":"true"}"#,

@@ -265,15 +265,15 @@ struct Refused<'a> {
     code: u16,
     title: &'a str,
     detail: &'a str,
+    remedy: &'a str,
     /// Links for the visitor: paths and names.
     ways: Vec<(String, &'static str)>,
 }
 
-/// The page of a refused request, with its content type.
+/// The page of a refused request, with its content type. The texts: the title, the reason and the remedy.
 pub fn refused(
     status: StatusCode,
-    title: &str,
-    detail: &str,
+    [title, detail, remedy]: [&str; 3],
     way: Option<(String, &'static str)>,
     asking: Option<Asking>,
 ) -> (&'static str, String) {
@@ -290,6 +290,7 @@ pub fn refused(
         code: status.as_u16(),
         title,
         detail,
+        remedy,
         ways,
     };
     match refused.render() {

@@ -18,17 +18,67 @@ pub const ROOM: usize = 80 << 10;
 const OPEN: usize = 2 << 10;
 
 /// A finished page that spells out the names of invisible characters, whichever element or attribute they
-/// are in. No template can forget it.
+/// are in. No template can forget it. Only the values of a form stay as they are, because the browser sends them
+/// back. Every attribute of a template is in double quotes.
 pub fn visible(page: &str) -> String {
-    let stays = |char: char| char == '\n' || char == '\t' || !is_hidden(char);
     let mut shown = String::with_capacity(page.len());
-    for char in page.chars() {
-        match stays(char) {
-            true => shown.push(char),
-            false => shown.extend(char.escape_unicode()),
+    let mut rest = page;
+    while let Some(at) = rest.find('<') {
+        spell(&rest[..at], &mut shown);
+        let end = end_of_tag(&rest[at..]);
+        let (tag, after) = rest[at..].split_at(end);
+        rest = after;
+        let name = tag[1..].split(|char: char| !char.is_ascii_alphanumeric());
+        match name.into_iter().next().unwrap_or_default() {
+            "input" | "option" | "button" | "select" => spell_control(tag, &mut shown),
+            "textarea" => {
+                spell_control(tag, &mut shown);
+                let (value, after) = rest.split_at(rest.find('<').unwrap_or(rest.len()));
+                shown.push_str(value);
+                rest = after;
+            }
+            _ => spell(tag, &mut shown),
         }
     }
+    spell(rest, &mut shown);
     shown
+}
+
+/// The length of the tag with which this text begins.
+fn end_of_tag(text: &str) -> usize {
+    let mut is_quoted = false;
+    let mut ends = |char| {
+        is_quoted ^= char == '"';
+        char == '>' && !is_quoted
+    };
+    let end = text.char_indices().find(|(_, char)| ends(*char));
+    end.map_or(text.len(), |(at, _)| at + 1)
+}
+
+fn spell(text: &str, to: &mut String) {
+    let stays = |char: char| char == '\n' || char == '\t' || !is_hidden(char);
+    for char in text.chars() {
+        match stays(char) {
+            true => to.push(char),
+            false => to.extend(char.escape_unicode()),
+        }
+    }
+}
+
+/// The tag of a form's control: its name and its value stay as they are.
+fn spell_control(tag: &str, to: &mut String) {
+    let mut is_sent = false;
+    for (at, part) in tag.split('"').enumerate() {
+        if at > 0 {
+            to.push('"');
+        }
+        match is_sent {
+            true => to.push_str(part),
+            false => spell(part, to),
+        }
+        // Every second part is the text of an attribute.
+        is_sent = at % 2 == 0 && (part.ends_with(" name=") || part.ends_with(" value="));
+    }
 }
 
 /// The bytes of a character on a page.
@@ -217,6 +267,20 @@ mod tests {
             visible("a\u{202e}b\u{1b}\0\n\t漢"),
             "a\\u{202e}b\\u{1b}\\u{0}\n\t漢"
         );
+        // The values of a form come back as they are.
+        let form = |char: &str| {
+            format!(
+                "<p title=\"a>{char}\">{char}</p><input name=\"n{char}\" title=\"{char}\" value=\"{char}>\">{char}\
+                 <option value=\"{char}\">{char}</option><textarea name=\"t\" id=\"{char}\">\n{char}</textarea>{char}"
+            )
+        };
+        let named = form("\\u{200d}");
+        let mut expected = named.replacen("name=\"n\\u{200d}", "name=\"n\u{200d}", 1);
+        for sent in ["value=\"", "<option value=\"", ">\n"] {
+            expected =
+                expected.replacen(&format!("{sent}\\u{{200d}}"), &format!("{sent}\u{200d}"), 1);
+        }
+        assert_eq!(visible(&form("\u{200d}")), expected);
         assert_eq!(beginning("<<<<", 11), "<<");
         assert_eq!(end("ab<c", 7), "b<c");
         assert_eq!(clip("漢字漢字", 2), "漢字…");

@@ -261,6 +261,10 @@ impl DriverError for Failure {
         self.code() == 1205
     }
 
+    fn only_reads(&self) -> bool {
+        Self::only_reads(self)
+    }
+
     fn is_denied(&self) -> bool {
         Self::is_denied(self)
     }

@@ -106,6 +106,11 @@ impl DriverError for sqlx::Error {
         code.is_some_and(|code| code == "55P03")
     }
 
+    fn only_reads(&self) -> bool {
+        let code = self.as_database_error().and_then(|error| error.code());
+        code.is_some_and(|code| code == "25006")
+    }
+
     fn is_damage(&self) -> bool {
         let code = self.as_database_error().and_then(|error| error.code());
         code.is_some_and(|code| matches!(code.as_ref(), "XX001" | "XX002"))

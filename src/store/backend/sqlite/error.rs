@@ -64,6 +64,10 @@ impl DriverError for rusqlite::Error {
         true
     }
 
+    fn only_reads(&self) -> bool {
+        primary(self) == ffi::SQLITE_READONLY
+    }
+
     fn is_cut_short(&self) -> bool {
         primary(self) == ffi::SQLITE_INTERRUPT
     }
