@@ -642,7 +642,8 @@ fn a_run_that_has_ended_says_which_steps_it_waits_for_and_how_not_to() {
     let mut child = command.spawn().unwrap();
     let said = || std::fs::read_to_string(&stderr).unwrap();
     place.until("it says that it stops", || {
-        said().contains("for 1 running step; Ctrl-C now stops at once")
+        let said = said();
+        said.contains("for 1 running step") && said.contains("Ctrl-C now stops at once")
     });
     // A person needs this long to see it.
     std::thread::sleep(Duration::from_millis(500));

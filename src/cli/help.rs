@@ -66,7 +66,7 @@ Every verb has -c FILE, -e NAME, --json and --color: see `ductworkd --help`.
 const FOR_PEOPLE: [&str; 2] = ["top", "completions"];
 
 /// The words of other tools, and the verbs that do here as they say there.
-const ELSEWHERE: [(&[&str], &[&str]); 16] = [
+const ELSEWHERE: [(&[&str], &[&str]); 17] = [
     (&["new", "create", "setup"], &["init"]),
     (&["doctor", "validate", "lint", "config"], &["check"]),
     (&["upgrade", "db"], &["migrate"]),
@@ -82,6 +82,7 @@ const ELSEWHERE: [(&[&str], &[&str]); 16] = [
     (&["stats"], &["top", "metrics"]),
     (&["rerun", "retry", "restart"], &["revive"]),
     (&["stop", "kill", "abort"], &["cancel", "pause"]),
+    (&["drain", "quiet"], &["pause"]),
     (&["clean", "delete", "gc", "purge", "rm"], &["prune"]),
 ];
 

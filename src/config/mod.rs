@@ -226,6 +226,31 @@ pub struct JobWorker {
 }
 
 impl JobWorker {
+    /// True where a pipeline has the same settings here and there.
+    fn is_same_for(&self, other: &Self, pipeline: &str) -> bool {
+        // Without `..`: a new setting is compared as well.
+        let Self {
+            count,
+            max_retry,
+            max_crash,
+            timeout,
+            backoff,
+            polling_timeout,
+            shutdown_timeout,
+            max_payload,
+            env,
+        } = self;
+        count.get(pipeline) == other.count.get(pipeline)
+            && max_retry.get(pipeline) == other.max_retry.get(pipeline)
+            && max_crash.get(pipeline) == other.max_crash.get(pipeline)
+            && timeout.get(pipeline) == other.timeout.get(pipeline)
+            && backoff.get(pipeline) == other.backoff.get(pipeline)
+            && polling_timeout.get(pipeline) == other.polling_timeout.get(pipeline)
+            && shutdown_timeout.get(pipeline) == other.shutdown_timeout.get(pipeline)
+            && max_payload.get(pipeline) == other.max_payload.get(pipeline)
+            && env.get(pipeline) == other.env.get(pipeline)
+    }
+
     /// Executions that run at once.
     pub fn count(&self, pipeline: &str) -> u32 {
         *self.count.get(pipeline)
@@ -531,6 +556,31 @@ impl Config {
         ];
         let differ = differ.into_iter().filter(|(differs, _)| *differs);
         differ.map(|(_, key)| key).collect()
+    }
+
+    /// True where a worker of this pipeline works with `before` exactly as with this configuration.
+    pub fn is_same_for_worker(&self, before: &Self, pipeline: &str) -> bool {
+        let job_worker = match self.job_worker.is_same_for(&before.job_worker, pipeline) {
+            true => self.job_worker.clone(),
+            false => return false,
+        };
+        let hooks = Hooks {
+            worker: before.hooks.worker.clone(),
+            ..self.hooks.clone()
+        };
+        // A setting that is not named here counts for workers.
+        *self
+            == Self {
+                others: self.others.clone(),
+                pipelines: self.pipelines.clone(),
+                pipelines_path: self.pipelines_path.clone(),
+                pipeline_advancer: self.pipeline_advancer.clone(),
+                console: self.console.clone(),
+                retention: self.retention,
+                job_worker,
+                hooks,
+                ..before.clone()
+            }
     }
 
     /// The texts to hand to a child, besides the path of [`Config::file`].

@@ -66,7 +66,7 @@ pub const GAVE_UP: i32 = 75;
 const REGISTERS: Duration = Duration::from_millis(500);
 
 /// A hook that runs for longer than this is told of.
-const HOOK_TAKES_LONG: Duration = Duration::from_secs(10);
+pub(super) const HOOK_TAKES_LONG: Duration = Duration::from_secs(10);
 
 /// A process that works: a child of a supervisor, or a role of its own.
 pub struct Child {

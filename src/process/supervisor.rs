@@ -30,7 +30,7 @@ use crate::store::definition::Definitions;
 use crate::store::process::{NewProcess, ProcessRow};
 use crate::telemetry::{Note, events};
 
-use super::child::GAVE_UP;
+use super::child::{GAVE_UP, HOOK_TAKES_LONG};
 use super::dump::Dumper;
 use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
@@ -165,7 +165,10 @@ pub async fn supervise<F: Future<Output = Over>>(
     let start_hook = Hook::of(Moment::SupervisorStart, &config, &functions);
     tokio::select! {
         biased;
-        () = signals.stop_asked() => return ExitCode::SUCCESS,
+        () = signals.stop_asked() => {
+            tracing::info!("stopped while the start hook ran: nothing was started");
+            return ExitCode::SUCCESS;
+        }
         ran = start_hook.run() => {
             if let Err(error) = ran {
                 tracing::error!(%error, "a start hook failed; not starting");
@@ -205,10 +208,7 @@ pub async fn supervise<F: Future<Output = Over>>(
     let _ = end.send(());
     // Without a database the deregistration fails, and the reaper removes the row.
     let _ = tokio::time::timeout(Duration::from_secs(2), lifeline).await;
-    let stop_hook = Hook::of(Moment::SupervisorStop, &supervisor.setup.config, &functions);
-    if let Err(error) = stop_hook.run().await {
-        events::hook_failed(&error);
-    }
+    supervisor.run_stop_hook(&mut signals, &functions).await;
     let stopping = supervisor.stopping.as_ref();
     let signal = stopping.and_then(|it| it.signal).map(|it| it.as_str());
     events::stopped(signal, stopping.map(|it| it.since));
@@ -377,8 +377,6 @@ impl Supervisor {
                 over = &mut until, if done.is_none() => {
                     done = Some(over.code);
                     self.stop(over.at_once);
-                    // It reports the reason itself, or there is nothing to report.
-                    self.stopping.as_mut().expect("it stops").told = true;
                 }
                 () = tokio::time::sleep(wait) => {}
             }
@@ -443,6 +441,29 @@ impl Supervisor {
         self.handle(roster::Event::Stop { at, immediate });
     }
 
+    /// Runs the stop hook, unless somebody asks for the end once more.
+    async fn run_stop_hook(&self, signals: &mut Signals, functions: &Functions) {
+        let hook = Hook::of(Moment::SupervisorStop, &self.setup.config, functions);
+        let began = Instant::now();
+        let telling = async {
+            loop {
+                tokio::time::sleep(HOOK_TAKES_LONG).await;
+                let text = "the supervisor stop hook is still running";
+                events::hook_takes_long(text, began.elapsed());
+            }
+        };
+        tokio::select! {
+            biased;
+            () = signals.stop_asked() => tracing::info!("stopping at once: the stop hook is ended"),
+            ran = hook.run() => {
+                if let Err(error) = ran {
+                    events::hook_failed(&error);
+                }
+            }
+            never = telling => never,
+        }
+    }
+
     fn count_the_stop(&self, code: u8) {
         let Some(stopping) = &self.stopping else {
             return;
@@ -465,8 +486,11 @@ impl Supervisor {
             && stopping.since.elapsed() >= AT_ONCE
         {
             stopping.told = true;
+            // A person may be at a terminal.
+            let may_be_asked = matches!(stopping.signal, None | Some(Signal::SIGINT));
+            let help = may_be_asked.then_some("Ctrl-C now stops at once");
             let signal = stopping.signal.map(|signal| signal.as_str());
-            tracing::info!(signal, children, "stopping");
+            tracing::info!(signal, children, help, "stopping");
         }
     }
 
@@ -522,9 +546,12 @@ impl Supervisor {
                 }
             }
             SignalEvent::Reload => self.reload(),
+            SignalEvent::RollingRestart if self.stopping.is_some() => {
+                tracing::info!("stopping: no child is replaced");
+            }
             SignalEvent::RollingRestart => {
                 tracing::info!("replacing every child");
-                self.replace_all();
+                self.replace(Vec::new());
             }
             SignalEvent::ChildEnded => {}
             SignalEvent::ReopenLog => tracing::info!("nothing to reopen: logs go to stderr"),
@@ -535,6 +562,10 @@ impl Supervisor {
     }
 
     fn reload(&mut self) {
+        if self.stopping.is_some() {
+            tracing::info!("stopping: the configuration is not read again");
+            return;
+        }
         self.notify.reloading();
         let read = (self.setup.reload)(&self.setup.config).and_then(|(config, pipelines)| {
             let fixed = self.setup.config.fixed(&config);
@@ -548,19 +579,27 @@ impl Supervisor {
         });
         match read {
             Ok((config, pipelines)) => {
-                tracing::info!(pipelines = pipelines.names.len(), "configuration reloaded");
                 self.not_reloaded = None;
                 self.me.over(Trouble::Reloading, "");
-                // A replacement drains the children's steps and kills those that outlast the drain:
-                // not for nothing.
                 let before = &self.setup.pipelines;
                 let same = config == self.setup.config && pipelines.names == before.names;
                 let defined = pipelines.digests == before.digests;
+                // A replacement drains a worker's steps and kills those that outlast the drain: not for nothing.
+                let old = &self.setup.config;
+                let stays = pipelines.names.iter().filter(|name| {
+                    before.names.contains(name) && config.is_same_for_worker(old, name)
+                });
+                let stays: Vec<ChildKind> = stays
+                    .map(|pipeline| ChildKind::Worker {
+                        pipeline: pipeline.clone(),
+                    })
+                    .collect();
+                events::reloaded(&before.names, &pipelines.names, stays.len());
                 self.policy.take_over(Arc::clone(&config));
                 self.setup.config = config;
                 self.setup.pipelines = pipelines;
                 if !same {
-                    self.replace_all();
+                    self.replace(stays);
                 } else if !defined && wanted(&self.setup).contains(&ChildKind::Console) {
                     // Runs carry their own definitions, so no other child has them from files.
                     tracing::info!("definitions have changed: replacing the console");
@@ -586,15 +625,18 @@ impl Supervisor {
             }
         }
         self.notify.ready();
+        // `health` tells of it without waiting for the next heartbeat.
+        self.report_status();
+        self.me.check.notify_one();
     }
 
-    /// Replaces all children with new ones.
-    fn replace_all(&mut self) {
+    /// Replaces all children with new ones, except for these.
+    fn replace(&mut self, stays: Vec<ChildKind>) {
         if self.roster.is_draining() {
             tracing::info!("those before them still drain: replacing them when these have ended");
         }
         let (at, wanted) = (self.at(), wanted(&self.setup));
-        self.handle(roster::Event::Replace { wanted, at });
+        self.handle(roster::Event::Replace { wanted, stays, at });
     }
 
     /// Tells the roster which of its children stand still: they no longer beat, and they keep what they hold.

@@ -228,7 +228,21 @@ pub fn draining(steps: Vec<Arc<Assignment>>, left: Duration) {
         seconds,
         at_work = named.join(", "),
         more,
-        "stopping: waiting up to {seconds} s for {running}; Ctrl-C now stops at once"
+        "stopping: waiting up to {seconds} s for {running}"
+    );
+}
+
+/// The configuration was read again. Workers that it does not concern go on.
+pub fn reloaded(before: &[String], now: &[String], workers_kept: usize) {
+    let without = |names: &[String], others: &[String]| {
+        let names = names.iter().filter(|name| !others.contains(name));
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    let (added, removed) = (without(now, before), without(before, now));
+    info!(
+        pipelines = now.len(),
+        added, removed, workers_kept, "configuration reloaded"
     );
 }
 

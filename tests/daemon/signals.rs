@@ -135,7 +135,61 @@ on_every_database! {
             (fixture.run(&[], &["health"]).status.code() == Some(0)).then_some(())
         })
         .await;
-        // A running step drains in the old worker, and is not disturbed.
+        // A running step is not disturbed.
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = fixture.succeeded_once_each().await;
+        assert!(executions.iter().all(|e| e.attempt == 1), "{executions:#?}");
+        fixture.audited().await;
+    }
+
+    async fn a_stop_hook_ends_when_somebody_asks_for_the_end_again(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITING]).await;
+        let stop = "[sh, -c, \"trap '' TERM; echo $$$$ >> hook; sleep 1000\"]";
+        fixture.configure(&format!("  hooks: {{ supervisor: {{ stop: {stop} }} }}\n"));
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        daemon.send(Signal::SIGTERM);
+        let hook = fixture.pids("hook", 1).await[0];
+        daemon.send(Signal::SIGHUP);
+        daemon.send(Signal::SIGQUIT);
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+        gone(hook, PATIENCE).await;
+        assert_eq!(daemon.logged("the stop hook is ended").len(), 1);
+        assert_eq!(daemon.logged("configuration reloaded").len(), 0);
+        assert!(fixture.processes().await.is_empty());
+    }
+
+    async fn a_reload_replaces_the_workers_that_it_concerns_and_no_other(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITING, QUICK]).await;
+        let (mut daemon, [step, advancer, worker]) = under_way(&mut fixture).await;
+        let quick = daemon.child("worker Quick", None).await;
+        fixture.configure("  retention: 20d\n");
+        daemon.send(Signal::SIGHUP);
+        daemon.child("advancer", Some(advancer)).await;
+        gone(advancer, PATIENCE).await;
+        let file = fixture.path("ductwork.yml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let other = text.replacen("count: 4", "count: { Quick: 2, default: 4 }", 1);
+        assert_ne!(other, text);
+        std::fs::write(&file, other).unwrap();
+        daemon.send(Signal::SIGHUP);
+        daemon.child("worker Quick", Some(quick)).await;
+        gone(quick, PATIENCE).await;
+        std::fs::remove_file(fixture.path("pipelines/Quick.yml")).unwrap();
+        daemon.send(Signal::SIGHUP);
+        eventually(PATIENCE, "the worker of the removed pipeline has ended", async || {
+            daemon.children("worker Quick").is_empty().then_some(())
+        })
+        .await;
+        assert_eq!(daemon.children("worker Waiting"), [worker]);
+        assert!(lives(step));
+        let told = daemon.logged("configuration reloaded");
+        let kept: Vec<_> = told.iter().map(|it| it["workers_kept"].as_u64()).collect();
+        assert_eq!(kept, [Some(2), Some(1), Some(1)]);
+        assert_eq!((&told[1]["removed"], &told[2]["removed"]), (&serde_json::Value::Null, &"Quick".into()));
         std::fs::write(fixture.path("go"), "").unwrap();
         fixture.completed(PATIENCE).await;
         daemon.stop().await;

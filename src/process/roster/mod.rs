@@ -135,6 +135,13 @@ enum Phase {
     Exited,
 }
 
+/// The children that are wanted, and those of them that go on if they are there.
+#[derive(Clone, Debug)]
+struct Replacement {
+    wanted: Vec<ChildKind>,
+    stays: Vec<ChildKind>,
+}
+
 /// All children, and the work to be done about them.
 #[derive(Clone, Debug)]
 pub struct Roster {
@@ -144,8 +151,8 @@ pub struct Roster {
     phase: Phase,
     quiet: bool,
     database: Database,
-    /// The children of a replacement that waits until their predecessors have drained.
-    next: Option<Vec<ChildKind>>,
+    /// A replacement that waits until the predecessors of its children have drained.
+    next: Option<Replacement>,
     /// The children that hold definitions are to be replaced, when their predecessors have drained.
     redefined: bool,
 }
@@ -208,8 +215,12 @@ impl Roster {
             }
             Event::DatabaseLost => self.database = Database::Lost,
             Event::DatabaseBack { at } => self.database_back(at),
-            Event::Replace { wanted, at } => {
-                self.next = Some(wanted);
+            Event::Replace { wanted, stays, at } => {
+                let mut next = Replacement { wanted, stays };
+                if let Some(before) = &self.next {
+                    next.stays.retain(|kind| before.stays.contains(kind));
+                }
+                self.next = Some(next);
                 self.replace_next(at, &mut orders);
             }
             Event::Redefined { at } => {
@@ -604,19 +615,28 @@ impl Roster {
 
     /// Starts new children beside the old ones, which drain: at every moment somebody claims. But it
     /// starts no third generation: each works as many steps as it is allowed to. A replacement that
-    /// comes while another drains waits for its end; of several that come, the last one counts.
+    /// comes while another drains waits for its end; of several that come, the last one counts, and a child goes
+    /// on if it does in all of them.
     fn replace_next(&mut self, at: Duration, orders: &mut Vec<Order>) {
         if self.phase != Phase::Running || self.is_draining() {
             return;
         }
         // Children that have not been started yet read the definitions when they start.
         let redefined = std::mem::take(&mut self.redefined);
-        let (wanted, all) = match self.next.take() {
-            Some(wanted) => (wanted, true),
-            None if redefined => (self.holding_definitions(), false),
+        let next = match self.next.take() {
+            Some(next) => next,
+            None if redefined => {
+                let wanted: Vec<ChildKind> = self.wanted().cloned().collect();
+                let stays = wanted.iter().filter(|kind| !kind.holds_definitions());
+                let stays = stays.cloned().collect();
+                Replacement { wanted, stays }
+            }
             None => return,
         };
-        let is_replaced = |slot: &Slot| all || slot.kind.holds_definitions();
+        let mut missing = next.wanted;
+        let mut stays = next.stays;
+        stays.retain(|kind| missing.contains(kind));
+        let is_replaced = |slot: &Slot| !slot.wanted || !stays.contains(&slot.kind);
         let deadline = at + self.limits.shutdown_timeout;
         self.slots
             .retain(|_, slot| !is_replaced(slot) || !matches!(slot.state, State::Waiting { .. }));
@@ -629,19 +649,20 @@ impl Roster {
                 terminate(*id, slot, deadline, orders);
             }
         }
-        for kind in wanted {
+        for kind in self.wanted() {
+            if let Some(at) = missing.iter().position(|other| other == kind) {
+                missing.remove(at);
+            }
+        }
+        for kind in missing {
             self.add(kind, at);
         }
         self.tick(at, orders);
     }
 
-    fn holding_definitions(&self) -> Vec<ChildKind> {
+    fn wanted(&self) -> impl Iterator<Item = &ChildKind> {
         let slots = self.slots.values().filter(|slot| slot.wanted);
-        let kinds = slots.map(|slot| &slot.kind);
-        kinds
-            .filter(|kind| kind.holds_definitions())
-            .cloned()
-            .collect()
+        slots.map(|slot| &slot.kind)
     }
 
     fn quiet(&mut self, quiet: bool, orders: &mut Vec<Order>) {

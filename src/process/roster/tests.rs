@@ -234,10 +234,7 @@ fn a_child_whose_silence_is_seen_late_is_asked_before_it_is_killed() {
 #[test]
 fn a_child_that_drains_is_asked_too() {
     let mut roster = up();
-    let _ = roster.handle(Event::Replace {
-        wanted: vec![],
-        at: s(20),
-    });
+    let _ = roster.handle(replace(&[], s(20)));
     let asks = vec![to(10, Signal::SIGTTOU)];
     assert_eq!(roster.handle(beat(10, Some(s(21)), s(30))), asks);
     assert_eq!(
@@ -639,8 +636,12 @@ fn what_could_not_be_spawned_is_tried_again_later_and_recovers_nothing() {
 }
 
 fn replace(wanted: &[ChildKind], at: Duration) -> Event {
-    let wanted = wanted.to_vec();
-    Event::Replace { wanted, at }
+    replace_but(wanted, &[], at)
+}
+
+fn replace_but(wanted: &[ChildKind], stays: &[ChildKind], at: Duration) -> Event {
+    let (wanted, stays) = (wanted.to_vec(), stays.to_vec());
+    Event::Replace { wanted, stays, at }
 }
 
 /// The orders after the exit of a child that was told to end.
@@ -718,6 +719,52 @@ fn a_replacement_ends_everybody_and_starts_new_ones_at_once() {
     }
     assert_eq!(roster.children().count(), 2);
     assert!(!roster.is_draining());
+}
+
+#[test]
+fn a_child_that_stays_in_every_replacement_goes_on() {
+    let (a, b) = (worker("a"), worker("b"));
+    let wanted = vec![ChildKind::Advancer, a.clone(), b.clone()];
+    let mut roster = Roster::new(wanted, LIMITS);
+    let _ = roster.handle(Event::Tick { at: s(0) });
+    for (slot, pid) in [(0, 10), (1, 11), (2, 12)] {
+        let (slot, at) = (SlotId(slot), s(0));
+        let _ = roster.handle(Event::Spawned { slot, pid, at });
+    }
+    // `b` is not wanted any more, whatever stays.
+    let wanted = [a.clone(), worker("c"), ChildKind::Advancer];
+    assert_eq!(
+        roster.handle(replace_but(&wanted, &[a.clone(), b], s(5))),
+        vec![
+            to(10, Signal::SIGTERM),
+            signal(SlotId(2), 12, Signal::SIGTERM),
+            order(SlotId(3), worker("c")),
+            order(SlotId(4), ChildKind::Advancer),
+        ]
+    );
+    for (slot, pid) in [(3, 13), (4, 14)] {
+        let (slot, at) = (SlotId(slot), s(5));
+        let _ = roster.handle(Event::Spawned { slot, pid, at });
+    }
+    // Two replacements wait. `a` stays in both, and `c` in the second one alone.
+    for stays in [&[a.clone()][..], &[a.clone(), worker("c")]] {
+        let waits = roster.handle(replace_but(&wanted, stays, s(6)));
+        assert_eq!(waits, vec![]);
+    }
+    let exited = Event::Exited { pid: 12, at: s(7) };
+    assert_eq!(roster.handle(exited), vec![ended(SlotId(2), 12)]);
+    assert_eq!(
+        roster.handle(Event::Exited { pid: 10, at: s(7) }),
+        vec![
+            ended(SLOT, 10),
+            signal(SlotId(3), 13, Signal::SIGTERM),
+            signal(SlotId(4), 14, Signal::SIGTERM),
+            order(SlotId(5), worker("c")),
+            order(SlotId(6), ChildKind::Advancer),
+        ]
+    );
+    let pids: Vec<Option<Pid>> = roster.children().map(|child| child.pid).collect();
+    assert_eq!(pids[0], Some(11));
 }
 
 #[test]
@@ -886,7 +933,8 @@ fn every_event() -> Vec<Event> {
             events.push(Event::Stop { at, immediate });
         }
         for wanted in [vec![], vec![ChildKind::Advancer], vec![worker("x")]] {
-            events.push(Event::Replace { wanted, at });
+            events.push(replace(&wanted, at));
+            events.push(replace_but(&wanted, &wanted, at));
         }
         for pid in [10, 99] {
             events.push(Event::Exited { pid, at });
@@ -1023,11 +1071,15 @@ proptest! {
                 9 => Some(Event::Quiet(which % 2 == 0)),
                 10 => Some(Event::DatabaseLost),
                 11 => Some(Event::DatabaseBack { at }),
-                12 => Some(Event::Replace { wanted: match which % 3 {
-                    0 => vec![],
-                    1 => vec![ChildKind::Advancer],
-                    _ => vec![ChildKind::Advancer, ChildKind::Console, worker("c"), worker("c")],
-                }, at }),
+                12 => {
+                    let wanted = match which % 3 {
+                        0 => vec![],
+                        1 => vec![ChildKind::Advancer],
+                        _ => vec![ChildKind::Advancer, ChildKind::Console, worker("c"), worker("c")],
+                    };
+                    let stays = [ChildKind::Console, worker("c")];
+                    Some(replace_but(&wanted, &stays[..usize::from(which) % 5 % 3], at))
+                }
                 13 => Some(Event::Redefined { at }),
                 _ if which < 64 => { world.stopped = true; Some(Event::Stop { at, immediate: which < 16 }) }
                 _ => Some(Event::Tick { at }),

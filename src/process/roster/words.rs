@@ -142,10 +142,12 @@ pub enum Event {
         /// Now.
         at: Duration,
     },
-    /// All children are to make room for new ones: somebody asked for that, or the configuration has changed.
+    /// Children are to make room for new ones: somebody asked for that, or the configuration has changed.
     Replace {
         /// All children that are wanted.
         wanted: Vec<ChildKind>,
+        /// Those of them that go on if they are there, because nothing has changed for them.
+        stays: Vec<ChildKind>,
         /// Now.
         at: Duration,
     },
