@@ -315,6 +315,17 @@ fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Reads a duration with a unit: a bare number may be meant as days, where a mistake is noticed too late.
+fn duration_in_units(text: &str) -> Result<std::time::Duration, String> {
+    let bare = text
+        .trim()
+        .ends_with(|last: char| last.is_ascii_digit() || last == '.');
+    match bare && text.trim() != "0" {
+        true => Err("write the unit as well: `30d`, `12h`, `0s`".to_owned()),
+        false => duration(text),
+    }
+}
+
 /// Reads a duration of the command line.
 fn duration(text: &str) -> Result<std::time::Duration, String> {
     crate::duration::parse(text).map_err(|error| format!("{error}; {}", crate::duration::NOTATION))

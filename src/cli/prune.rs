@@ -27,7 +27,7 @@ gives one. Without a terminal there is nobody to ask: then --older-than is enoug
 ")]
 pub struct Prune {
     /// Delete runs that ended at least this long ago [default: `retention` of the configuration]
-    #[arg(long, value_name = "DURATION", value_parser = older_than)]
+    #[arg(long, value_name = "DURATION", value_parser = super::duration_in_units)]
     older_than: Option<Duration>,
     /// At most this many
     #[arg(long, value_name = "N")]
@@ -38,17 +38,6 @@ pub struct Prune {
     /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
-}
-
-/// An age with a unit: deleted runs do not come back, and a bare number may be meant as days.
-fn older_than(text: &str) -> Result<Duration, String> {
-    let bare = text
-        .trim()
-        .ends_with(|last: char| last.is_ascii_digit() || last == '.');
-    match bare && text.trim() != "0" {
-        true => Err("write the unit as well: `30d`, `12h`, `0s`".to_owned()),
-        false => super::duration(text),
-    }
 }
 
 impl Prune {

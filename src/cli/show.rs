@@ -99,6 +99,15 @@ impl Show {
                     truncated: detail.truncated.then_some(true),
                 });
             }
+            // The revival is an action in the run that was revived.
+            let revival = match detail.run.revived_from {
+                Some(from) => {
+                    let of = action::Of::Run(from);
+                    let actions = action::latest(&mut conn, of, None, ACTIONS).await?;
+                    actions.into_iter().find(|it| it.made == Some(run))
+                }
+                None => None,
+            };
             let wide = detail.truncated && self.limit.is_none();
             let (nodes, failed) = match wide {
                 true => {
@@ -129,6 +138,7 @@ impl Show {
                 more,
                 waiting,
                 actions: &actions,
+                revival: revival.as_ref(),
                 columns: cli.out.columns(),
                 glyphs: glyphs(),
             });

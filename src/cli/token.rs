@@ -69,7 +69,7 @@ struct Create {
     #[arg(long)]
     no_payloads: bool,
     /// How long it is valid, such as 90d [default: until it is revoked]
-    #[arg(long, value_name = "DURATION", value_parser = super::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = super::duration_in_units)]
     expires: Option<Duration>,
 }
 
@@ -152,7 +152,7 @@ async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(),
                      ductworkd token revoke {first}"
                 ));
             }
-            say("note: the token is shown this once");
+            say("note: the token is shown only this once");
             cli.out.text(&format!("{}\n", secret.reveal()))
         }
     };

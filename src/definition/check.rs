@@ -183,7 +183,7 @@ impl<'a> Check<'a> {
         }
         if spec.timeout.is_some_and(|timeout| timeout < MILLISECOND) {
             let message = "`timeout` is zero";
-            let help = "leave it out for a step that may take as long as it likes";
+            let help = "leave it out: then `job_worker.timeout` of the configuration holds, which is without limit by default";
             self.report(declared.place("timeout"), message, help);
         }
         for (key, span) in [("timeout", spec.timeout), ("delay", spec.delay)] {

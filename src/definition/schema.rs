@@ -55,8 +55,8 @@ pub const PLANNED_KEYS: [(&str, &str); 3] = [
         "until then `job_worker.count` in the configuration bounds the steps that run at once",
     ),
 ];
-const TIMER: &str = "until then let cron or a systemd timer call `ductworkd trigger NAME --key \"$(date -I)\"`: one key is \
-     one run, however often it is called";
+const TIMER: &str = "until then let cron or a systemd timer call `ductworkd trigger NAME`; with a key for each period, such as \
+     `--key \"$(date +%F)\"` daily or `--key \"$(date +%FT%H)\"` hourly, a call that is repeated starts no second run";
 /// The keys of a step's backoff.
 pub const BACKOFF_KEYS: [&str; 4] = ["initial", "factor", "max", "jitter"];
 /// The keys of a variable of a step's `env` that is more than a text.

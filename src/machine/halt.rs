@@ -209,6 +209,18 @@ impl HaltFact {
         }
     }
 
+    /// True if the step could not begin, for lack of a program, a directory or a variable: no other input helps.
+    fn is_of_environment(&self) -> bool {
+        const CLASSES: [&str; 4] = [
+            "command_not_found",
+            "cwd_not_found",
+            "secret_unusable",
+            "variable_not_set",
+        ];
+        let lacks = |class: &String| CLASSES.contains(&class.as_str());
+        self.is(HaltReason::JobRetriesExhausted) && self.class.as_ref().is_some_and(lacks)
+    }
+
     /// True if a signal ended the last attempt: a fault of the step, or a limit.
     fn is_killed(&self) -> bool {
         let killed = |class: &String| class.starts_with("Signal(");
@@ -255,6 +267,15 @@ impl HaltFact {
         }
         if self.is(HaltReason::JobRetriesExhausted) && self.is_killed() {
             return Some(plain(format!("look for what kills {}", self.node)));
+        }
+        if self.is_of_environment() {
+            let node = &self.node;
+            return Some(Fix {
+                first: format!(
+                    "give {node} what it lacks, and restart `ductworkd` if that is a variable of its own"
+                ),
+                note: "    # add --latest if you edited the pipeline's file".to_owned(),
+            });
         }
         if self.is_certain() {
             return Some(Fix {
@@ -456,7 +477,21 @@ mod tests {
             fact.class = Some(class.to_owned());
             remedy(&[fact], run)
         };
-        for class in ["ExitStatus(1)", "output_invalid", "command_not_found"] {
+        for class in [
+            "command_not_found",
+            "cwd_not_found",
+            "secret_unusable",
+            "variable_not_set",
+        ] {
+            assert_eq!(
+                exhausted(class),
+                format!(
+                    "give List what it lacks, and restart `ductworkd` if that is a variable of its own, then: {revive}    \
+                     # add --latest if you edited the pipeline's file"
+                )
+            );
+        }
+        for class in ["ExitStatus(1)", "output_invalid"] {
             assert_eq!(
                 exhausted(class),
                 format!(

@@ -57,7 +57,10 @@ fn a_run_whose_output_fits_no_way_on_says_so_and_goes_on_once_the_step_is_fixed(
     assert_eq!(json["halts"][0]["explanation"], said);
 
     place.write("names.json", "[1,2]");
-    let next = revived(place.run(["revive", &id]).fine());
+    let next = revived(place.run(["revive", &id, "--by", "carl"]).fine());
+    let shown = place.run(["show", &next]);
+    let told = format!("continues  {id}, by carl (command line)\n");
+    assert!(shown.stdout.contains(&told), "{shown:?}");
     work(&place);
     let shown = place.run(["show", &id]);
     let revived_as = format!("it was revived: ductworkd show {}", &next[next.len() - 8..]);

@@ -59,6 +59,8 @@ pub struct Page<'a> {
     pub waiting: Vec<(&'a StepRow, Vec<Spread>)>,
     /// The actions in it, newest first.
     pub actions: &'a [Action],
+    /// The action that made it from another run.
+    pub revival: Option<&'a Action>,
     /// The columns of the terminal.
     pub columns: usize,
     /// The marks with which it is drawn.
@@ -298,7 +300,8 @@ fn head(page: &Page<'_>, text: &mut String) {
             ),
             None => String::new(),
         };
-        line("continues", &format!("{from}{other}"));
+        let by = page.revival.map(by).unwrap_or_default();
+        line("continues", &format!("{from}{other}{by}"));
     }
     if let Some(key) = &run.trigger_key {
         line("key", &short(key, ROOM));

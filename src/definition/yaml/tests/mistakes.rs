@@ -591,7 +591,7 @@ fn every_mistake_in_a_file_is_found_where_it_is() {
         ),
         (
             &format!("pipeline: P\nschedule: daily\n{rest}"),
-            vec![(2, 1, "one key is one run")],
+            vec![(2, 1, "starts no second run")],
         ),
         (
             &format!("pipline: P\n{rest}"),
