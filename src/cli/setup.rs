@@ -563,8 +563,15 @@ pub fn json(
             JsonProblem::Syntax { line, column, .. } if follows_comma(&bytes, *line, *column) => {
                 "remove the comma before the closing bracket".to_owned()
             }
+            _ if given == "-" && what == "input" => {
+                "one JSON value is read from standard input; for a run for each line of a file: \
+                 `xargs -d '\\n' -n 1 ductworkd trigger NAME < FILE`"
+                    .to_owned()
+            }
             _ if given == "-" => "one JSON value is read from standard input".to_owned(),
-            _ if Path::new(given).is_file() => format!("to read a file: `- < {given}`"),
+            _ if Path::new(given.trim_start_matches('@')).is_file() => {
+                format!("to read a file: `- < {}`", given.trim_start_matches('@'))
+            }
             _ => "strings need double quotes of their own: '\"text\"'".to_owned(),
         };
         let message = match &error {
