@@ -132,8 +132,13 @@ impl Init {
                 out::clean(&path.display().to_string())
             ));
             if file.path == ".gitignore" {
-                let lines = file.text.lines().collect::<Vec<_>>().join(" ");
-                said.push_str(&format!("  add to it: {lines}\n"));
+                let own = std::fs::read_to_string(&path).unwrap_or_default();
+                let lines = file.text.lines();
+                let lines = lines.filter(|line| !own.lines().any(|own| own.trim() == *line));
+                let lines = lines.collect::<Vec<_>>().join(" ");
+                if !lines.is_empty() {
+                    said.push_str(&format!("  add to it: {lines}\n"));
+                }
             }
         }
         let cd = match self.dir == Path::new(".") {

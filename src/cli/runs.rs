@@ -112,7 +112,7 @@ impl Runs {
             {
                 let (n, last) = (runs.len(), last.id);
                 say(&format!(
-                    "note: these are the latest {n}; `--before {last}` lists older ones, if there are any"
+                    "note: this lists {n}; `--before {last}` lists older ones, if there are any"
                 ));
             }
             Ok(())

@@ -454,7 +454,7 @@ impl Supervisor {
         };
         tokio::select! {
             biased;
-            () = signals.stop_asked() => tracing::info!("stopping at once: the stop hook is ended"),
+            () = signals.stop_asked() => tracing::info!("stopping at once: ended the stop hook"),
             ran = hook.run() => {
                 if let Err(error) = ran {
                     events::hook_failed(&error);
@@ -486,9 +486,10 @@ impl Supervisor {
             && stopping.since.elapsed() >= AT_ONCE
         {
             stopping.told = true;
-            // A person may be at a terminal.
-            let may_be_asked = matches!(stopping.signal, None | Some(Signal::SIGINT));
-            let help = may_be_asked.then_some("Ctrl-C now stops at once");
+            let is_own = matches!(stopping.signal, None | Some(Signal::SIGINT));
+            let is_seen =
+                self.setup.suspends || std::io::IsTerminal::is_terminal(&std::io::stderr());
+            let help = (is_own && is_seen).then_some("Ctrl-C now stops at once");
             let signal = stopping.signal.map(|signal| signal.as_str());
             tracing::info!(signal, children, help, "stopping");
         }

@@ -36,6 +36,10 @@ const TINY: bool = cfg!(feature = "failpoints");
 /// At most this many runs per transaction: each of them is locked.
 const RUNS: u64 = if TINY { 2 } else { 500 };
 
+/// Of those whose deletion has begun, fewer: each transaction writes the rows of all that it holds, and a row may be
+/// wide. The oldest come first, so each has its turn.
+const BEGUN: u64 = if TINY { 2 } else { 20 };
+
 /// Branches per transaction: at least, at first, and at most. The number adapts to the time that
 /// one transaction should take.
 const BRANCHES: [usize; 3] = if TINY { [2, 2, 2] } else { [50, 200, 2_000] };
@@ -260,7 +264,8 @@ impl Pruning {
                 conn.set(Setting::ShortLockWait).await?;
                 // A run whose deletion has begun comes first; one that another prune holds at this
                 // moment is left to it.
-                let (begun, last) = half_pruned(conn, places.begun, n).await?;
+                let begun = half_pruned(conn, places.begun, n.min(BEGUN));
+                let (begun, last) = begun.await?;
                 reached.begun = last;
                 let mut held = Held {
                     begun: !begun.is_empty(),
@@ -387,8 +392,7 @@ struct Part {
 }
 
 /// Deletes runs that are held under lock, or at most this many of their branches, or as many keys of
-/// their contexts as may be deleted with so many branches. A run of which nothing is deleted yet stays whole:
-/// each transaction writes the rows of all runs whose deletion has begun, and each row may be wide.
+/// their contexts as may be deleted with so many branches. A run of which nothing can be deleted yet stays whole.
 async fn delete(conn: &mut Conn, held: Held, at_most: usize) -> Result<Part, Error> {
     let all = held.runs;
     if all.is_empty() {

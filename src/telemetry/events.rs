@@ -232,8 +232,8 @@ pub fn draining(steps: Vec<Arc<Assignment>>, left: Duration) {
     );
 }
 
-/// The configuration was read again. Workers that it does not concern go on.
-pub fn reloaded(before: &[String], now: &[String], workers_kept: usize) {
+/// The configuration was read again. This many workers have the same settings as before.
+pub fn reloaded(before: &[String], now: &[String], workers_unchanged: usize) {
     let without = |names: &[String], others: &[String]| {
         let names = names.iter().filter(|name| !others.contains(name));
         let names: Vec<&str> = names.map(String::as_str).collect();
@@ -242,7 +242,7 @@ pub fn reloaded(before: &[String], now: &[String], workers_kept: usize) {
     let (added, removed) = (without(now, before), without(before, now));
     info!(
         pipelines = now.len(),
-        added, removed, workers_kept, "configuration reloaded"
+        added, removed, workers_unchanged, "configuration reloaded"
     );
 }
 

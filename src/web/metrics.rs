@@ -75,7 +75,7 @@ impl Scrapes {
 
 fn in_time(readings: Result<Vec<Reading>, ReadError>) -> Result<Vec<Reading>, ReadError> {
     match readings {
-        Err(ReadError::Late | ReadError::Hindered(_)) => Ok(Vec::new()),
+        Err(ReadError::Late | ReadError::OnlyReads(_) | ReadError::Hindered(_)) => Ok(Vec::new()),
         readings => readings,
     }
 }

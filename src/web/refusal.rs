@@ -203,7 +203,8 @@ impl From<ReadError> for Refusal {
         match error {
             ReadError::Away(_) => unavailable(&error).later(2),
             ReadError::OnlyReads(_) => unavailable(&error).later(5).remedy(
-                "it is a standby, or somebody has made it read-only; the console's log has the database's own words",
+                "it is a standby, somebody has made it read-only, or this user may not write its file; the console's log \
+                 has the database's own words",
             ),
             ReadError::Hindered(_) | ReadError::Late | ReadError::Crowded => {
                 unavailable(&error).later(5)

@@ -30,10 +30,10 @@ const ACTS_WITHIN: Duration = Duration::from_millis(4_500);
 const IDLE: Duration = Duration::from_secs(30);
 
 /// A connection that has answered within this time needs no look before an action.
-const FRESH: Duration = Duration::from_millis(500);
+pub const FRESH: Duration = Duration::from_millis(500);
 
 /// A connection that does not answer such a look within this time is given up.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 
 /// The number of questions that may wait; further ones are refused.
 const WAITING: usize = 64;
@@ -47,7 +47,7 @@ pub enum ReadError {
     /// The database cannot be reached, or lets nobody in.
     #[error("the database cannot be reached")]
     Away(#[source] Error),
-    /// The server, or the session, takes no writes. Nothing was done.
+    /// The server, or the session, takes no writes. This transaction did nothing.
     #[error("the database takes no writes at the moment")]
     OnlyReads(#[source] Error),
     /// The environment of the database prevents it: a right, a disk, memory.
@@ -269,6 +269,7 @@ impl Reader {
             Use::Acts | Use::Bulk => ACTS_WITHIN,
         };
         let catches_up = self.used_for != Use::Reads;
+        let began = Instant::now();
         if self.used_for != Use::Reads {
             self.look_at_idle().await;
         }
@@ -277,7 +278,7 @@ impl Reader {
             Err(error) if error.only_reads() => return Err(ReadError::OnlyReads(error)),
             Err(error) => return Err(ReadError::Away(error)),
         };
-        let began = Instant::now();
+        let left = budget.saturating_sub(began.elapsed());
         let answer = async {
             // On a cluster, somebody may refer to what another node has just acknowledged.
             if catches_up {
@@ -287,7 +288,7 @@ impl Reader {
         };
         // RACE: a question that panics would take the connection's owner along, and everybody who asks later
         // would be told that others wait. Proven by `a_question_that_panics_is_its_own_matter`.
-        let Some(asked) = caught(tokio::time::timeout(budget, answer)).await else {
+        let Some(asked) = caught(tokio::time::timeout(left, answer)).await else {
             self.conn = None;
             tracing::error!("a question of the console to the database panicked");
             return Err(ReadError::Panicked);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect, Error, Location, Purpose, migrate, query};
-use ductwork::web::source::{ReadError, Source};
+use ductwork::web::source::{FRESH, ReadError, Source};
 
 use crate::cluster::Cluster;
 use crate::on_every_database;
@@ -120,11 +120,25 @@ on_every_database! {
 /// answers, and has done nothing.
 #[tokio::test]
 async fn the_first_act_after_an_outage_finds_a_connection() {
+    static OTHERS: Statement = Statement::new(
+        "TEST_OTHERS",
+        "SELECT pid FROM pg_stat_activity
+          WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
+    );
     static CUT: Statement = Statement::new(
         "TEST_CUT",
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
           WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
     );
+    /// Ends the other sessions, and waits until they are gone, and until a look at them is due.
+    async fn cut(killer: &mut Conn) -> usize {
+        let cut = killer.fetch(&CUT, &[]).await.unwrap().len();
+        while !killer.fetch(&OTHERS, &[]).await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        tokio::time::sleep(FRESH + Duration::from_millis(10)).await;
+        cut
+    }
     const READ_ONLY: &str = "DO $$ BEGIN EXECUTE format(
         'ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$";
     const WRITABLE: &str = "DO $$ BEGIN EXECUTE format(
@@ -144,15 +158,11 @@ async fn the_first_act_after_an_outage_finds_a_connection() {
             let source = Source::that_acts(location, Arc::new(refused));
             let act = || source.read(async |conn| write(conn).await);
             act().await.unwrap();
-            let cut = killer.fetch(&CUT, &[]).await.unwrap();
-            assert_eq!(cut.len(), 1, "the connection that acts");
-            // A connection that has just answered is not looked at.
-            tokio::time::sleep(Duration::from_millis(600)).await;
+            assert_eq!(cut(&mut killer).await, 1, "the connection that acts");
             act().await.unwrap();
 
             killer.script("TEST_READ_ONLY", READ_ONLY).await.unwrap();
-            killer.fetch(&CUT, &[]).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(600)).await;
+            cut(&mut killer).await;
             let only_reads = act().await.unwrap_err();
             assert!(
                 matches!(only_reads, ReadError::OnlyReads(_)),

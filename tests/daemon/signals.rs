@@ -157,7 +157,7 @@ on_every_database! {
         let (status, _) = daemon.ended(PATIENCE).await;
         assert_eq!(status.code(), Some(0), "{status}");
         gone(hook, PATIENCE).await;
-        assert_eq!(daemon.logged("the stop hook is ended").len(), 1);
+        assert_eq!(daemon.logged("ended the stop hook").len(), 1);
         assert_eq!(daemon.logged("configuration reloaded").len(), 0);
         assert!(fixture.processes().await.is_empty());
     }
@@ -187,7 +187,7 @@ on_every_database! {
         assert_eq!(daemon.children("worker Waiting"), [worker]);
         assert!(lives(step));
         let told = daemon.logged("configuration reloaded");
-        let kept: Vec<_> = told.iter().map(|it| it["workers_kept"].as_u64()).collect();
+        let kept: Vec<_> = told.iter().map(|it| it["workers_unchanged"].as_u64()).collect();
         assert_eq!(kept, [Some(2), Some(1), Some(1)]);
         assert_eq!((&told[1]["removed"], &told[2]["removed"]), (&serde_json::Value::Null, &"Quick".into()));
         std::fs::write(fixture.path("go"), "").unwrap();

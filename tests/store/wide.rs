@@ -330,7 +330,8 @@ on_every_database! {
         while pruning.step(&mut driver.conn).await.unwrap() {
             let row = driver.conn.fetch_optional(&BEGUN, &[]).await.unwrap().unwrap();
             let begun: i64 = row.get("n").unwrap();
-            assert!(begun < 2, "{begun} after {parts} parts");
+            // The database may find branches of two runs together.
+            assert!(begun < 3, "{begun} after {parts} parts");
             parts += begun;
             driver.audit().await;
         }

@@ -616,7 +616,7 @@ impl Roster {
     /// Starts new children beside the old ones, which drain: at every moment somebody claims. But it
     /// starts no third generation: each works as many steps as it is allowed to. A replacement that
     /// comes while another drains waits for its end; of several that come, the last one counts, and a child goes
-    /// on if it does in all of them.
+    /// on only if each of them lets it.
     fn replace_next(&mut self, at: Duration, orders: &mut Vec<Order>) {
         if self.phase != Phase::Running || self.is_draining() {
             return;
@@ -636,7 +636,14 @@ impl Roster {
         let mut missing = next.wanted;
         let mut stays = next.stays;
         stays.retain(|kind| missing.contains(kind));
-        let is_replaced = |slot: &Slot| !slot.wanted || !stays.contains(&slot.kind);
+        // One that does not even die works no more, and one that waits for its turn has nothing to lose.
+        let lives = |slot: &Slot| {
+            !matches!(
+                slot.state,
+                State::Waiting { .. } | State::Killed { reported: true, .. }
+            )
+        };
+        let is_replaced = |slot: &Slot| !slot.wanted || !stays.contains(&slot.kind) || !lives(slot);
         let deadline = at + self.limits.shutdown_timeout;
         self.slots
             .retain(|_, slot| !is_replaced(slot) || !matches!(slot.state, State::Waiting { .. }));

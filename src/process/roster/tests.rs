@@ -768,6 +768,40 @@ fn a_child_that_stays_in_every_replacement_goes_on() {
 }
 
 #[test]
+fn a_child_that_does_not_die_or_waits_for_its_turn_does_not_stay() {
+    let only = [ChildKind::Advancer];
+    let anew = order(SlotId(1), ChildKind::Advancer);
+    let mut stuck = up();
+    let frozen = |at| Event::Seen {
+        slot: SLOT,
+        pid: 10,
+        frozen: true,
+        at: s(at),
+    };
+    let kill = vec![to(10, Signal::SIGKILL)];
+    let killed = (20..90).find(|at| stuck.handle(frozen(*at)) == kill);
+    let killed = killed.expect("it stood still for long");
+    let at = s(killed + 5);
+    let reported = Order::ReportUnkillable {
+        slot: SLOT,
+        pid: 10,
+    };
+    assert_eq!(stuck.handle(Event::Tick { at }), vec![reported]);
+    let replaced = stuck.handle(replace_but(&only, &only, at));
+    assert_eq!(replaced, vec![anew.clone()]);
+
+    let mut waits = Roster::new(only.to_vec(), LIMITS);
+    let _ = waits.handle(Event::Tick { at: s(0) });
+    let failed = Event::SpawnFailed {
+        slot: SLOT,
+        at: s(0),
+    };
+    assert_eq!(waits.handle(failed), vec![]);
+    let replaced = waits.handle(replace_but(&only, &only, s(0)));
+    assert_eq!(replaced, vec![anew]);
+}
+
+#[test]
 fn a_replacement_waits_for_the_end_of_the_one_before_it_and_the_last_of_several_wins() {
     let mut roster = up();
     let wanted = [ChildKind::Advancer];

@@ -213,11 +213,18 @@ impl Signals {
             Signal::SIGTTOU => Event::Unseen { from },
             // The kernel closes the terminal first. Proven by
             // `a_process_on_a_terminal_ends_when_the_terminal_is_closed`.
-            Signal::SIGHUP if self.on_terminal && !io::stderr().is_terminal() => Event::Stop {
-                immediate: false,
-                signal,
-                from,
-            },
+            Signal::SIGHUP if self.on_terminal && is_hangup(from) => {
+                // A shell hands it on, and the kernel sends it again when the shell has ended.
+                if self.stop.is_some() {
+                    return None;
+                }
+                self.stop = Some((signal, Instant::now()));
+                Event::Stop {
+                    immediate: false,
+                    signal,
+                    from,
+                }
+            }
             Signal::SIGHUP => Event::Reload,
             Signal::SIGUSR1 => Event::ReopenLog,
             Signal::SIGUSR2 => Event::RollingRestart,
@@ -232,6 +239,14 @@ impl Signals {
             }
         })
     }
+}
+
+/// True for the HUP of a terminal that was closed: the kernel sends it, or the shell of the same session. A person who
+/// wants a reload of a process that has outlived its terminal is in another session.
+fn is_hangup(from: i32) -> bool {
+    let session = |pid: i32| nix::unistd::getsid(Some(nix::unistd::Pid::from_raw(pid)));
+    let is_own = || session(from).is_ok_and(|it| Ok(it) == session(0));
+    !io::stderr().is_terminal() && (from == 0 || is_own())
 }
 
 /// True when somebody asks for a stop once more; `None` when it is the first request, sent twice.

@@ -65,7 +65,9 @@ impl DriverError for rusqlite::Error {
     }
 
     fn only_reads(&self) -> bool {
-        primary(self) == ffi::SQLITE_READONLY
+        // A file that was moved away is another matter.
+        let code = self.sqlite_error().map_or(0, |it| it.extended_code);
+        primary(self) == ffi::SQLITE_READONLY && code != ffi::SQLITE_READONLY_DBMOVED
     }
 
     fn is_cut_short(&self) -> bool {
