@@ -401,8 +401,8 @@ impl<'a> Builder<'a> {
                     false => format!("on line {}", first.line),
                 };
                 self.faults.push(
-                    Fault::new(at, format!("`{}` stands twice in one map", shorten(name)))
-                        .help(format!("it is first written {place}")),
+                    Fault::new(at, format!("`{}` appears twice in one map", shorten(name)))
+                        .help(format!("it first appears {place}")),
                 );
                 continue;
             }
@@ -633,7 +633,7 @@ mod tests {
     #[test]
     fn each_kind_of_bad_yaml_is_named_with_its_place() {
         for (text, expected) in [
-            ("a: 1\na: 2\n", "2:1 `a` stands twice in one map"),
+            ("a: 1\na: 2\n", "2:1 `a` appears twice in one map"),
             ("a: 1\n---\nb: 2\n", "2:1 a second document begins here"),
             ("a:\n\tb: 1\n", "2:1 a tab in the indentation"),
             ("a: !!int 3\n", "1:4 tags (`!…`) mean nothing here"),
@@ -651,10 +651,10 @@ mod tests {
             assert_eq!(faults(text), [expected], "{text:?}");
         }
         for (text, help) in [
-            ("a: 1\na: 2\n", "it is first written on line 1"),
+            ("a: 1\na: 2\n", "it first appears on line 1"),
             (
                 "b: {a: 1, a: 2}\n",
-                "it is first written in column 5 of this line",
+                "it first appears in column 5 of this line",
             ),
         ] {
             let (_, found) = parse(text, MAX_NODES);

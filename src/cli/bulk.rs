@@ -165,7 +165,7 @@ async fn list(cli: &CliContext, conn: &mut Conn, limit: usize) -> Result<(), Fai
         "NOTHING TO DO",
         "FAILED",
         "BY",
-        "ASKED FOR",
+        "REQUESTED",
     ];
     cli.out.text(&cli.out.table(&headings, &rows))?;
     if more {

@@ -342,7 +342,7 @@ fn command(
         Ok(given) => given.values,
         Err(Outcome::Error(error)) => {
             let help = match error.class == crate::step::environment::SECRET {
-                true => "set it in the daemon's environment, or have it in a file",
+                true => "set it in the daemon's environment, or put it in a file",
                 false => "set it in the daemon's environment, or give a default: `${NAME:-…}`",
             };
             return Some((error.message, help.to_owned()));

@@ -22,6 +22,8 @@ const SUSPICIONS: usize = 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct Start {
     /// End when no work is left
+    ///
+    /// A delayed step is work, however long the delay; a question that waits for a person is none.
     #[arg(long)]
     until_idle: bool,
 }

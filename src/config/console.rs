@@ -113,7 +113,7 @@ fn parse(text: &str) -> Option<SocketAddr> {
     }
 }
 
-/// One name, names separated by commas, or a list of names; in small letters, addresses without brackets.
+/// One name, names separated by commas, or a list of names; in lower case, addresses without brackets.
 fn hosts(node: &Node, key: &Key) -> Result<Vec<String>, Faults> {
     let help =
         "write a name as a browser shows it, without a scheme and a port: `ductwork.example.com`";
@@ -129,7 +129,7 @@ fn socket(node: &Node, key: &Key) -> Result<Option<PathBuf>, Faults> {
     )
 }
 
-/// A name, or an address without a port and brackets, in small letters.
+/// A name, or an address without a port and brackets, in lower case.
 fn host(text: &str) -> Option<String> {
     let inner = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     let name = inner.unwrap_or(text).to_ascii_lowercase();

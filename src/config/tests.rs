@@ -1359,12 +1359,12 @@ fn a_file_that_is_none_is_refused() {
         ),
         (
             b"role: all\nrole: all\n",
-            "2:1 `role` stands twice in one map",
+            "2:1 `role` appears twice in one map",
         ),
         (b"database:\n\turl: x\n", "2:1 a tab in the indentation"),
         (
             b"default: {role: all}\ndefault: {role: all}\n",
-            "2:1 `default` stands twice in one map",
+            "2:1 `default` appears twice in one map",
         ),
     ] {
         let desk = Desk::new().file("ductwork.yml", bytes);

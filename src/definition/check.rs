@@ -409,7 +409,7 @@ impl<'a> Check<'a> {
         }
         if otherwise.is_none() {
             let message = "the divert has no `otherwise`";
-            let help = "say where an output goes that matches no key: `otherwise: SomeStep`";
+            let help = "say where an output that matches no key goes: `otherwise: SomeStep`";
             self.report(place, message, help);
         }
         if cases.is_empty() {

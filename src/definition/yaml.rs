@@ -217,7 +217,11 @@ impl Reader {
                 other.and_then(|name| meant(name, PIPELINE_KEYS)) == Some(key)
             };
             if !fields.iter().any(|field| field.key == key) && !entries.iter().any(is_meant) {
-                self.report(tree.place, format!("the pipeline has no `{key}`"), help);
+                self.report(
+                    tree.place,
+                    format!("this pipeline's file has no `{key}`"),
+                    help,
+                );
             }
         }
         Some(draft)
@@ -426,7 +430,7 @@ impl Reader {
                     };
                     let (message, help) = match key {
                         "then" => (
-                            format!("without an answer a branch cannot do {given}"),
+                            format!("`then` is `halt` or `approve`, not {given}"),
                             "write `halt`, or `approve` to go on with the value that was asked about",
                         ),
                         _ => (

@@ -614,8 +614,9 @@ impl Lifeline {
             }
             Heard::Dead => {
                 let old = self.replace_id();
+                let in_time = self.shared.since_beat() < self.policy.lease() / 2;
                 process::register(conn, &self.row).await?;
-                events::declared_dead(old, self.row.id);
+                events::declared_dead(old, self.row.id, in_time);
                 self.shared.replace_identity(self.row.id);
                 self.shared.beaten();
                 self.shared.wake.notify_one();

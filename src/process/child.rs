@@ -683,6 +683,9 @@ impl Answers<'_> {
                 )]
                 std::process::exit(GAVE_UP);
             }
+            Ok(Event::Reload | Event::RollingRestart) if self.parent.is_none() => {
+                tracing::warn!("this role does not read its configuration again: restart it");
+            }
             Ok(_) => {}
             Err(error) => {
                 tracing::error!(%error, "signals cannot be read");

@@ -189,9 +189,14 @@ pub fn wedged(since: Duration) {
     );
 }
 
-/// This process was declared dead, and is a new one from now on.
-pub fn declared_dead(old: ProcessId, new: ProcessId) {
-    warn!(old = %old, new = %new, "was declared dead; registered anew as a new process");
+/// This process was declared dead, and is a new one from now on. If it had sent its heartbeats in time, somebody else
+/// judges by a shorter lease.
+pub fn declared_dead(old: ProcessId, new: ProcessId, in_time: bool) {
+    let help = in_time.then_some(
+        "its heartbeats came in time: another `ductworkd` on this database may have a shorter \
+         `supervisor.reaper_timeout`, which must be the same on all hosts",
+    );
+    warn!(old = %old, new = %new, help, "was declared dead; registered anew as a new process");
 }
 
 /// Executions that run here are not ours any more: cancelled, or given to another process.

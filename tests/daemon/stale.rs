@@ -168,7 +168,9 @@ on_every_database! {
         let mut judge = other.start();
         judge.ready().await;
         // A process that holds nothing, such as the advancer, loses nothing.
-        daemon.says("was declared dead").await;
+        let told = daemon.says("was declared dead").await;
+        let help = told[0]["help"].as_str().unwrap_or_default();
+        assert!(help.contains("may have a shorter `supervisor.reaper_timeout`"), "{told:#?}");
         eventually(PATIENCE, "its worker is silent for longer than the other's lease", async || {
             let processes = fixture.processes().await;
             let worker = processes.iter().find(|it| it.pipeline.as_deref() == Some("Waiting")).unwrap();

@@ -170,9 +170,11 @@ async fn a_process_on_a_terminal_ends_when_the_terminal_is_closed() {
             fixture.run_ended(run).await;
             let pid = daemon.child("supervisor", None).await;
             send(pid, Signal::SIGHUP);
-            if role == "all" {
-                daemon.says("configuration reloaded").await;
-            }
+            let told = match role {
+                "all" => "configuration reloaded",
+                _ => "does not read its configuration again",
+            };
+            daemon.says(told).await;
             assert!(lives(pid));
             terminal.close();
             let (status, _) = daemon.ended(PATIENCE).await;

@@ -56,7 +56,7 @@ impl Reader {
             if matches!(field.key, "command" | "native") {
                 if let Some(other) = runner {
                     let message = format!("step {of} has both `{other}` and `{}`", field.key);
-                    self.report(field.at, message, "keep the one that shall run");
+                    self.report(field.at, message, "keep the one that should run");
                 }
                 runner = Some(field.key);
             }
@@ -219,7 +219,7 @@ impl Reader {
             }
             let (Some(name), Some(text)) = (key.scalar(), value.scalar()) else {
                 let wrong = if key.scalar().is_none() { key } else { value };
-                let message = format!("{} in `env`, where a text belongs", wrong.what());
+                let message = format!("`env` needs a string here, and has {}", wrong.what());
                 let help = "quote it; an empty value is written `\"\"`";
                 self.report(wrong.place, message, help);
                 continue;

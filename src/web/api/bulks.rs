@@ -156,7 +156,7 @@ impl FilterBody {
         for text in &self.status {
             let status = view::status(text).ok_or_else(|| {
                 let words = view::words().join(", ");
-                unfit(format!("`status`: states are expected, out of: {words}"))
+                unfit(format!("`status`: a state is one of {words}"))
             })?;
             if !statuses.contains(&status) {
                 statuses.push(status);

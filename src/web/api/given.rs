@@ -247,7 +247,7 @@ impl Value for Digest {
         let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         match text.len() == 64 && text.bytes().all(hex) {
             true => Ok(Self(text.to_owned())),
-            false => Err("a digest is expected: 64 hexadecimal digits in small letters".to_owned()),
+            false => Err("a digest is expected: 64 hexadecimal digits in lower case".to_owned()),
         }
     }
 
@@ -265,9 +265,8 @@ impl Value for Statuses {
     fn read(text: &str) -> Result<Self, String> {
         let mut statuses = Vec::new();
         for word in text.split(',') {
-            let status = view::status(word).ok_or_else(|| {
-                format!("states are expected, out of: {}", view::words().join(", "))
-            })?;
+            let status = view::status(word)
+                .ok_or_else(|| format!("a state is one of {}", view::words().join(", ")))?;
             if !statuses.contains(&status) {
                 statuses.push(status);
             }

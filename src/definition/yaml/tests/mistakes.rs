@@ -160,11 +160,11 @@ fn every_mistake_in_a_flow_is_found_where_it_is() {
         ),
         (
             &format!("{all}  - divert: {{ x: A, x: B, otherwise: C }}\n"),
-            vec![(10, 21, "`x` stands twice in one map")],
+            vec![(10, 21, "`x` appears twice in one map")],
         ),
         (
             &format!("{all}  - divert: {{ 1: A, \"1\": B, otherwise: C }}\n"),
-            vec![(10, 21, "`1` stands twice in one map")],
+            vec![(10, 21, "`1` appears twice in one map")],
         ),
         (
             &format!("{all}  - divide: []\n"),
@@ -267,7 +267,7 @@ fn every_mistake_in_a_flow_is_found_where_it_is() {
             vec![
                 (10, 23, "asks with a text, not with a list"),
                 (10, 39, "`timeout`: "),
-                (10, 51, "without an answer a branch cannot do `ask`"),
+                (10, 51, "`then` is `halt` or `approve`, not `ask`"),
                 (10, 56, "unknown key `to` in a dampen"),
             ],
         ),
@@ -484,7 +484,7 @@ fn every_mistake_in_a_step_is_found_where_it_is() {
         ),
         (
             "{ command: [a], env: { X: } }",
-            vec![(3, 30, "nothing in `env`")],
+            vec![(3, 30, "needs a string here, and has nothing")],
         ),
         (
             "{ command: [a], env: { \"X=Y\": z } }",
@@ -556,7 +556,7 @@ fn every_mistake_in_a_file_is_found_where_it_is() {
         ("\u{feff}", vec![(1, 1, "the file is empty")]),
         ("- a", vec![(1, 1, "a map, not a list")]),
         ("P", vec![(1, 1, "a map, not a text")]),
-        (rest, vec![(1, 1, "the pipeline has no `pipeline`")]),
+        (rest, vec![(1, 1, "file has no `pipeline`")]),
         (
             "pipeline: P",
             vec![(1, 1, "has no `steps`"), (1, 1, "has no `flow`")],
@@ -587,7 +587,7 @@ fn every_mistake_in_a_file_is_found_where_it_is() {
         ),
         (
             &format!("pipeline: P\nflow: 5\n{rest}"),
-            vec![(4, 1, "`flow` stands twice in one map")],
+            vec![(4, 1, "`flow` appears twice in one map")],
         ),
         (
             &format!("pipeline: P\nschedule: daily\n{rest}"),
