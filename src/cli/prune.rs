@@ -20,7 +20,8 @@ use super::setup::{self, CliContext};
   ductworkd prune --older-than 30d   # says how many, and asks first
   ductworkd prune                    # what the daemon would delete by itself
 
-Only runs that have ended are deleted, with everything that belongs to them. `retention:` in the
+Only runs that have ended are deleted, with everything that belongs to them. The records of actions,
+of bulk actions and of processes that are gone go as well, if they are as old. `retention:` in the
 configuration makes the daemon delete them by itself, and is also the age here unless --older-than
 gives one. Without a terminal there is nobody to ask: then --older-than is enough, and without it
 --yes is needed.

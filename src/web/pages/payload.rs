@@ -77,7 +77,7 @@ async fn of_step(
 fn file(text: Option<String>, name: String, part: Part) -> Result<Response, Refusal> {
     let Some(text) = text else {
         return Err(missing(format!(
-            "there is no such run or step, or it has no {} yet",
+            "there is no such run or step, or it has no {}",
             part.as_str()
         )));
     };
