@@ -9,6 +9,8 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ColorChoice, Command, CommandFactory};
 
+use crate::process::{start, watcher};
+
 use super::Cli;
 
 /// The verbs, grouped by purpose. A test compares them with the existing verbs.
@@ -91,6 +93,19 @@ pub fn hinted(mut error: clap::Error, args: &[OsString]) -> clap::Error {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
         return error;
     };
+    let word = word.clone();
+    // The daemon's own verbs are no advice.
+    if let Some(ContextValue::Strings(similar)) = error.remove(ContextKind::SuggestedSubcommand) {
+        let hidden = [start::CHILD_VERB, watcher::VERB];
+        let shown = similar
+            .into_iter()
+            .filter(|verb| !hidden.contains(&verb.as_str()));
+        let shown: Vec<String> = shown.collect();
+        if !shown.is_empty() {
+            let similar = ContextValue::Strings(shown);
+            let _removed = error.insert(ContextKind::SuggestedSubcommand, similar);
+        }
+    }
     if super::verbs().any(|verb| args.iter().any(|arg| *arg == *verb)) {
         return error;
     }
@@ -211,8 +226,13 @@ mod tests {
                 }
             }
         }
-        let told = told(&["ductworkd", "token", "rm"]);
-        assert!(!told.contains("prune"), "{told}");
+        let nested = told(&["ductworkd", "token", "rm"]);
+        assert!(!nested.contains("prune"), "{nested}");
+        let similar = told(&["ductworkd", "wat"]);
+        assert!(
+            similar.contains("'watch'") && !similar.contains("watcher"),
+            "{similar}"
+        );
     }
 
     #[test]

@@ -89,6 +89,15 @@ impl Init {
         let all = || COMMON.iter().chain(steps);
         let kept: Vec<&File> = all().filter(|file| is_kept(&file)).collect();
         let files: Vec<&File> = all().filter(|file| !is_kept(&file)).collect();
+        for file in &files {
+            let path = self.dir.join(file.path);
+            let parent = path.parent().unwrap_or(&self.dir);
+            if parent.symlink_metadata().is_ok() && !parent.is_dir() {
+                let message = format!("{} is a file, not a directory", parent.display());
+                let help = "`init` makes a directory of that name: move the file";
+                return Err(Failure::failed(Problem::new(message).help(help)));
+            }
+        }
         let taken: Vec<&str> = files.iter().filter(exists).map(|file| file.path).collect();
         if let [first, others @ ..] = taken.as_slice() {
             let place = |path: &&str| self.dir.join(path).display().to_string();
@@ -132,8 +141,11 @@ impl Init {
                 out::clean(&path.display().to_string())
             ));
             if file.path == ".gitignore" {
-                let own = std::fs::read_to_string(&path).unwrap_or_default();
-                let lines = file.text.lines();
+                let is_file = path.metadata().is_ok_and(|it| it.is_file());
+                let own = is_file.then(|| std::fs::read_to_string(&path).ok());
+                let own = own.flatten();
+                let lines = own.iter().flat_map(|_| file.text.lines());
+                let own = own.as_deref().unwrap_or_default();
                 let lines = lines.filter(|line| !own.lines().any(|own| own.trim() == *line));
                 let lines = lines.collect::<Vec<_>>().join(" ");
                 if !lines.is_empty() {

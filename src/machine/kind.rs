@@ -9,6 +9,9 @@ const LONGEST: usize = 200;
 /// of numbers and of ids.
 pub fn of(message: &str) -> String {
     let line = message.trim_start().lines().next().unwrap_or_default();
+    // A terminal shows what follows the last return of the carriage.
+    let line = line.trim_end_matches('\r');
+    let line = line.rsplit('\r').next().unwrap_or(line);
     let mut kind = String::new();
     let mut rest = line;
     while let Some(first) = rest.chars().next() {
@@ -106,6 +109,8 @@ mod tests {
 
     #[test]
     fn a_kind_is_one_line_and_not_long_whatever_the_message() {
+        // As a progress bar writes it.
+        assert_eq!(of("10%\r100% boom\r\nmore"), "#% boom");
         for message in [
             String::new(),
             "\n\n".to_owned(),

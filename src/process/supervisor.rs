@@ -454,7 +454,7 @@ impl Supervisor {
         };
         tokio::select! {
             biased;
-            () = signals.stop_asked() => tracing::info!("stopping at once: ended the stop hook"),
+            () = signals.stop_asked() => tracing::info!("stopping at once: the stop hook has not run to its end"),
             ran = hook.run() => {
                 if let Err(error) = ran {
                     events::hook_failed(&error);
@@ -596,6 +596,11 @@ impl Supervisor {
                     })
                     .collect();
                 events::reloaded(&before.names, &pipelines.names, stays.len());
+                if config.logger != old.logger {
+                    tracing::warn!(
+                        "the supervisor itself logs as before until it is started again"
+                    );
+                }
                 self.policy.take_over(Arc::clone(&config));
                 self.setup.config = config;
                 self.setup.pipelines = pipelines;
@@ -633,6 +638,14 @@ impl Supervisor {
 
     /// Replaces all children with new ones, except for these.
     fn replace(&mut self, stays: Vec<ChildKind>) {
+        // A child that replaces another one, and fares no better, meets its trouble again.
+        let kinds = self.roster.children().map(|child| child.kind.clone());
+        for kind in kinds.collect::<Vec<_>>() {
+            if !stays.contains(&kind) {
+                self.me.over(Trouble::Dying, &kind.to_string());
+                self.me.over(Trouble::Registering, &kind.to_string());
+            }
+        }
         if self.roster.is_draining() {
             tracing::info!("those before them still drain: replacing them when these have ended");
         }

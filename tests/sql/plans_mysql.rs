@@ -17,6 +17,7 @@ const HERE: &[(&str, &str)] = &[
     ("BEAT_HEARD", "the same"),
     ("FIND_TOKENS", "by key, in a table that is empty here"),
     ("PAGE_PROCESSES", "the same"),
+    ("REGISTERED", "a row per process"),
     ("UNDER_LEASE", "a row per process"),
 ];
 

@@ -133,6 +133,34 @@ on_every_database! {
         }
     }
 
+    async fn a_process_that_registers_while_others_are_folded_keeps_its_row(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let (mut one, mut two) = (db.conn().await, db.conn().await);
+        let mut sweeper = db.conn().await;
+        for round in 1..=40 {
+            for _ in 0..3 {
+                dead(&mut driver, round).await;
+            }
+            let registers = async |conn: &mut Conn| {
+                let mut made = Vec::new();
+                for _ in 0..4 {
+                    made.push(register(conn).await);
+                }
+                made
+            };
+            let folds = async {
+                for _ in 0..4 {
+                    metrics::fold(&mut sweeper).await.unwrap();
+                }
+            };
+            let (first, second, ()) = tokio::join!(registers(&mut one), registers(&mut two), folds);
+            for process in first.into_iter().chain(second) {
+                let written = metrics::write(&mut driver.conn, process, &beaten(1)).await;
+                assert!(written.unwrap(), "round {round}: the row of {process} is gone");
+            }
+        }
+    }
+
     async fn a_row_that_nobody_can_read_counts_nothing_and_holds_up_no_other(db: Db) {
         let mut driver = Driver::new(&db).await;
         let damaged = dead(&mut driver, 1).await;

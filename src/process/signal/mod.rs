@@ -243,10 +243,16 @@ impl Signals {
 
 /// True for the HUP of a terminal that was closed: the kernel sends it, or the shell of the same session. A person who
 /// wants a reload of a process that has outlived its terminal is in another session.
+///
+/// That shell may have ended by now, so that nobody can tell its session; but it led the session, whose number is its pid.
 fn is_hangup(from: i32) -> bool {
-    let session = |pid: i32| nix::unistd::getsid(Some(nix::unistd::Pid::from_raw(pid)));
-    let is_own = || session(from).is_ok_and(|it| Ok(it) == session(0));
-    !io::stderr().is_terminal() && (from == 0 || is_own())
+    let session = |pid: i32| {
+        let session = nix::unistd::getsid(Some(nix::unistd::Pid::from_raw(pid)));
+        session.ok().map(nix::unistd::Pid::as_raw)
+    };
+    let own = session(0);
+    let is_own = own == Some(from) || (own.is_some() && session(from) == own);
+    !io::stderr().is_terminal() && (from == 0 || is_own)
 }
 
 /// True when somebody asks for a stop once more; `None` when it is the first request, sent twice.
