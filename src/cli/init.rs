@@ -140,12 +140,11 @@ impl Init {
                 paint(out::DIM, "="),
                 out::clean(&path.display().to_string())
             ));
-            if file.path == ".gitignore" {
-                let is_file = path.metadata().is_ok_and(|it| it.is_file());
-                let own = is_file.then(|| std::fs::read_to_string(&path).ok());
-                let own = own.flatten();
-                let lines = own.iter().flat_map(|_| file.text.lines());
-                let own = own.as_deref().unwrap_or_default();
+            if file.path == ".gitignore"
+                && path.is_file()
+                && let Ok(own) = std::fs::read_to_string(&path)
+            {
+                let lines = file.text.lines();
                 let lines = lines.filter(|line| !own.lines().any(|own| own.trim() == *line));
                 let lines = lines.collect::<Vec<_>>().join(" ");
                 if !lines.is_empty() {

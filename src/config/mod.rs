@@ -560,10 +560,9 @@ impl Config {
 
     /// True where a worker of this pipeline works with `before` exactly as with this configuration.
     pub fn is_same_for_worker(&self, before: &Self, pipeline: &str) -> bool {
-        let job_worker = match self.job_worker.is_same_for(&before.job_worker, pipeline) {
-            true => self.job_worker.clone(),
-            false => return false,
-        };
+        if !self.job_worker.is_same_for(&before.job_worker, pipeline) {
+            return false;
+        }
         let hooks = Hooks {
             worker: before.hooks.worker.clone(),
             ..self.hooks.clone()
@@ -577,7 +576,7 @@ impl Config {
                 pipeline_advancer: self.pipeline_advancer.clone(),
                 console: self.console.clone(),
                 retention: self.retention,
-                job_worker,
+                job_worker: self.job_worker.clone(),
                 hooks,
                 ..before.clone()
             }

@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -487,8 +488,7 @@ impl Supervisor {
         {
             stopping.told = true;
             let is_own = matches!(stopping.signal, None | Some(Signal::SIGINT));
-            let is_seen =
-                self.setup.suspends || std::io::IsTerminal::is_terminal(&std::io::stderr());
+            let is_seen = self.setup.suspends || std::io::stderr().is_terminal();
             let help = (is_own && is_seen).then_some("Ctrl-C now stops at once");
             let signal = stopping.signal.map(|signal| signal.as_str());
             tracing::info!(signal, children, help, "stopping");

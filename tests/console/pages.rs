@@ -88,7 +88,11 @@ fn sound(path: &str, answer: &Answer) {
     // Nothing hides, except in what a form sends back.
     let mut shown = String::new();
     for (at, part) in body.split('"').enumerate() {
-        let is_sent = at % 2 == 1 && [" name=", " value="].iter().any(|it| shown.ends_with(it));
+        let tag = shown.rsplit('<').next().unwrap_or_default();
+        let controls = ["input ", "option ", "button ", "select ", "textarea "];
+        let is_sent = at % 2 == 1
+            && controls.iter().any(|it| tag.starts_with(it))
+            && [" name=", " value="].iter().any(|it| shown.ends_with(it));
         if !is_sent {
             shown.push_str(part);
         }
