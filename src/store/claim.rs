@@ -23,7 +23,7 @@ use super::micros;
 use super::pause;
 use super::portion;
 use super::process::{Claimant, ids};
-use super::statement::{Rows, Statement, statements};
+use super::statement::{Arg, Rows, Statement, statements};
 
 statements! {
     /// A process whose row is gone, or has an epoch that no claimant has, was declared dead: it claims nothing until it
@@ -49,6 +49,7 @@ statements! {
     CLAIM in Postgres from "backend/postgres/claim.sql";
     TAKE_AVAILABILITIES in Sqlite from "backend/sqlite/claim.sql", on Mysql [&DUE_AVAILABILITIES];
     DUE_AVAILABILITIES in Mysql from "backend/mysql/claim.sql";
+    LATER_DUE in Mysql from "backend/mysql/claim.sql";
     DUE_READABLE in Mysql from "backend/mysql/claim.sql";
     REMOVE_AVAILABILITIES in Mysql from "backend/mysql/claim.sql";
     ALL_REMOVED in Mysql from "backend/mysql/claim.sql";
@@ -155,6 +156,14 @@ statements! {
     pub(crate) HELD = "
         SELECT id FROM ductwork_executions WHERE process_id = :process AND completed_at IS NULL{narrow: AND holder = :process}";
 }
+
+/// A claim that does not begin at the head of the queue begins at one of the places after it, each as many
+/// executions from the last as it takes: of three claims at three nodes, few then meet.
+const PLACES: usize = 8;
+
+/// The number of claims that do so after one that another node was in the way of. More than a few would leave the
+/// oldest executions waiting where only one node has workers.
+const SPREAD: u32 = 32;
 
 /// An execution that this process owns.
 #[derive(Clone, Debug)]
@@ -333,7 +342,12 @@ pub async fn claim_behind(
         let waited = waited(&rows)?;
         return with_inputs(conn, understood(&rows)?, last, waited).await;
     }
+    let mut tries = 0;
     let loaded = conn.transaction(async |conn| {
+        tries += 1;
+        if tries > 1 && conn.is_in_cluster() {
+            conn.spread = SPREAD;
+        }
         match conn
             .fetch_optional(&TOUCH_PROCESS, &claimant.args())
             .await?
@@ -342,19 +356,7 @@ pub async fn claim_behind(
             Some(row) if pause::is_told(&row)? => return Ok(Err(Claim::Paused)),
             Some(_) => {}
         }
-        let [rows, digests] = left_out.rows();
-        let args = [
-            pipeline.clone(),
-            ("n", n.into()),
-            behind.clone(),
-            behind_id.clone(),
-            ("x", (&rows).into()),
-            ("a", (&digests).into()),
-        ];
-        let taken = match left_out.is_empty() {
-            true => conn.fetch(&TAKE_AVAILABILITIES, &args[..4]).await?,
-            false => conn.fetch(&TAKE_READABLE, &args).await?,
-        };
+        let taken = take(conn, cursor, &pipeline, n, left_out).await?;
         if taken.is_empty() {
             return Ok(Ok((Vec::new(), Vec::new(), cursor, Vec::new())));
         }
@@ -394,6 +396,50 @@ pub async fn claim_behind(
         rows = conn.fetch_autocommit(&LOAD_CLAIMED, &args).await?;
     }
     with_inputs(conn, understood(&rows)?, last, waited).await
+}
+
+/// Takes the next executions after a place that are not left out, or locks them where they are removed later.
+///
+/// On a cluster, no node sees the locks of another, so claims at several nodes lock the same first executions of a long
+/// queue, and all but one of them are refused. After that, a claim begins at a random place.
+async fn take(
+    conn: &mut Conn,
+    cursor: Cursor,
+    (_, pipeline): &(&'static str, Arg<'_>),
+    n: usize,
+    left_out: &LeftOut,
+) -> Result<Vec<Row>, Error> {
+    let pipeline = ("pipeline", pipeline.clone());
+    if conn.spread > 0 && cursor == Cursor::FIRST && left_out.is_empty() {
+        conn.spread -= 1;
+        let skipped = (super::chance() * PLACES as f64) as usize * n;
+        if let Some(last) = skipped.checked_sub(1) {
+            let args = [pipeline.clone(), ("skipped", last.into())];
+            if let Some(row) = conn.fetch_optional(&LATER_DUE, &args).await? {
+                let [behind, behind_id] = Cursor::of(&row, "due_at", "id")?.args();
+                let args = [pipeline.clone(), ("n", n.into()), behind, behind_id];
+                let taken = conn.fetch(&TAKE_AVAILABILITIES, &args).await?;
+                // Fewer would mean that no more are due.
+                if taken.len() == n {
+                    return Ok(taken);
+                }
+            }
+        }
+    }
+    let [behind, behind_id] = cursor.args();
+    let [rows, digests] = left_out.rows();
+    let args = [
+        pipeline,
+        ("n", n.into()),
+        behind,
+        behind_id,
+        ("x", (&rows).into()),
+        ("a", (&digests).into()),
+    ];
+    match left_out.is_empty() {
+        true => conn.fetch(&TAKE_AVAILABILITIES, &args[..4]).await,
+        false => conn.fetch(&TAKE_READABLE, &args).await,
+    }
 }
 
 /// How long these had been due. After the clock was set back, it cannot tell.

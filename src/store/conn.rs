@@ -287,6 +287,8 @@ pub struct Conn {
     statements: u64,
     /// Digests of the definitions that were stored through it.
     pub(super) saved: HashSet<String>,
+    /// How many of its next claims may begin behind the head of the queue (`claim`).
+    pub(super) spread: u32,
     bounds: Bounds,
     patience: Patience,
 }
@@ -428,6 +430,7 @@ impl Conn {
             berth: None,
             statements: 0,
             saved: HashSet::new(),
+            spread: 0,
             bounds: Bounds::Sent,
             patience,
         }

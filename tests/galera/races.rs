@@ -273,6 +273,69 @@ async fn workers_at_three_nodes_work_off_a_queue_as_those_at_one_do() {
     .await;
 }
 
+/// Claims this many, one after the other; true if each was the first one of the queue.
+async fn claimed_in_order(cluster: &Cluster, driver: &mut Driver, n: usize) -> bool {
+    let mut reader = cluster.reader().await;
+    let queue =
+        "SELECT execution_id AS it FROM ductwork_availabilities ORDER BY due_at, execution_id";
+    let rows = reader.fetch(statement(queue), &[]).await.unwrap();
+    reader.close().await;
+    // A claim of what another node has taken loses.
+    received(cluster, [0, 1, 2], rows.len()).await;
+    let first: Vec<Uuid> = rows
+        .iter()
+        .take(n)
+        .map(|it| it.get("it").unwrap())
+        .collect();
+    let mut claimed = Vec::new();
+    for _ in 0..n {
+        let one = driver.claim("P", 1).await;
+        claimed.extend(one.iter().map(|it| it.execution_id.0));
+    }
+    let (taken, all): (HashSet<_>, usize) = (claimed.iter().collect(), first.len());
+    assert_eq!((taken.len(), all), (n, n), "it is not long enough");
+    claimed == first
+}
+
+#[tokio::test]
+async fn a_worker_that_lost_to_another_node_claims_past_the_head_for_a_while() {
+    with(|cluster| async move {
+        let (mut one, mut other) = (at(&cluster, 0).await, at(&cluster, 1).await);
+        fill(&mut one, 400).await;
+        assert!(claimed_in_order(&cluster, &mut one, 40).await);
+        assert!(claimed_in_order(&cluster, &mut other, 40).await);
+        let began = Instant::now();
+        lost_races();
+        while lost_races() == 0 {
+            assert!(began.elapsed() < DEADLINE, "none was in the way of another");
+            fill(&mut one, 20).await;
+            tokio::join!(one.claim("P", 10), other.claim("P", 10));
+        }
+        let ordered = [
+            claimed_in_order(&cluster, &mut one, 40).await,
+            claimed_in_order(&cluster, &mut other, 40).await,
+        ];
+        assert!(ordered.contains(&false), "all begin at the head");
+        assert!(claimed_in_order(&cluster, &mut one, 40).await);
+        assert!(claimed_in_order(&cluster, &mut other, 40).await);
+        // The last ones are taken by a claim that wants more.
+        let began = Instant::now();
+        loop {
+            let (mine, yours) = tokio::join!(one.claim("P", 30), other.claim("P", 30));
+            if mine.is_empty() && yours.is_empty() {
+                break;
+            }
+            assert!(began.elapsed() < DEADLINE, "some are never taken");
+        }
+        let mut reader = cluster.reader().await;
+        let queued = "SELECT {big:count(*)} AS it FROM ductwork_availabilities";
+        assert_eq!(number(&mut reader, queued).await, 0);
+        reader.close().await;
+        sound(&cluster).await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn starters_at_three_nodes_make_one_schema() {
     with(|cluster| async move {

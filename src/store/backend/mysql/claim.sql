@@ -9,6 +9,12 @@ SELECT execution_id AS id, due_at, {now} - due_at AS waited FROM ductwork_availa
    AND due_at >= :behind AND (due_at > :behind OR execution_id > :behind_id)
  ORDER BY due_at, execution_id LIMIT :n {skip_locked}
 
+-- name: LATER_DUE
+-- It locks nothing: a lock on a row that this claim leaves would let the claim of another node undo this one.
+SELECT execution_id AS id, due_at FROM ductwork_availabilities
+ WHERE pipeline = :pipeline AND due_at <= {now}
+ ORDER BY due_at, execution_id LIMIT 1 OFFSET :skipped
+
 -- name: DUE_READABLE
 SELECT q.execution_id AS id, q.due_at, {now} - q.due_at AS waited FROM ductwork_availabilities q
  WHERE q.pipeline = :pipeline AND q.due_at <= {now}
