@@ -62,6 +62,8 @@ statements! {
     ONE_TOUCHED in Mysql from "backend/mysql/commit.sql";
     CLOSE_ALL in Mysql from "backend/mysql/commit.sql";
     CLOSE_BARE in Mysql from "backend/mysql/commit.sql";
+    END_BARE_STEPS in Mysql from "backend/mysql/commit.sql";
+    END_BARE_RUNS in Mysql from "backend/mysql/commit.sql";
     ALL_ARE_CLOSED in Mysql from "backend/mysql/commit.sql";
     /// Guard and writes at once, where all results are likely to still count: refused as a whole where one does not
     /// count, or where the answer has to say more.
@@ -80,7 +82,7 @@ statements! {
         &RECORD_ADVANCEMENTS,
         &END_RUNS,
     ];
-    /// The same where no attempt goes to the queue, and no result has an error or a log.
+    /// The same where no attempt goes to the queue, no result has an error or a log, and each ends its step.
     COMMIT_BARE_WHOLE runs [
         &TOUCH_UNPAUSED,
         &ONE_TOUCHED,
@@ -88,12 +90,12 @@ statements! {
         &ALL_ARE_CLOSED,
         &MOVE_WITH_RESULT,
         &ALL_MOVED,
-        &END_STEPS,
+        &END_BARE_STEPS,
         &INSERT_NEXT_STEPS,
         &INSERT_ATTEMPTS,
         &RECORD_TRANSITIONS,
         &RECORD_ADVANCEMENTS,
-        &END_RUNS,
+        &END_BARE_RUNS,
     ];
     /// The results of which nobody has locked the execution, the step or the branch.
     pub(super) UNLOCKED_RESULTS = "
@@ -413,6 +415,9 @@ async fn joined(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Res
     Ok(Some((held, paused)))
 }
 
+/// A batch with more bytes than this is not written into the text of statements.
+const BARE_MAX: usize = 1 << 18;
+
 /// All results in one trip, as if each still counted; `None` where that is refused, and nothing was written.
 async fn whole(
     conn: &mut Conn,
@@ -429,7 +434,8 @@ async fn whole(
         ("all", all.len().into()),
     ];
     let args: Vec<_> = args.iter().cloned().chain(more).collect();
-    let write = match all.iter().all(|row| row.is_simple() && row.is_bare()) {
+    let is_short = rows.weight() <= BARE_MAX;
+    let write = match is_short && all.iter().all(|row| row.is_simple() && row.is_bare()) {
         true => &COMMIT_BARE_WHOLE,
         false => &COMMIT_WHOLE,
     };
@@ -726,9 +732,9 @@ impl<'a> Planned<'a> {
         self.arrives_at.is_none() && !self.queues()
     }
 
-    /// True when its execution's row gets no text.
+    /// True when its execution's row gets no text, and its step ends.
     fn is_bare(&self) -> bool {
-        self.of.error.is_none() && self.of.log.is_none()
+        self.of.error.is_none() && self.of.log.is_none() && self.step_status.is_some()
     }
 
     /// True when its run ends with it.

@@ -21,6 +21,8 @@
 //! | `SET … {from:b(id id, n int)} WHERE …` | these rows once more: each database names them in one of the two places |
 //! | `{delete:table;b(id id)} WHERE …` | the beginning of a DELETE of the rows of a batch, which the WHERE looks up by its key; or by an index, as above |
 //! | `{of:table.id;b(id id)}` | the same as `{any:…}`, for a table that `{into:…}` or `{delete:…}` names with the same batch. An UPDATE with it has no `{from:…}`. Other conditions may follow. |
+//! | `{among:key;held.id;n}` | on MySQL, one of the keys in this column of a declared batch, of those rows where the other column, which may be left out, is not 0 |
+//! | `{chosen:key;held.id;text;n}` | on MySQL, the text in this column of the batch's row that has the key, of the same rows |
 //! | `{keep:table;key, key}` | the end of an INSERT: a row whose key exists already is left out, without telling whether it was |
 //! | `{replace:key, key} a = …, b = …` | the end of an INSERT: a row whose key exists already is updated |
 //! | `{new:column}` | in these assignments, the value that was to be inserted |

@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use super::literal;
+use super::{inline, literal};
 use crate::store::dialect::Dialect;
 use crate::store::statement::{Arg, Args, Rows, Statement, find};
 
@@ -77,7 +77,7 @@ impl Compound {
 
     /// Adds the statements that `statement` consists of. Within a transaction, nothing is done after one that has
     /// ended the transaction.
-    pub fn run(&mut self, statement: &Statement, is_within: bool) {
+    pub fn run(&mut self, statement: &Statement, args: Args<'_>, is_within: bool) {
         for (at, one) in statement.parts(Dialect::Mysql).into_iter().enumerate() {
             // A count that is checked is that of the statement before.
             let counts = one
@@ -87,7 +87,11 @@ impl Compound {
             if is_within && at > 0 && !counts {
                 self.then(UNDONE);
             }
-            self.then(&one.rendered(Dialect::Mysql).compound);
+            let text = &one.rendered(Dialect::Mysql).compound;
+            match inline::is_marked(text) {
+                true => self.then(&inline::filled(one, text, args)),
+                false => self.then(text),
+            }
         }
         if is_within {
             self.then(UNDONE);

@@ -17,7 +17,7 @@ use super::nodes::{Berth, Nodes};
 use super::session::{self, Server, Told};
 use super::url::{Address, Host, Mode};
 use super::value::{self, Row};
-use super::{WHOLE, script, staged, staging};
+use super::{WHOLE, inline, script, staged, staging};
 use crate::store::backend::DriverError;
 use crate::store::backend::abandon;
 use crate::store::batch;
@@ -488,7 +488,17 @@ impl Mysql {
         }
         let values = value::parameters(statement, args);
         let (mut written, mut found) = (answer.written, 0);
-        for asked in &statement.rendered(Dialect::Mysql).asked[sent..] {
+        let parts = statement.parts(Dialect::Mysql);
+        let asked = statement.rendered(Dialect::Mysql).asked.iter();
+        for (at, asked) in asked.enumerate().skip(sent) {
+            if let Some(one) = parts.get(at)
+                && inline::is_marked(asked.sql)
+            {
+                let text = &one.rendered(Dialect::Mysql).compound;
+                let text = inline::filled(one, text, args);
+                written = self.text(&text).await.map_err(Failed::before_end)?;
+                continue;
+            }
             let given: Vec<&Arg<'_>> = asked.given.iter().map(|index| values[*index]).collect();
             if let Some(counts) = asked.sql.trim_start().strip_prefix(WHOLE) {
                 let wanted = wanted(counts, given.first().copied(), found);
@@ -548,7 +558,7 @@ impl Mysql {
         }
         begin.into_iter().for_each(|begin| text.then(begin));
         self.is_open |= begin.is_some();
-        text.run(statement, self.is_open);
+        text.run(statement, args, self.is_open);
         end.into_iter().for_each(|end| text.then(end));
         let text = text.end();
         let asked = match end {

@@ -2,11 +2,12 @@
 //!
 //! Owns: their fragments and settings, one text for both. `url` is the address, `nodes` the nodes that it names,
 //! `connection` the connection to the server, `session` the requirements on a session, `literal` the values of a
-//! compound statement, `locks` the locks of others, and `error` the meaning of the servers' errors.
+//! compound statement, `inline` the keys and values of a batch in the text of a statement, `locks` the locks of others, and `error` the meaning of the servers' errors.
 
 pub mod compound;
 pub mod connection;
 pub mod error;
+pub mod inline;
 pub mod literal;
 pub mod locks;
 pub mod nodes;
@@ -135,6 +136,8 @@ impl Backend for Mysql {
                 let rows = rows(batch);
                 write!(to, "{rows} STRAIGHT_JOIN {table} FORCE INDEX ({index})")
             }
+            "among" => to.write_str(&inline::among(argument)),
+            "chosen" => to.write_str(&inline::chosen(argument)),
             "delete" => {
                 let (table, batch, index) = into(argument);
                 let rows = rows(batch);
