@@ -26,12 +26,13 @@ const FIRST_LOOK: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// The causes that no running process will mend.
-const CAUSES: [&str; 9] = [
+const CAUSES: [&str; 10] = [
     "paused",
     "no_worker",
     "no_advancer",
     "process_gone",
     "quiet",
+    "stopping",
     "trouble",
     "unreadable",
     "write_lock_held",

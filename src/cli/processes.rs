@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::model::short;
+use crate::model::{Intake, short};
 use crate::number::whole;
 use crate::process::identity::Identity;
 use crate::process::proof;
@@ -152,7 +152,8 @@ pub(super) fn table(
     let above = |process: &ProcessRow| above(process).unwrap_or_default();
     let row = |process: &ProcessRow| {
         let (word, style) = match witness.state(process) {
-            State::Healthy if process.quiet => ("quiet", out::ASKS),
+            State::Healthy if process.intake == Intake::Quiet => ("quiet", out::ASKS),
+            State::Healthy if process.intake == Intake::Stopping => ("stopping", out::ASKS),
             State::Healthy if process.paused => ("paused", out::ASKS),
             State::Healthy => ("healthy", out::GOOD),
             State::Stale => ("stale", out::BAD),

@@ -296,7 +296,7 @@ fn processes(now: &Now) -> Vec<String> {
         let text = format!("{role} {} {state}", reading.value);
         Some(match (state.as_str(), reading.value > 0.0) {
             ("up", true) => text,
-            ("quiet", true) => paint(ASKS, &text),
+            ("quiet" | "stopping", true) => paint(ASKS, &text),
             // A role with no process that is up, and every process that is silent or in trouble.
             _ => paint(BAD, &text),
         })

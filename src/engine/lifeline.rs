@@ -33,7 +33,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::machine::stuck::UNSET;
-use crate::model::{ProcessId, RunId};
+use crate::model::{Intake, ProcessId, RunId};
 use crate::store::process::{self, Beaten, Heard, NewProcess};
 use crate::store::{Conn, Error, Location, Work, context, migrate};
 use crate::telemetry::events;
@@ -562,9 +562,13 @@ impl Lifeline {
         let holds = self.shared.holds();
         self.shared.sent(conn.take_statements());
         let counters = self.shared.counters();
-        let quiet = self.shared.mode() == Mode::Quiet;
+        let intake = match self.shared.mode() {
+            Mode::Run => Intake::Open,
+            Mode::Quiet => Intake::Quiet,
+            Mode::Drain { .. } => Intake::Stopping,
+        };
         let role = self.row.role;
-        let beaten = match process::beat(conn, id, role, counters, quiet).await {
+        let beaten = match process::beat(conn, id, role, counters, intake).await {
             Err(error) if error.is_not_now() && !conn.is_broken() => {
                 // Beside work a beat waits now and then for a moment, which need not be logged.
                 let late = self.shared.since_beat() > self.policy.lease() / 3;

@@ -604,6 +604,7 @@ fn broken(conn: &Conn, error: Error) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::config::{Config, LoadOptions};
+    use crate::model::Intake;
     use crate::store::process::Counters;
     use crate::store::{Location, Purpose};
 
@@ -627,7 +628,7 @@ mod tests {
             beat_seq,
             seen_at: NOW,
             age: Duration::from_secs(age_s.max(0) as u64),
-            quiet: false,
+            intake: Intake::Open,
             paused: false,
             condemned: None,
             postponed: false,

@@ -201,10 +201,11 @@ impl Shared {
         self.mode.subscribe()
     }
 
-    /// Sets the mode of the process.
+    /// Sets the mode of the process, of which a heartbeat tells people at once.
     pub fn set_mode(&self, mode: Mode) {
         self.mode.send_replace(mode);
         self.wake.notify_one();
+        self.check.notify_one();
     }
 
     /// Takes note of an execution that was claimed; returns the channel by which it is told to stop.

@@ -114,8 +114,8 @@ pub struct Mover {
     pub age: Duration,
     /// Its host knows that it is dead.
     pub dead: bool,
-    /// It claims nothing until it is told to.
-    pub quiet: bool,
+    /// Whether it takes new work.
+    pub intake: Intake,
     /// When it last claimed or advanced something, or started.
     pub moved_at: i64,
     /// How much it holds.
@@ -417,25 +417,32 @@ impl Facts {
             };
             return Some((cause, format!(", and no {name} is alive"), start.to_owned()));
         };
-        let awake: Vec<_> = movers.iter().filter(|process| !process.quiet).collect();
+        let awake = movers.iter().filter(|process| process.intake.is_open());
+        let awake: Vec<_> = awake.collect();
         let Some(awake) = awake.first().filter(|_| {
             let idle = |process: &&&Mover| {
                 process.holds == 0 && time::between(process.moved_at, self.now) > GRACE
             };
             awake.iter().all(idle)
         }) else {
+            let quiet = movers.iter().find(|it| it.intake == Intake::Quiet);
+            let Some(quiet) = quiet else {
+                let why = format!(", and pid {} on {} is stopping", first.pid, first.host);
+                let remedy = why::STOPPING.to_owned();
+                return awake.is_empty().then_some(("stopping", why, remedy));
+            };
             let why = format!(
                 ", and pid {} on {} is quiet (SIGTSTP)",
-                first.pid, first.host
+                quiet.pid, quiet.host
             );
             let supervisors = self.processes.iter().filter(|process| {
                 process.role == Role::Supervisor
-                    && process.quiet
-                    && process.host == first.host
+                    && process.intake == Intake::Quiet
+                    && process.host == quiet.host
                     && self.alive(process)
             });
             let supervisors: Vec<u32> = supervisors.map(|process| process.pid).collect();
-            let remedy = why::claim_again(first.pid, &first.host, &supervisors);
+            let remedy = why::claim_again(quiet.pid, &quiet.host, &supervisors);
             return awake.is_empty().then_some(("quiet", why, remedy));
         };
         let why = format!(
@@ -467,7 +474,7 @@ mod tests {
             version: "1.2.3".to_owned(),
             age: Duration::from_secs(1),
             dead: false,
-            quiet: false,
+            intake: Intake::Open,
             moved_at: NOW - 600 * SECOND,
             holds: 0,
             trouble: None,
@@ -510,9 +517,12 @@ mod tests {
             };
             let busy = alter(role, |it| it.holds = 1);
             let moving = alter(role, |it| it.moved_at = NOW - 39 * SECOND);
-            let quiet = alter(role, |it| it.quiet = true);
+            let quiet = alter(role, |it| it.intake = Intake::Quiet);
+            let stopping = alter(role, |it| it.intake = Intake::Stopping);
             let stale = alter(role, |it| it.age = Duration::from_secs(31));
-            let dead = alter(role, |it| (it.dead, it.quiet, it.holds) = (true, true, 1));
+            let dead = alter(role, |it| {
+                (it.dead, it.intake, it.holds) = (true, Intake::Quiet, 1);
+            });
             let idle = mover(role);
             let mut other = mover(role);
             other.pipeline = Some("Q".to_owned());
@@ -523,6 +533,9 @@ mod tests {
                 (vec![other], &[nobody]),
                 (vec![mover(Role::Supervisor)], &[nobody]),
                 (vec![quiet.clone()], &["quiet"]),
+                (vec![stopping.clone()], &["stopping"]),
+                (vec![stopping.clone(), quiet.clone()], &["quiet"]),
+                (vec![stopping, idle.clone()], &["not_taken"]),
                 (vec![idle.clone()], &["not_taken"]),
                 (vec![idle.clone(), quiet.clone()], &["not_taken"]),
                 (vec![busy.clone()], none),

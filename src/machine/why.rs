@@ -100,8 +100,8 @@ pub struct ProcessFact {
     pub dead: bool,
     /// It was declared dead, and holds claims that could not be given back yet.
     pub condemned: bool,
-    /// It claims nothing until it is told to.
-    pub quiet: bool,
+    /// Whether it takes new work.
+    pub intake: Intake,
     /// How much it holds: steps that it runs or has claimed, or branches that it advances.
     pub holds: u64,
     /// The trouble that keeps it from making progress.
@@ -182,6 +182,10 @@ pub struct BarrierFact {
 
 /// The remedy if work waits for a worker and there is no daemon, or none that only needs a reload.
 pub const START: &str = "start `ductworkd`";
+
+/// The remedy if all processes that could do the work are stopping.
+pub const STOPPING: &str =
+    "none, if it is being restarted; otherwise start `ductworkd` again when it has stopped";
 
 /// The remedy if the worker dies as often as it is started.
 const DEADLY: &str = "find what ends it: a step that kills its parent, a limit of memory, or a person; \
@@ -532,14 +536,14 @@ fn ready(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
     };
     let advancers: Vec<_> = facts.processes.iter().filter(advancer).collect();
     match advancers.first() {
-        Some(_) if let Some(quiet) = all_quiet(&advancers) => Why::new(
-            "quiet",
+        Some(_) if let Some(closed) = closed(facts, &advancers) => Why::new(
+            closed.cause,
             format!(
-                "{} has ended, but no advancer claims: {quiet}{place}",
-                leaf.node
+                "{} has ended, but no advancer claims: {}{place}",
+                leaf.node, closed.fact
             ),
         )
-        .remedy(waken(facts, &advancers)),
+        .remedy(closed.remedy),
         Some(_) => Why::new(
             "ready",
             format!(
@@ -649,9 +653,10 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             _ => START.to_owned(),
         });
     }
-    if let Some(quiet) = all_quiet(&alive) {
-        let fact = format!("{node} is due, but no worker of {pipeline} claims: {quiet}{place}");
-        return Why::new("quiet", fact).remedy(waken(facts, &alive));
+    if let Some(closed) = closed(facts, &alive) {
+        let told = closed.fact;
+        let fact = format!("{node} is due, but no worker of {pipeline} claims: {told}{place}");
+        return Why::new(closed.cause, fact).remedy(closed.remedy);
     }
     let at_work = |process: &&&ProcessFact| !process.is_silent(facts.stale_after);
     let held: u64 = alive.iter().filter(at_work).map(|it| it.holds).sum();
@@ -681,7 +686,7 @@ fn untaken(facts: &Facts, leaf: &Leaf, alive: &[&ProcessFact], place: &str) -> O
     let LeafState::Queued { due_at } = leaf.state else {
         return None;
     };
-    let awake = alive.iter().filter(|process| !process.quiet);
+    let awake = alive.iter().filter(|process| process.intake.is_open());
     let worker = awake.max_by_key(|process| process.age)?;
     let node = &leaf.node;
     let waited = time::between(due_at, facts.now);
@@ -737,14 +742,11 @@ pub fn claim_again(pid: u32, host: &str, supervisors: &[u32]) -> String {
     format!("let it claim again, on {host}: kill -CONT {pid}")
 }
 
-/// The same for the first of these processes.
-fn waken(facts: &Facts, quiet: &[&ProcessFact]) -> String {
-    let Some(first) = quiet.first() else {
-        return START.to_owned();
-    };
+/// The same for this process.
+fn waken(facts: &Facts, first: &ProcessFact) -> String {
     let supervisors = facts.processes.iter().filter(|process| {
         process.role == Role::Supervisor
-            && process.quiet
+            && process.intake == Intake::Quiet
             && process.host == first.host
             && process.is_alive(facts.stale_after)
     });
@@ -752,19 +754,36 @@ fn waken(facts: &Facts, quiet: &[&ProcessFact]) -> String {
     claim_again(first.pid, &first.host, &supervisors)
 }
 
-/// The quiet processes, if none of them claims.
-fn all_quiet(alive: &[&ProcessFact]) -> Option<String> {
-    let first = alive.first()?;
-    let quiet = alive.iter().all(|process| process.quiet);
+/// Why nobody takes new work: the cause, the fact and the remedy.
+struct Closed {
+    cause: &'static str,
+    fact: String,
+    remedy: String,
+}
+
+/// The reason, if none of these processes takes new work. A quiet one, which can take it at once, is named first.
+fn closed(facts: &Facts, alive: &[&ProcessFact]) -> Option<Closed> {
+    if alive.iter().any(|process| process.intake.is_open()) {
+        return None;
+    }
+    let quiet = alive.iter().find(|it| it.intake == Intake::Quiet);
+    let first = quiet.or(alive.first())?;
     let more = match alive.len() {
         1 => String::new(),
         n => format!(" (and {} more)", n - 1),
     };
-    quiet.then(|| {
-        format!(
-            "pid {} on {}{more} is quiet (SIGTSTP)",
-            first.pid, first.host
-        )
+    let named = format!("pid {} on {}{more}", first.pid, first.host);
+    Some(match quiet {
+        Some(_) => Closed {
+            cause: "quiet",
+            fact: format!("{named} is quiet (SIGTSTP)"),
+            remedy: waken(facts, first),
+        },
+        None => Closed {
+            cause: "stopping",
+            fact: format!("{named} is stopping"),
+            remedy: STOPPING.to_owned(),
+        },
     })
 }
 
@@ -850,7 +869,7 @@ mod tests {
             age: Duration::from_secs(age_s),
             dead: false,
             condemned: false,
-            quiet: false,
+            intake: Intake::Open,
             holds: 1,
             trouble: None,
         }
@@ -874,12 +893,14 @@ mod tests {
         };
         let fresh = |role| vec![process(role, 1)];
         let stale = |role| vec![process(role, 40)];
-        let quiet = |role| {
+        let closed = |role, intake| {
             vec![ProcessFact {
-                quiet: true,
+                intake,
                 ..process(role, 1)
             }]
         };
+        let quiet = |role| closed(role, Intake::Quiet);
+        let stopping = |role| closed(role, Intake::Stopping);
         let troubled = |role, digest: &str| {
             vec![ProcessFact {
                 trouble: Some(format!(
@@ -898,11 +919,18 @@ mod tests {
             (queued(5), fresh(Role::Worker), "not_due"),
             (queued(-5), fresh(Role::Worker), "backlog"),
             (queued(-5), quiet(Role::Worker), "quiet"),
+            (queued(-5), stopping(Role::Worker), "stopping"),
+            (
+                queued(-5),
+                [stopping(Role::Worker), quiet(Role::Worker)].concat(),
+                "quiet",
+            ),
             (queued(-5), one_of_two(Role::Worker), "backlog"),
             (queued(-5), stale(Role::Worker), "no_worker"),
             (queued(-5), fresh(Role::Advancer), "no_worker"),
             (ready(0), fresh(Role::Advancer), "ready"),
             (ready(0), quiet(Role::Advancer), "quiet"),
+            (ready(0), stopping(Role::Advancer), "stopping"),
             (ready(0), one_of_two(Role::Advancer), "ready"),
             (ready(0), fresh(Role::Worker), "no_advancer"),
             (ready(9), vec![], "advance_not_due"),
@@ -1037,7 +1065,7 @@ mod tests {
     #[test]
     fn a_quiet_process_claims_again_when_its_supervisor_is_told() {
         let quiet = |role, pid, host: &str| ProcessFact {
-            quiet: true,
+            intake: Intake::Quiet,
             pid,
             host: host.into(),
             ..process(role, 1)

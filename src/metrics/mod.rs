@@ -178,7 +178,7 @@ metrics! {
     LEASES_HELD = Gauge "leases_held" ["kind"]
         "Claims of executions and advancements that processes hold";
     PROCESSES = Gauge "processes" ["role", "state"]
-        "Registered processes: up, quiet, in trouble, or silent for longer than a lease";
+        "Registered processes: up, quiet, stopping, in trouble, or silent for longer than a lease";
     HEARTBEAT_AGE = Gauge "heartbeat_age_seconds" ["role", "host"]
         "Age of the oldest last heartbeat";
     SLOTS = Gauge "slots" ["pipeline", "state"]

@@ -252,3 +252,40 @@ impl BranchStatus {
         matches!(self, Self::Completed | Self::Halted | Self::Cancelled)
     }
 }
+
+/// Whether a process takes new work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intake {
+    /// It takes what is due.
+    Open,
+    /// It takes nothing until it is told to, and finishes what it holds.
+    Quiet,
+    /// It was told to end, takes nothing, and finishes what it holds.
+    Stopping,
+}
+
+impl Intake {
+    /// The number that stands for it in the process's row.
+    pub const fn code(self) -> i64 {
+        match self {
+            Self::Open => 0,
+            Self::Quiet => 1,
+            Self::Stopping => 2,
+        }
+    }
+
+    /// The state for which this number stands. Every number but 0 stands for a process that takes nothing, whatever
+    /// version wrote it.
+    pub const fn of(code: i64) -> Self {
+        match code {
+            0 => Self::Open,
+            2 => Self::Stopping,
+            _ => Self::Quiet,
+        }
+    }
+
+    /// True if it takes what is due.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Open)
+    }
+}

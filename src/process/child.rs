@@ -653,8 +653,6 @@ impl Answers<'_> {
             Ok(Event::Quiet) => {
                 self.is_quiet = true;
                 shared.set_mode(Mode::Quiet);
-                // People who look must see the new mode.
-                shared.check();
                 tracing::info!("quiet: claiming nothing, finishing what runs; CONT claims again");
             }
             Ok(Event::Resume) => {

@@ -26,6 +26,7 @@ use crate::engine::{Policy, Waker};
 use crate::failpoint::failpoint;
 use crate::machine::stuck::{DIES, NOT_RELOADED};
 use crate::model::{ProcessId, Role};
+use crate::step::StopCause;
 use crate::store::Location;
 use crate::store::definition::Definitions;
 use crate::store::process::{NewProcess, ProcessRow};
@@ -438,6 +439,10 @@ impl Supervisor {
         });
         stopping.at_once |= immediate;
         self.told_to_stop.send_replace(true);
+        self.me.set_mode(Mode::Drain {
+            until: Instant::now() + self.setup.config.supervisor.shutdown_timeout,
+            cause: StopCause::Shutdown,
+        });
         let at = self.at();
         self.handle(roster::Event::Stop { at, immediate });
     }
@@ -530,12 +535,12 @@ impl Supervisor {
                 tracing::info!("quiet: claiming nothing, finishing what runs; CONT claims again");
                 self.handle(roster::Event::Quiet(true));
                 self.me.set_mode(Mode::Quiet);
-                self.me.check.notify_one();
             }
             SignalEvent::Resume => {
                 self.handle(roster::Event::Quiet(false));
-                self.me.set_mode(Mode::Run);
-                self.me.check.notify_one();
+                if self.stopping.is_none() {
+                    self.me.set_mode(Mode::Run);
+                }
             }
             SignalEvent::Dump => {
                 match dumper {

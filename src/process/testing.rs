@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::model::{ProcessId, Role};
+use crate::model::{Intake, ProcessId, Role};
 use crate::store::process::{Counters, ProcessRow};
 
 use super::identity::Identity;
@@ -160,7 +160,7 @@ pub fn row(identity: &Identity, silent: Duration) -> ProcessRow {
         beat_seq: 1,
         seen_at: NOW,
         age: Duration::ZERO,
-        quiet: false,
+        intake: Intake::Open,
         paused: false,
         condemned: None,
         postponed: false,

@@ -197,8 +197,11 @@ pub async fn readings(conn: &mut Conn, stale_after: Duration) -> Result<Vec<Read
         let state = match &mover {
             mover if mover.age >= stale_after => "silent",
             mover if mover.trouble.is_some() => "trouble",
-            mover if mover.quiet => "quiet",
-            _ => "up",
+            mover => match mover.intake {
+                Intake::Open => "up",
+                Intake::Quiet => "quiet",
+                Intake::Stopping => "stopping",
+            },
         };
         *processes.entry((mover.role, state)).or_default() += 1;
         let age = ages.entry((mover.role, mover.host)).or_default();

@@ -230,8 +230,8 @@ pub struct ProcessRow {
     pub age: Duration,
     /// Its counters.
     pub counters: Counters,
-    /// True where it claims nothing until it is told to.
-    pub quiet: bool,
+    /// Whether it takes new work.
+    pub intake: Intake,
     /// True where it claims nothing because its pipeline is paused.
     pub paused: bool,
     /// It was declared dead, and holds claims that could not be given back yet.
@@ -331,7 +331,7 @@ pub async fn beat(
     process: ProcessId,
     role: Role,
     counters: Counters,
-    quiet: bool,
+    intake: Intake,
 ) -> Result<Beaten, Error> {
     let count = |value: u64| (value as i64).into();
     let args = [
@@ -343,7 +343,7 @@ pub async fn beat(
         ("advanced", count(counters.advanced)),
         ("stale", count(counters.stale)),
         ("statements", count(counters.statements)),
-        ("quiet", count(u64::from(quiet))),
+        ("quiet", intake.code().into()),
     ];
     failpoint!(conn, "beat.begin");
     let answered = match role {
@@ -508,7 +508,7 @@ pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
                     stale: count("stale")?,
                     statements: count("statements")?,
                 },
-                quiet: row.get::<i64>("quiet")? != 0,
+                intake: Intake::of(row.get("quiet")?),
                 paused: pause::is_told(row)?,
                 condemned: Condemned::of(row.get("epoch")?),
                 postponed: row.get::<i64>("postponed")? != 0,

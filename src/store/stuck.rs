@@ -188,7 +188,7 @@ pub async fn movers(conn: &mut Conn) -> Result<Vec<Mover>, Error> {
             version: row.get("version")?,
             age: Duration::from_micros(row.get::<i64>("age")?.max(0) as u64),
             dead: Condemned::of(row.get("epoch")?).is_some(),
-            quiet: row.get::<i64>("quiet")? != 0,
+            intake: Intake::of(row.get("quiet")?),
             moved_at: row.get("moved_at")?,
             holds: row.get::<i64>("holds")?.max(0) as u64,
             trouble: trouble.zip(since),

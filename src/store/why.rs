@@ -230,7 +230,7 @@ pub async fn facts(
                 age: process.age,
                 dead: process.condemned.is_some(),
                 condemned: process.condemned.is_some(),
-                quiet: process.quiet,
+                intake: process.intake,
                 holds: mover.as_ref().map_or(0, |mover| mover.holds),
                 trouble: mover.and_then(|mover| Some(mover.trouble?.0)),
             });

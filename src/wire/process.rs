@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::model::{ProcessId, Role};
+use crate::model::{Intake, ProcessId, Role};
 use crate::store::departed::Departed;
 use crate::store::process::ProcessRow;
 
@@ -59,8 +59,10 @@ pub struct ProcessJson<'a> {
     healthy: bool,
     /// True if it ran on the host that was asked, and that host knows that it is dead.
     dead: bool,
-    /// True if it was told to claim nothing.
+    /// True if it was told to claim nothing until it is told otherwise.
     quiet: bool,
+    /// True if it was told to end: it claims nothing, and finishes what it holds.
+    stopping: bool,
     /// True if it claims nothing because its pipeline is paused.
     paused: bool,
 }
@@ -80,7 +82,8 @@ impl<'a> ProcessJson<'a> {
             heartbeat_age_ms: millis(process.age),
             healthy: state == State::Healthy,
             dead: state == State::Dead,
-            quiet: process.quiet,
+            quiet: process.intake == Intake::Quiet,
+            stopping: process.intake == Intake::Stopping,
             paused: process.paused,
         }
     }

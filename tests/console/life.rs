@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use ductwork::model::Role;
+use ductwork::model::{Intake, Role};
 use ductwork::store::{Location, Purpose, migrate};
 use nix::sys::signal::Signal;
 
@@ -62,7 +62,7 @@ on_every_database! {
         daemon.send(Signal::SIGTSTP);
         eventually(PATIENCE, "the worker is quiet", async || {
             let rows = fixture.processes().await;
-            rows.iter().any(|row| row.role == Role::Worker && row.quiet).then_some(())
+            rows.iter().any(|row| row.role == Role::Worker && row.intake == Intake::Quiet).then_some(())
         })
         .await;
         // A console answers as soon as it listens, and registers meanwhile.
@@ -73,7 +73,7 @@ on_every_database! {
         .await;
         let consoles: Vec<_> = rows.iter().filter(|row| row.role == Role::Console).collect();
         assert_eq!(consoles.len(), 1);
-        assert!(!consoles[0].quiet && consoles[0].pid as i32 == child);
+        assert!(consoles[0].intake.is_open() && consoles[0].pid as i32 == child);
         assert_eq!(console.get("/readyz").status, 200);
         daemon.stop().await;
         assert!(console.try_get("/livez").is_none());

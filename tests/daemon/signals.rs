@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ductwork::model::RunStatus;
+use ductwork::model::{Intake, RunStatus};
 use ductwork::store::statement::Statement;
 use ductwork::store::{Dialect, cancel};
 use nix::sys::signal::Signal;
@@ -398,7 +398,7 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
         let claimed = executions.iter().filter(|e| e.step == "A" && e.process_id.is_some());
         assert_eq!(claimed.count(), 0, "{executions:#?}");
         // A person who asks is told.
-        assert!(fixture.processes().await.iter().all(|row| row.quiet));
+        assert!(fixture.processes().await.iter().all(|row| row.intake == Intake::Quiet));
         let waiting = executions.iter().find(|e| e.step == "A").unwrap().step_id;
         static RUN_OF: Statement =
             Statement::new("TEST_RUN_OF", "SELECT run_id FROM ductwork_steps WHERE id = :step");
@@ -411,12 +411,40 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
 
         daemon.send(Signal::SIGCONT);
         eventually(PATIENCE, "nobody is quiet", async || {
-            fixture.processes().await.iter().all(|row| !row.quiet).then_some(())
+            fixture.processes().await.iter().all(|row| row.intake.is_open()).then_some(())
         })
         .await;
         fixture.completed(PATIENCE).await;
         daemon.stop().await;
         fixture.succeeded_once_each().await;
+        fixture.audited().await;
+    }
+
+    async fn a_daemon_that_waits_for_its_steps_to_end_is_shown_as_stopping(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITING]).await;
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let first = fixture.trigger("Waiting", "1", 1).await[0];
+        fixture.pids("pids", 1).await;
+        daemon.send(Signal::SIGTERM);
+        eventually(PATIENCE, "the supervisor and its worker are stopping", async || {
+            let rows = fixture.processes().await;
+            let stopping = rows.iter().filter(|row| row.intake == Intake::Stopping);
+            (stopping.count() == rows.len() && rows.len() == 2).then_some(())
+        })
+        .await;
+        let second = fixture.trigger("Waiting", "1", 1).await[0];
+        let told = fixture.run(&[], &["why", &second.to_string()]);
+        let told = String::from_utf8(told.stdout).unwrap();
+        assert!(told.contains("no worker of Waiting claims: pid "), "{told}");
+        assert!(told.contains(" is stopping"), "{told}");
+        let told = fixture.run(&[], &["processes"]);
+        let told = String::from_utf8(told.stdout).unwrap();
+        assert_eq!(told.matches("stopping").count(), 2, "{told}");
+        std::fs::write(fixture.path("go"), "").unwrap();
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert!(status.success(), "{status}");
+        assert_eq!(fixture.output(first).await, 1);
         fixture.audited().await;
     }
 

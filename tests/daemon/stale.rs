@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ductwork::model::Intake;
 use ductwork::store::advance::{self, BranchClaim};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::definition::LeftOut;
@@ -368,7 +369,7 @@ on_every_database! {
         daemon.send(Signal::SIGTSTP);
         let quiet = eventually(PATIENCE, "both are quiet", async || {
             let rows = fixture.processes().await;
-            let of = |pid: i32| rows.iter().find(|row| row.pid as i32 == pid && row.quiet);
+            let of = |pid: i32| rows.iter().find(|row| row.pid as i32 == pid && row.intake == Intake::Quiet);
             Some((of(worker)?.id, of(advancer)?.id))
         });
         let (by_worker, by_advancer) = quiet.await;

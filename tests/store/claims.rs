@@ -441,7 +441,7 @@ on_every_database! {
         assert!(matches!(claim, Claim::Dead), "{claim:?}");
         let claim = dead.actor.claim_branches(1).await.unwrap();
         assert!(matches!(claim, BranchClaim::Dead), "{claim:?}");
-        let beat = process::beat(&mut dead.actor.conn, dead.actor.process, Role::Worker, Counters::default(), false).await;
+        let beat = process::beat(&mut dead.actor.conn, dead.actor.process, Role::Worker, Counters::default(), Intake::Open).await;
         assert_eq!(beat.unwrap().heard, Heard::Dead);
         assert_eq!(other.claim("P", 9).await.len(), 1);
     }
@@ -650,7 +650,7 @@ on_every_database! {
         let seen = process::processes(&mut reaper).await.unwrap()[0].beat_seq;
         let witnessed = Death::Witnessed { beat_seq: seen, stale_after: Duration::ZERO };
         let counters = Counters { claimed: 1, ..Counters::default() };
-        let heard = process::beat(&mut driver.actor.conn, driver.actor.process, Role::Worker, counters, false).await;
+        let heard = process::beat(&mut driver.actor.conn, driver.actor.process, Role::Worker, counters, Intake::Open).await;
         assert_eq!(heard.unwrap().heard, Heard::Claim);
         let recovered =
             recovery::recover(&mut reaper, driver.process, witnessed, &limits, &definitions).await;

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use ductwork::definition::{Definition, Pipeline};
-use ductwork::model::{ProcessId, Role};
+use ductwork::model::{Intake, ProcessId, Role};
 use ductwork::store::Conn;
 use ductwork::store::process::{self, Counters, Heard};
 use ductwork::store::statement::Statement;
@@ -217,7 +217,7 @@ on_every_database! {
             (ProcessId::new(), Heard::Dead),
         ] {
             conn.take_statements();
-            let beaten = process::beat(conn, process, Role::Supervisor, Counters::default(), false).await;
+            let beaten = process::beat(conn, process, Role::Supervisor, Counters::default(), Intake::Open).await;
             assert_eq!(beaten.unwrap().heard, heard);
         }
         assert_eq!(conn.take_statements(), 1);

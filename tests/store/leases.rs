@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ductwork::definition::{Definition, Pipeline};
-use ductwork::model::{ProcessId, Role};
+use ductwork::model::{Intake, ProcessId, Role};
 use ductwork::store::process::{self, Counters, Heard};
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect};
@@ -161,8 +161,14 @@ async fn a_beat_waits_for_no_lock(db: Db) {
         let asked = Instant::now();
         let now = leases(&mut lifeline).await;
         let counters = Counters::default();
-        let heard =
-            process::beat(&mut lifeline, driver.process, Role::Worker, counters, false).await;
+        let heard = process::beat(
+            &mut lifeline,
+            driver.process,
+            Role::Worker,
+            counters,
+            Intake::Open,
+        )
+        .await;
         assert_eq!(heard.unwrap().heard, Heard::Claim);
         let held = process::hold_on(&mut lifeline, driver.process, LEASE * 3)
             .await

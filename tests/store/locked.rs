@@ -315,7 +315,7 @@ on_every_database! {
         assert_eq!(rows.iter().any(|row| row.id == id), on_server);
 
         for role in [Role::Worker, Role::Supervisor] {
-            let beaten = process::beat(&mut driver.conn, id, role, Counters::default(), false).await;
+            let beaten = process::beat(&mut driver.conn, id, role, Counters::default(), Intake::Open).await;
             assert_eq!(beaten.unwrap().heard, Heard::Dead);
         }
         assert!(matches!(driver.actor.claim("P", 9).await.unwrap(), Claim::Dead));

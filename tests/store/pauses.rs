@@ -85,7 +85,7 @@ on_every_database! {
         for worker in [&mut p, &mut other] {
             assert!(is_paused(worker).await);
             let counters = Counters::default();
-            let heard = process::beat(&mut worker.actor.conn, worker.actor.process, Role::Worker, counters, false).await;
+            let heard = process::beat(&mut worker.actor.conn, worker.actor.process, Role::Worker, counters, Intake::Open).await;
             assert_eq!(heard.unwrap().heard, Heard::Pause);
         }
         // The same for a claim that leaves unreadable executions out.
@@ -119,7 +119,7 @@ on_every_database! {
             panic!("it claims again");
         };
         assert_eq!(taken.len(), 2);
-        let heard = process::beat(&mut other.actor.conn, other.actor.process, Role::Worker, Counters::default(), false).await;
+        let heard = process::beat(&mut other.actor.conn, other.actor.process, Role::Worker, Counters::default(), Intake::Open).await;
         assert_eq!(heard.unwrap().heard, Heard::Claim);
         next.audit().await;
     }

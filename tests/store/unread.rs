@@ -238,7 +238,7 @@ on_every_database! {
             }
             let idle = worker(conn, role, "P").await;
             age(conn, Duration::from_secs(61)).await;
-            process::beat(conn, idle, Role::Worker, Counters::default(), false).await.unwrap();
+            process::beat(conn, idle, Role::Worker, Counters::default(), Intake::Open).await.unwrap();
             let found = async |conn: &mut Conn| -> Vec<ProcessId> {
                 let found = audit::audit(conn, audit::GRACE).await.unwrap();
                 let idle = found.into_iter().filter(|it| it.invariant == "I26");
@@ -344,13 +344,13 @@ on_every_database! {
         // One works, the other does nothing.
         age(conn, Duration::from_secs(61)).await;
         let one = Counters { claimed: 1, ..Counters::default() };
-        process::beat(conn, p, Role::Worker, one, false).await.unwrap();
-        process::beat(conn, q, Role::Worker, Counters::default(), false).await.unwrap();
+        process::beat(conn, p, Role::Worker, one, Intake::Open).await.unwrap();
+        process::beat(conn, q, Role::Worker, Counters::default(), Intake::Open).await.unwrap();
         let idle = ("not_taken", Some("Q".to_owned()));
         assert_eq!(sorted(causes(conn).await), [nobody(&["R"]).remove(0), idle.clone()]);
         // A beat without new counts is no sign of work; a long execution is.
         age(conn, Duration::from_secs(61)).await;
-        process::beat(conn, p, Role::Worker, one, false).await.unwrap();
+        process::beat(conn, p, Role::Worker, one, Intake::Open).await.unwrap();
         let told = sorted(causes(conn).await);
         assert_eq!(told, [nobody(&["R"]).remove(0), ("not_taken", Some("P".to_owned())), idle.clone()]);
         claim::claim(conn, Claimant::new(p), "P", 1, LEASE).await.unwrap();

@@ -540,7 +540,14 @@ impl Life {
         cx: &mut Cx<'_>,
     ) -> Result<Option<Vec<ExecutionId>>, Error> {
         let counters = Counters::default();
-        let beaten = process::beat(cx.conn, self.process(), Role::Worker, counters, false).await?;
+        let beaten = process::beat(
+            cx.conn,
+            self.process(),
+            Role::Worker,
+            counters,
+            Intake::Open,
+        )
+        .await?;
         let heard = beaten.heard;
         let alive = heard != Heard::Dead;
         self.paused = heard == Heard::Pause;

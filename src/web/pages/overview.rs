@@ -270,7 +270,7 @@ fn hosts(movers: &[Mover], judged: &dyn Fn(&Mover) -> Judged) -> Vec<Host> {
             role: mover.role.as_str(),
             pipeline: mover.pipeline.clone().unwrap_or_default(),
             pid: mover.pid,
-            state: parts::of_process(judged(mover), mover.quiet),
+            state: parts::of_process(judged(mover), mover.intake),
             beat: time::whole(mover.age),
             holds: mover.holds,
         });

@@ -140,12 +140,13 @@ fn of_open(attempt: &Attempt) -> State {
 }
 
 /// Whether a process gives signs of life.
-pub fn of_process(judged: Judged, is_quiet: bool) -> State {
-    match (judged, is_quiet) {
+pub fn of_process(judged: Judged, intake: Intake) -> State {
+    match (judged, intake) {
         (Judged::Dead, _) => state("✗", "dead", "bad"),
         (Judged::Stale, _) => state("✗", "silent", "bad"),
-        (Judged::Healthy, true) => state("‖", "quiet", "asks"),
-        (Judged::Healthy, false) => state("✓", "healthy", "good"),
+        (Judged::Healthy, Intake::Quiet) => state("‖", "quiet", "asks"),
+        (Judged::Healthy, Intake::Stopping) => state("■", "stopping", "asks"),
+        (Judged::Healthy, Intake::Open) => state("✓", "healthy", "good"),
     }
 }
 

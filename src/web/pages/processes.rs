@@ -105,7 +105,7 @@ pub async fn processes(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
             role: row.role.as_str(),
             pipeline: row.pipeline.clone().unwrap_or_default(),
             pid: row.pid,
-            state: parts::of_process(site.terms.witness.state(row), row.quiet),
+            state: parts::of_process(site.terms.witness.state(row), row.intake),
             beat: time::whole(row.age),
             started: parts::ago(row.started_at, now),
             version: row.version.clone(),
