@@ -425,6 +425,12 @@ impl Shared {
         self.troubles().meet(trouble, about, text, Instant::now());
     }
 
+    /// The same for one that had lasted since this time if it was unknown.
+    pub fn trouble_since(&self, first: Instant, trouble: Trouble, text: &str) {
+        let times = [first, Instant::now()];
+        self.troubles().meet_since(trouble, "", text, times);
+    }
+
     /// Takes note of the rows that somebody has locked, and for which `about` wait: one line of the log for all of them,
     /// because a transaction may have locked very many. If there are none, that trouble is over. `then` says what happens
     /// to `about` when the transaction ends.

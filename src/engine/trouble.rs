@@ -118,13 +118,24 @@ pub struct Lasting {
 impl Troubles {
     /// Takes note of one at `now`; logs it, if it is time to.
     pub fn meet(&mut self, trouble: Trouble, about: &str, text: &str, now: Instant) {
+        self.meet_since(trouble, about, text, [now, now]);
+    }
+
+    /// The same for one that had lasted since the first of the two times if it was unknown.
+    pub fn meet_since(
+        &mut self,
+        trouble: Trouble,
+        about: &str,
+        text: &str,
+        [first, now]: [Instant; 2],
+    ) {
         let key = (trouble, about.to_owned());
         let last = self.lasting.met().find(|(known, _)| **known == key);
         let last = last.map(|(_, met)| now.saturating_duration_since(met.last));
         if trouble == Trouble::Refused && last.is_some_and(|last| last >= REFUSED_FOR) {
             self.lasting.over(&key);
         }
-        if let Some(lasted) = self.lasting.meet(&key, now) {
+        if let Some(lasted) = self.lasting.meet_since(&key, first, now) {
             match trouble {
                 Trouble::Definition | Trouble::Row => events::unreadable(text, lasted),
                 Trouble::Damaged => events::unclaimable(text, lasted),

@@ -316,10 +316,11 @@ fn halted(facts: &Facts, ended: &str) -> Why {
             fact = format!("{fact} (and {} more)", facts.halts.len() - 1);
         }
     }
-    let why = Why::new("halted", fact);
     match facts.revived_as {
-        Some(next) => why.remedy(format!("it was revived as {next}")),
-        None => why.remedy(halt::remedy(&facts.halts, facts.run_id)),
+        Some(next) => Why::new("halted", format!("{fact}; it was revived as {next}")).remedy(
+            format!("`ductworkd why {next}` explains the run that goes on"),
+        ),
+        None => Why::new("halted", fact).remedy(halt::remedy(&facts.halts, facts.run_id)),
     }
 }
 

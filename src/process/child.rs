@@ -460,10 +460,11 @@ async fn deregister(lives: Vec<Life>) {
 /// Tells of a hook that takes long, again and again.
 async fn tell_of_a_hook(moment: Moment, lives: &[Life]) -> Infallible {
     let text = format!("its {} hook is still running", moment.name());
+    let began = Instant::now();
     loop {
         tokio::time::sleep(HOOK_TAKES_LONG).await;
         for life in lives {
-            life.shared.trouble(Trouble::Hooking, "", &text);
+            life.shared.trouble_since(began, Trouble::Hooking, &text);
         }
     }
 }

@@ -47,6 +47,11 @@ impl<K> Default for Growing<K> {
 impl<K: Clone + Eq + Hash> Growing<K> {
     /// Takes note that the condition is met at `now`. Returns how long it has lasted, if that is to be logged.
     pub fn meet(&mut self, key: &K, now: Instant) -> Option<Duration> {
+        self.meet_since(key, now, now)
+    }
+
+    /// The same for a condition that had lasted since `first` if it was unknown.
+    pub fn meet_since(&mut self, key: &K, first: Instant, now: Instant) -> Option<Duration> {
         self.met.retain(|_, met| now < met.last + QUIET);
         if let Some(met) = self.met.get_mut(key) {
             met.last = now;
@@ -64,13 +69,13 @@ impl<K: Clone + Eq + Hash> Growing<K> {
             }
         }
         let met = Met {
-            first: now,
+            first,
             last: now,
             again: now + FIRST,
             pause: FIRST,
         };
         self.met.insert(key.clone(), met);
-        Some(Duration::ZERO)
+        Some(now.saturating_duration_since(first))
     }
 
     /// The condition is over; the next time it is new. Returns since when it had lasted, if it did.

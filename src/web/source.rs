@@ -32,6 +32,9 @@ const IDLE: Duration = Duration::from_secs(30);
 /// A connection that has answered within this time needs no look before an action.
 pub const FRESH: Duration = Duration::from_millis(500);
 
+/// The same before a page. It is read again where its connection was lost; only one that is silent would make it late.
+pub const FRESH_FOR_READS: Duration = Duration::from_secs(5);
+
 /// A connection that does not answer such a look within this time is given up.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 
@@ -270,9 +273,11 @@ impl Reader {
         };
         let catches_up = self.used_for != Use::Reads;
         let began = Instant::now();
-        if self.used_for != Use::Reads {
-            self.look_at_idle().await;
-        }
+        let fresh = match self.used_for {
+            Use::Reads => FRESH_FOR_READS,
+            Use::Acts | Use::Bulk => FRESH,
+        };
+        self.look_at_idle(fresh).await;
         let conn = match self.connected().await {
             Ok(conn) => conn,
             Err(error) if error.only_reads() => return Err(ReadError::OnlyReads(error)),
@@ -351,11 +356,11 @@ impl Reader {
         Err(refused)
     }
 
-    /// Gives up a connection that was lost while nobody used it: an action is asked for once, and its failure would
-    /// leave open whether it was carried out. Proven by
-    /// `the_first_act_after_an_outage_finds_a_connection`.
-    async fn look_at_idle(&mut self) {
-        if self.answered.elapsed() < FRESH {
+    /// Gives up a connection that was lost, or fell silent, while nobody used it: an action is asked for once, and its
+    /// failure would leave open whether it was carried out. Proven by
+    /// `the_first_act_after_an_outage_finds_a_connection` and `the_first_page_after_a_silence_finds_a_connection`.
+    async fn look_at_idle(&mut self, fresh: Duration) {
+        if self.answered.elapsed() < fresh {
             return;
         }
         if let Some(conn) = &mut self.conn {

@@ -19,6 +19,9 @@ mod cluster;
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../daemon/fixture.rs"]
 mod fixture;
+#[expect(dead_code, reason = "the daemon's tests need more of it")]
+#[path = "../daemon/relay.rs"]
+mod relay;
 #[path = "../support/writing.rs"]
 mod writing;
 

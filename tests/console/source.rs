@@ -1,15 +1,17 @@
 //! The connection through which the console reads.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect, Error, Location, Purpose, migrate, query};
-use ductwork::web::source::{FRESH, ReadError, Source};
+use ductwork::web::source::{FRESH, FRESH_FOR_READS, ReadError, Source};
 
 use crate::cluster::Cluster;
-use crate::on_every_database;
+use crate::relay::Relay;
 use crate::support::Db;
+use crate::{on_every_database, on_servers};
 
 /// Statements that take minutes.
 static LONG: [Statement; 3] = [
@@ -174,4 +176,32 @@ async fn the_first_act_after_an_outage_finds_a_connection() {
             act().await.unwrap();
         })
         .await;
+}
+
+on_servers! {
+/// Nobody is told that the packets of a connection vanish: it would be waited for until the page is late.
+async fn the_first_page_after_a_silence_finds_a_connection(db: Db) {
+        db.conn().await.close().await;
+        let (_, server) = db.url.rsplit_once('@').unwrap();
+        let (server, _) = server.split_once('/').unwrap();
+        let address = server.replace("localhost", "127.0.0.1");
+        let relay = Relay::to(address.parse().unwrap());
+        let through = format!("127.0.0.1:{}", relay.port);
+        let location = Location::parse(&db.url.replace(server, &through)).unwrap();
+        let local = tokio::task::LocalSet::new();
+        local
+            .run_until(async move {
+                let source = Source::open(location, Arc::new(|_, _| {}));
+                assert!(!work(&source).await.unwrap());
+                let lines: BTreeSet<u16> = relay.lines().keys().copied().collect();
+                assert_eq!(lines.len(), 1, "{lines:?}");
+                relay.silence(&lines);
+                tokio::time::sleep(FRESH_FOR_READS + Duration::from_millis(10)).await;
+                assert!(!work(&source).await.unwrap());
+                let lost: usize = relay.lines().values().map(|line| line.lost).sum();
+                assert!(lost > 0, "nothing was sent to the silent connection");
+                assert_eq!(relay.lines().len(), 2);
+            })
+            .await;
+}
 }
