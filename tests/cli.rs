@@ -337,16 +337,20 @@ fn check_says_which_sections_it_did_not_look_at() {
 }
 
 #[test]
-fn check_notes_a_pipeline_in_a_directory_that_nobody_reads() {
+fn check_notes_pipelines_that_nobody_reads() {
     let place = Place::ready();
     let text = "pipeline: Invoice\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
     for name in ["invoice", "reminder"] {
         place.write(&format!("pipelines/billing/{name}.yml"), text);
     }
     place.write("pipelines/data/compose.yml", "services: {}\n");
+    place.write("pipelines/PAYMENT.YML", text);
     let ended = place.run(["check"]);
     ended.fine();
     let told = "this pipeline is not read, because it is in a directory inside `";
+    assert!(ended.stdout.contains(told), "{ended:?}");
+    let told =
+        "this pipeline is not read, because its file's name does not end in `.yml` or `.yaml`";
     assert!(ended.stdout.contains(told), "{ended:?}");
     assert!(ended.stdout.contains("(and 1 more like it)"), "{ended:?}");
     assert!(

@@ -5,13 +5,13 @@ mod scripts;
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use crate::config::{Config, DaemonRole};
 use crate::definition::check::as_list;
-use crate::definition::yaml::nested;
+use crate::definition::yaml::{misnamed, nested};
 use crate::definition::{Definition, Edge, StepRunner, StepSpec};
 use crate::model::Hook;
 use crate::problem::{Problem, Problems, nearest};
@@ -230,23 +230,33 @@ fn interrupted(config: &Config, pipelines: &[&Found]) -> Vec<Problem> {
     notes
 }
 
-/// Pipelines in directories inside the one that is read.
-fn unread(config: &Config) -> Option<Problem> {
-    let files = nested(&config.pipelines_path);
-    let first = files.first()?;
-    let more = match files.len() - 1 {
-        0 => String::new(),
-        more => format!(" (and {more} more like it)"),
+/// Pipelines in directories inside the one that is read, and in files whose names do not end as they should.
+fn unread(config: &Config) -> Vec<Problem> {
+    let dir = &config.pipelines_path;
+    let inside = format!("it is in a directory inside `{}`", dir.display());
+    let note = |files: Vec<PathBuf>, because: &str, help: &str| {
+        let first = files.first()?.clone();
+        let more = match files.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more like it)"),
+        };
+        let message = format!("this pipeline is not read, because {because}{more}");
+        Some(Problem {
+            file: Some(first),
+            ..Problem::new(message).help(help)
+        })
     };
-    let message = format!(
-        "this pipeline is not read, because it is in a directory inside `{}`{more}",
-        config.pipelines_path.display()
+    let nested = note(
+        nested(dir),
+        &inside,
+        "move the file up, or name its directory as `pipelines_path`",
     );
-    let help = "move the file up, or name its directory as `pipelines_path`";
-    Some(Problem {
-        file: Some(first.clone()),
-        ..Problem::new(message).help(help)
-    })
+    let misnamed = note(
+        misnamed(dir),
+        "its file's name does not end in `.yml` or `.yaml`",
+        "write the end of the name in small letters",
+    );
+    nested.into_iter().chain(misnamed).collect()
 }
 
 /// Hooks for questions, in pipelines that ask no questions.

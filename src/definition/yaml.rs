@@ -27,7 +27,7 @@ mod tests;
 
 #[cfg(test)]
 use load::{load_dir, load_file};
-pub use load::{look_into, nested};
+pub use load::{look_into, misnamed, nested};
 
 /// The definition that `text` describes, or everything that is wrong with it. `file` only names the
 /// file in the problems; nothing is read from it.

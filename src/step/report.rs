@@ -1,9 +1,11 @@
 //! The error object that a failed step may print instead of a value.
 //!
 //! Owns: reading `{"error":{"type","message","backtrace","retryable","retry_after"}}`. Never: fails.
-//! A failed step has failed; a field of the wrong form counts as absent.
+//! A failed step has failed; a field of the wrong form counts as absent, and the message names one that decides about
+//! another attempt.
 
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -72,14 +74,31 @@ pub fn fill(error: StepError, said: &[u8], max: usize, mask: Option<&Mask>) -> S
         let said = field(name).and_then(text);
         said.filter(|text| !text.trim().is_empty()).map(covered)
     };
+    let retryable: Option<bool> = field("retryable").and_then(read);
+    let retry_after = field("retry_after").and_then(wait);
+    let mut message = said("message").unwrap_or(error.message);
+    // Either one decides whether, and when, the step runs again.
+    for (name, is_read, expected) in [
+        ("retryable", retryable.is_some(), "true or false"),
+        (
+            "retry_after",
+            retry_after.is_some(),
+            "a time like 1.5 or \"90s\"",
+        ),
+    ] {
+        let is_given = field(name).is_some_and(|raw| raw.get() != "null");
+        if is_given && !is_read {
+            let _ = write!(
+                message,
+                " [`{name}` in the step's error object is not {expected}: ignored]"
+            );
+        }
+    }
     // Made anew, so that the same bounds hold for the step's texts.
-    let mut filled = StepError::new(
-        said("type").unwrap_or(error.class),
-        said("message").unwrap_or(error.message),
-    );
+    let mut filled = StepError::new(said("type").unwrap_or(error.class), message);
     filled.backtrace = error.backtrace;
-    filled.retryable = field("retryable").and_then(read).unwrap_or(error.retryable);
-    filled.retry_after = field("retry_after").and_then(wait).or(error.retry_after);
+    filled.retryable = retryable.unwrap_or(error.retryable);
+    filled.retry_after = retry_after.or(error.retry_after);
     match field("backtrace").and_then(backtrace) {
         Some(backtrace) => filled.backtrace(covered(backtrace)),
         None => filled,
@@ -133,6 +152,29 @@ mod tests {
     }
 
     #[test]
+    fn an_order_that_makes_no_sense_is_ignored_and_told() {
+        let plain = filled("");
+        for (name, value) in [
+            ("retryable", r#""no""#),
+            ("retryable", "0"),
+            ("retry_after", "-1"),
+            ("retry_after", "1e300"),
+            ("retry_after", "1e12"),
+            ("retry_after", r#""soon""#),
+        ] {
+            let error = filled(&format!(
+                r#"{{"error":{{"message":"no","{name}":{value}}}}}"#
+            ));
+            let told = format!("no [`{name}` in the step's error object is not ");
+            assert!(error.message.starts_with(&told), "{error:?}");
+            assert_eq!(
+                (error.retryable, error.retry_after),
+                (plain.retryable, plain.retry_after)
+            );
+        }
+    }
+
+    #[test]
     fn what_makes_no_sense_is_as_if_absent() {
         let plain = filled("");
         for said in [
@@ -141,11 +183,7 @@ mod tests {
             "[]",
             r#"{"error":"text"}"#,
             r#"{"error":{}}"#,
-            r#"{"error":{"type":1,"message":"","backtrace":{},"retryable":"no"}}"#,
-            r#"{"error":{"retry_after":-1}}"#,
-            r#"{"error":{"retry_after":1e300}}"#,
-            r#"{"error":{"retry_after":1e12}}"#,
-            r#"{"error":{"retry_after":"soon"}}"#,
+            r#"{"error":{"type":1,"message":"","backtrace":{},"retryable":null,"retry_after":null}}"#,
         ] {
             assert_eq!(filled(said), plain, "{said}");
         }

@@ -105,6 +105,23 @@ fn may_be_a_pipeline(path: &FilePath) -> bool {
     is_yaml && !is_hidden(path)
 }
 
+/// Pipelines that nobody reads, because the ends of their names have capital letters.
+pub fn misnamed(dir: &FilePath) -> Vec<PathBuf> {
+    let is_meant = |path: &PathBuf| {
+        let extension = path.extension().unwrap_or_default();
+        let is_yaml = ["yml", "yaml"]
+            .iter()
+            .any(|it| extension.eq_ignore_ascii_case(it));
+        is_yaml && !is_hidden(path) && !may_be_a_pipeline(path)
+    };
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let files = entries.map(|entry| entry.path()).filter(is_meant);
+    let mut files: Vec<_> = files.take(NESTED_MAX).collect();
+    files.sort();
+    files.retain(|file| load(file).is_ok());
+    files
+}
+
 /// Pipelines that nobody reads, because they are in directories inside `dir`: some of them, where there are very
 /// many files.
 pub fn nested(dir: &FilePath) -> Vec<PathBuf> {
