@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::machine::pause::Pause;
 use crate::machine::stuck::{self, Stuck};
 use crate::machine::webhook::{self, Waits};
-use crate::model::{ProcessId, Role};
+use crate::model::{Intake, ProcessId, Role};
 use crate::problem::{Problem, Problems};
 use crate::process::{live, proof, wakeup};
 use crate::store::delivery::{self, COUNTED};
@@ -178,6 +178,8 @@ impl Health {
         // A console that runs alone moves nothing: it answers for itself, and does not count as a supervisor.
         let counted = |process: &&&ProcessRow| narrow || process.role != Role::Console;
         let counted = asked.iter().filter(counted).count();
+        let stopping = asked.iter().filter(|it| it.intake == Intake::Stopping);
+        let stopping = stopping.count();
         let fine = counted > 0 && stale.is_empty() && stuck.is_empty() && obstacle.is_none();
         if cli.out.json {
             cli.out.value(&HealthJson {
@@ -185,6 +187,7 @@ impl Health {
                 supervisors: counted,
                 stale: stale.len(),
                 dead,
+                stopping,
                 obstacle: obstacle.as_ref().map(|it| it.fact.as_str()),
                 writer: obstacle
                     .as_ref()
@@ -244,7 +247,12 @@ impl Health {
         if !problems.is_empty() {
             return Err(Failure::Problems(Code::Failed, Problems(problems)));
         }
-        cli.out.text(&format!("healthy: {counted} of {counted}\n"))
+        let stopping = match stopping {
+            0 => String::new(),
+            stopping => format!(", of which {stopping} stopping"),
+        };
+        cli.out
+            .text(&format!("healthy: {counted} of {counted}{stopping}\n"))
     }
 
     /// True when this command would wait for the holder of this lock. For a single host or process, it reads only

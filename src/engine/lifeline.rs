@@ -624,6 +624,10 @@ impl Lifeline {
                 self.shared.replace_identity(self.row.id);
                 self.shared.beaten();
                 self.shared.wake.notify_one();
+                // The new row says that it takes work, until the next heartbeat.
+                if self.shared.mode() != Mode::Run {
+                    self.shared.check.notify_one();
+                }
                 return Ok(Beat::Dead);
             }
         }

@@ -371,18 +371,29 @@ impl Facts {
     fn ready(&self, waiting: &Waiting) -> Option<Stuck> {
         let advancers = self.movers(Role::Advancer, &waiting.pipeline);
         let what = format!("a branch of {} has been ready", waiting.pipeline);
-        let (cause, why, remedy) = self.unmoved(&advancers, "advancer", why::START, waiting)?;
+        let (cause, why, remedy) =
+            self.unmoved(&advancers, "advancer", why::start(self.intakes()), waiting)?;
         Some(self.report(cause, waiting, &what, &why, remedy))
     }
 
     /// The remedy if no worker of a pipeline is alive.
     fn start(&self, pipeline: &str) -> String {
         let own = |process: &Mover| process.pipeline.as_deref() == Some(pipeline);
-        let daemon = |process: &&Mover| process.role == Role::Supervisor && self.alive(process);
-        match self.processes.iter().find(daemon) {
+        let daemon = self.supervisors().find(|it| it.intake != Intake::Stopping);
+        match daemon {
             Some(daemon) if !self.processes.iter().any(own) => why::reload(pipeline, daemon.pid),
-            _ => why::START.to_owned(),
+            _ => why::start(self.intakes()).to_owned(),
         }
+    }
+
+    /// The living supervisors.
+    fn supervisors(&self) -> impl Iterator<Item = &Mover> {
+        let processes = self.processes.iter();
+        processes.filter(|it| it.role == Role::Supervisor && self.alive(it))
+    }
+
+    fn intakes(&self) -> impl Iterator<Item = Intake> {
+        self.supervisors().map(|it| it.intake)
     }
 
     /// The living processes that could move work of a pipeline.
@@ -428,19 +439,16 @@ impl Facts {
             let quiet = movers.iter().find(|it| it.intake == Intake::Quiet);
             let Some(quiet) = quiet else {
                 let why = format!(", and pid {} on {} is stopping", first.pid, first.host);
-                let remedy = why::STOPPING.to_owned();
+                let remedy = why::stopping(self.intakes()).to_owned();
                 return awake.is_empty().then_some(("stopping", why, remedy));
             };
             let why = format!(
                 ", and pid {} on {} is quiet (SIGTSTP)",
                 quiet.pid, quiet.host
             );
-            let supervisors = self.processes.iter().filter(|process| {
-                process.role == Role::Supervisor
-                    && process.intake == Intake::Quiet
-                    && process.host == quiet.host
-                    && self.alive(process)
-            });
+            let supervisors = self
+                .supervisors()
+                .filter(|it| it.intake == Intake::Quiet && it.host == quiet.host);
             let supervisors: Vec<u32> = supervisors.map(|process| process.pid).collect();
             let remedy = why::claim_again(quiet.pid, &quiet.host, &supervisors);
             return awake.is_empty().then_some(("quiet", why, remedy));

@@ -184,8 +184,27 @@ pub struct BarrierFact {
 pub const START: &str = "start `ductworkd`";
 
 /// The remedy if all processes that could do the work are stopping.
-pub const STOPPING: &str =
+const STOPPING: &str =
     "none, if it is being restarted; otherwise start `ductworkd` again when it has stopped";
+
+/// The same if their daemon goes on.
+const REPLACED: &str = "none, if the pipeline is still configured: the daemon starts another one when this one has ended";
+
+/// The remedy if nobody can do the work, where these are the living supervisors.
+pub fn start(mut supervisors: impl Iterator<Item = Intake>) -> &'static str {
+    match supervisors.next() {
+        Some(Intake::Stopping) if supervisors.all(|it| it == Intake::Stopping) => STOPPING,
+        _ => START,
+    }
+}
+
+/// The remedy if all that could do the work are stopping, where these are the living supervisors.
+pub fn stopping(mut supervisors: impl Iterator<Item = Intake>) -> &'static str {
+    match supervisors.any(|it| it != Intake::Stopping) {
+        true => REPLACED,
+        false => STOPPING,
+    }
+}
 
 /// The remedy if the worker dies as often as it is started.
 const DEADLY: &str = "find what ends it: a step that kills its parent, a limit of memory, or a person; \
@@ -258,6 +277,12 @@ pub fn why(facts: &Facts) -> Why {
 }
 
 impl Facts {
+    /// The living supervisors.
+    fn supervisors(&self) -> impl Iterator<Item = &ProcessFact> {
+        let processes = self.processes.iter();
+        processes.filter(|it| it.role == Role::Supervisor && it.is_alive(self.stale_after))
+    }
+
     /// Leaves inputs and outputs out of every fact and remedy.
     pub fn withhold_payloads(&mut self) {
         self.input = None;
@@ -556,7 +581,7 @@ fn ready(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             "no_advancer",
             format!("{} has ended, but no advancer is alive{place}", leaf.node),
         )
-        .remedy(START.to_owned()),
+        .remedy(start(facts.supervisors().map(|it| it.intake)).to_owned()),
     }
 }
 
@@ -637,13 +662,12 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             (dead, stale) => format!(" ({dead} dead, {stale} with a stale heartbeat)"),
         };
         let fact = format!("{node} is due, but no worker of {pipeline} is alive{known}{place}");
-        // A daemon whose worker has died starts another: it knows the pipeline.
-        let supervises =
-            |it: &&ProcessFact| it.role == Role::Supervisor && it.is_alive(facts.stale_after);
-        let daemon = facts.processes.iter().find(supervises);
+        // A daemon whose worker has died starts another: it knows the pipeline. One that is stopping reads nothing anew.
+        let mut daemons = facts.supervisors();
+        let daemon = daemons.find(|it| it.intake != Intake::Stopping);
         // A worker that has just died is there again in a moment, and dies of the same.
         let own = format!("the worker {pipeline} {DIES}");
-        let troubles = facts.processes.iter().filter(supervises);
+        let troubles = facts.supervisors();
         let mut troubles = troubles.filter_map(|it| it.trouble.as_deref());
         if let Some(dying) = troubles.find(|trouble| trouble.starts_with(&own)) {
             let fact = format!("{node} waits: {dying}{place}");
@@ -651,7 +675,7 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
         }
         return Why::new("no_worker", fact).remedy(match daemon {
             Some(daemon) if others.is_empty() => reload(pipeline, daemon.pid),
-            _ => START.to_owned(),
+            _ => start(facts.supervisors().map(|it| it.intake)).to_owned(),
         });
     }
     if let Some(closed) = closed(facts, &alive) {
@@ -659,6 +683,7 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
         let fact = format!("{node} is due, but no worker of {pipeline} claims: {told}{place}");
         return Why::new(closed.cause, fact).remedy(closed.remedy);
     }
+    let alive: Vec<_> = alive.into_iter().filter(|it| it.intake.is_open()).collect();
     let at_work = |process: &&&ProcessFact| !process.is_silent(facts.stale_after);
     let held: u64 = alive.iter().filter(at_work).map(|it| it.holds).sum();
     if held == 0
@@ -687,8 +712,7 @@ fn untaken(facts: &Facts, leaf: &Leaf, alive: &[&ProcessFact], place: &str) -> O
     let LeafState::Queued { due_at } = leaf.state else {
         return None;
     };
-    let awake = alive.iter().filter(|process| process.intake.is_open());
-    let worker = awake.max_by_key(|process| process.age)?;
+    let worker = alive.iter().max_by_key(|process| process.age)?;
     let node = &leaf.node;
     let waited = time::between(due_at, facts.now);
     let silent = worker.is_silent(facts.stale_after);
@@ -745,12 +769,8 @@ pub fn claim_again(pid: u32, host: &str, supervisors: &[u32]) -> String {
 
 /// The same for this process.
 fn waken(facts: &Facts, first: &ProcessFact) -> String {
-    let supervisors = facts.processes.iter().filter(|process| {
-        process.role == Role::Supervisor
-            && process.intake == Intake::Quiet
-            && process.host == first.host
-            && process.is_alive(facts.stale_after)
-    });
+    let supervisors = facts.supervisors();
+    let supervisors = supervisors.filter(|it| it.intake == Intake::Quiet && it.host == first.host);
     let supervisors: Vec<u32> = supervisors.map(|process| process.pid).collect();
     claim_again(first.pid, &first.host, &supervisors)
 }
@@ -783,7 +803,7 @@ fn closed(facts: &Facts, alive: &[&ProcessFact]) -> Option<Closed> {
         None => Closed {
             cause: "stopping",
             fact: format!("{named} is stopping"),
-            remedy: STOPPING.to_owned(),
+            remedy: stopping(facts.supervisors().map(|it| it.intake)).to_owned(),
         },
     })
 }
@@ -1208,6 +1228,38 @@ mod tests {
         // A daemon whose worker has died knows the pipeline.
         facts.processes.push(process(Role::Worker, 60));
         assert_eq!(why(&facts).remedy.as_deref(), Some("start `ductworkd`"));
+    }
+
+    #[test]
+    fn a_daemon_that_is_stopping_is_told_nothing_and_counts_for_nothing() {
+        let stopping = |role, pid| ProcessFact {
+            intake: Intake::Stopping,
+            pid,
+            ..process(role, 1)
+        };
+        let mut due = facts(Some(LeafState::Queued { due_at: NOW }));
+        due.processes = vec![stopping(Role::Supervisor, 8)];
+        let mut ready = facts(Some(LeafState::Ready { from: NOW }));
+        ready.processes = due.processes.clone();
+        let mut held = facts(Some(LeafState::Queued { due_at: NOW }));
+        held.processes = [stopping(Role::Supervisor, 8), stopping(Role::Worker, 9)].to_vec();
+        for facts in [&due, &ready, &held] {
+            let told = why(facts);
+            assert_eq!(told.remedy.as_deref(), Some(STOPPING), "{}", told.fact);
+        }
+        // Another one that goes on has to be told, or starts another worker.
+        due.processes.push(process(Role::Supervisor, 1));
+        held.processes.push(process(Role::Supervisor, 1));
+        let told = why(&due).remedy.unwrap_or_default();
+        assert!(told.ends_with("kill -HUP 7"), "{told}");
+        assert_eq!(why(&held).remedy.as_deref(), Some(REPLACED));
+        // Its worker is no help to the one that is busy.
+        held.processes.push(process(Role::Worker, 1));
+        let told = why(&held).fact;
+        assert!(
+            told.contains("its worker is busy (steps that run or are claimed: 1)"),
+            "{told}"
+        );
     }
 
     /// Each claim of a dead process that was left waits for a lock; the others are given back within seconds.

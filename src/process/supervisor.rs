@@ -207,10 +207,11 @@ pub async fn supervise<F: Future<Output = Over>>(
         supervisor.last_sweep().await;
     }
     supervisor.count_the_stop(code);
+    // It is registered, and shown as stopping, until the hook has run.
+    supervisor.run_stop_hook(&mut signals, &functions).await;
     let _ = end.send(());
     // Without a database the deregistration fails, and the reaper removes the row.
     let _ = tokio::time::timeout(Duration::from_secs(2), lifeline).await;
-    supervisor.run_stop_hook(&mut signals, &functions).await;
     let stopping = supervisor.stopping.as_ref();
     let signal = stopping.and_then(|it| it.signal).map(|it| it.as_str());
     events::stopped(signal, stopping.map(|it| it.since));
@@ -439,6 +440,8 @@ impl Supervisor {
         });
         stopping.at_once |= immediate;
         self.told_to_stop.send_replace(true);
+        // Nobody reads the configuration again.
+        self.me.over(Trouble::Reloading, "");
         self.me.set_mode(Mode::Drain {
             until: Instant::now() + self.setup.config.supervisor.shutdown_timeout,
             cause: StopCause::Shutdown,
@@ -448,14 +451,20 @@ impl Supervisor {
     }
 
     /// Runs the stop hook, unless somebody asks for the end once more.
-    async fn run_stop_hook(&self, signals: &mut Signals, functions: &Functions) {
+    async fn run_stop_hook(&mut self, signals: &mut Signals, functions: &Functions) {
         let hook = Hook::of(Moment::SupervisorStop, &self.setup.config, functions);
         let began = Instant::now();
+        let stamp = &mut self.stamp;
         let telling = async {
+            let mut told = began;
             loop {
-                tokio::time::sleep(HOOK_TAKES_LONG).await;
-                let text = "the supervisor stop hook is still running";
-                events::hook_takes_long(text, began.elapsed());
+                stamp.iter_mut().for_each(Stamp::touch);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if told.elapsed() >= HOOK_TAKES_LONG {
+                    told = Instant::now();
+                    let text = "the supervisor stop hook is still running";
+                    events::hook_takes_long(text, began.elapsed());
+                }
             }
         };
         tokio::select! {
@@ -531,6 +540,8 @@ impl Supervisor {
                 }
             }
             SignalEvent::Quiet if self.setup.suspends => self.suspend(),
+            // It claims nothing anyway, and no CONT would end that.
+            SignalEvent::Quiet if self.stopping.is_some() => {}
             SignalEvent::Quiet => {
                 tracing::info!("quiet: claiming nothing, finishing what runs; CONT claims again");
                 self.handle(roster::Event::Quiet(true));

@@ -21,6 +21,8 @@ pub struct HealthJson<'a> {
     pub stale: usize,
     /// Those among them that are known to be dead.
     pub dead: usize,
+    /// Those that were told to end, and finish their work.
+    pub stopping: usize,
     /// Why nobody can write.
     pub obstacle: Option<&'a str>,
     /// The pid of the process that is the cause of that.

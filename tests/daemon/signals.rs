@@ -152,6 +152,9 @@ on_every_database! {
         daemon.ready().await;
         daemon.send(Signal::SIGTERM);
         let hook = fixture.pids("hook", 1).await[0];
+        let told = fixture.run(&[], &["health"]);
+        let told = String::from_utf8(told.stdout).unwrap();
+        assert_eq!(told, "healthy: 1 of 1, of which 1 stopping\n");
         daemon.send(Signal::SIGHUP);
         daemon.send(Signal::SIGQUIT);
         let (status, _) = daemon.ended(PATIENCE).await;
@@ -433,6 +436,9 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
             (stopping.count() == rows.len() && rows.len() == 2).then_some(())
         })
         .await;
+        // No order to rest, and none to go on, changes that.
+        daemon.send(Signal::SIGTSTP);
+        daemon.send(Signal::SIGCONT);
         let second = fixture.trigger("Waiting", "1", 1).await[0];
         let told = fixture.run(&[], &["why", &second.to_string()]);
         let told = String::from_utf8(told.stdout).unwrap();
