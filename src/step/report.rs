@@ -78,11 +78,11 @@ pub fn fill(error: StepError, said: &[u8], max: usize, mask: Option<&Mask>) -> S
     let retry_after = field("retry_after").and_then(wait);
     let mut message = said("message").unwrap_or(error.message);
     // Either one decides whether, and when, the step runs again.
-    for (name, is_read, expected) in [
-        ("retryable", retryable.is_some(), "true or false"),
+    for (is_read, name, expected) in [
+        (retryable.is_some(), "retryable", "true or false"),
         (
-            "retry_after",
             retry_after.is_some(),
+            "retry_after",
             "a time like 1.5 or \"90s\"",
         ),
     ] {

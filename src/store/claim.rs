@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use crate::failpoint::failpoint;
 use crate::model::*;
@@ -157,13 +158,13 @@ statements! {
         SELECT id FROM ductwork_executions WHERE process_id = :process AND completed_at IS NULL{narrow: AND holder = :process}";
 }
 
-/// A claim that does not begin at the head of the queue begins at one of the places after it, each as many
-/// executions from the last as it takes: of three claims at three nodes, few then meet.
+/// The number of places, the head of the queue among them, at one of which a claim begins that others may be in the
+/// way of. Each is as many executions after the one before as the claim wants: of three claims at three nodes, few meet.
 const PLACES: usize = 8;
 
-/// The number of claims that do so after one that another node was in the way of. More than a few would leave the
-/// oldest executions waiting where only one node has workers.
-const SPREAD: u32 = 32;
+/// Claims do so for this long after one that had to be tried again. Then the oldest executions go first, in case only
+/// one node has workers.
+const SPREAD: Duration = Duration::from_secs(5);
 
 /// An execution that this process owns.
 #[derive(Clone, Debug)]
@@ -346,7 +347,7 @@ pub async fn claim_behind(
     let loaded = conn.transaction(async |conn| {
         tries += 1;
         if tries > 1 && conn.is_in_cluster() {
-            conn.spread = SPREAD;
+            conn.spreads = Some(Instant::now() + SPREAD);
         }
         match conn
             .fetch_optional(&TOUCH_PROCESS, &claimant.args())
@@ -356,7 +357,7 @@ pub async fn claim_behind(
             Some(row) if pause::is_told(&row)? => return Ok(Err(Claim::Paused)),
             Some(_) => {}
         }
-        let taken = take(conn, cursor, &pipeline, n, left_out).await?;
+        let taken = take(conn, cursor, &pipeline, n, left_out, tries > 1).await?;
         if taken.is_empty() {
             return Ok(Ok((Vec::new(), Vec::new(), cursor, Vec::new())));
         }
@@ -401,28 +402,27 @@ pub async fn claim_behind(
 /// Takes the next executions after a place that are not left out, or locks them where they are removed later.
 ///
 /// On a cluster, no node sees the locks of another, so claims at several nodes lock the same first executions of a long
-/// queue, and all but one of them are refused. After that, a claim begins at a random place.
+/// queue, and all but one of them are refused. One that is tried again begins at a random place, and so do the next
+/// ones that would begin at the head.
 async fn take(
     conn: &mut Conn,
     cursor: Cursor,
     (_, pipeline): &(&'static str, Arg<'_>),
     n: usize,
     left_out: &LeftOut,
+    is_tried_again: bool,
 ) -> Result<Vec<Row>, Error> {
     let pipeline = ("pipeline", pipeline.clone());
-    if conn.spread > 0 && cursor == Cursor::FIRST && left_out.is_empty() {
-        conn.spread -= 1;
-        let skipped = (super::chance() * PLACES as f64) as usize * n;
-        if let Some(last) = skipped.checked_sub(1) {
-            let args = [pipeline.clone(), ("skipped", last.into())];
-            if let Some(row) = conn.fetch_optional(&LATER_DUE, &args).await? {
-                let [behind, behind_id] = Cursor::of(&row, "due_at", "id")?.args();
-                let args = [pipeline.clone(), ("n", n.into()), behind, behind_id];
-                let taken = conn.fetch(&TAKE_AVAILABILITIES, &args).await?;
-                // Fewer would mean that no more are due.
-                if taken.len() == n {
-                    return Ok(taken);
-                }
+    let spreads = conn.spreads.is_some_and(|until| Instant::now() < until);
+    if spreads && left_out.is_empty() && (is_tried_again || cursor == Cursor::FIRST) {
+        let place = place(conn, cursor, &pipeline, n).await?;
+        if place != cursor {
+            let [behind, behind_id] = place.args();
+            let args = [pipeline.clone(), ("n", n.into()), behind, behind_id];
+            let taken = conn.fetch(&TAKE_AVAILABILITIES, &args).await?;
+            // Fewer would mean that no more are due. Some were locked.
+            if taken.len() == n {
+                return Ok(taken);
             }
         }
     }
@@ -439,6 +439,28 @@ async fn take(
     match left_out.is_empty() {
         true => conn.fetch(&TAKE_AVAILABILITIES, &args[..4]).await,
         false => conn.fetch(&TAKE_READABLE, &args).await,
+    }
+}
+
+/// A random place after the cursor from which as many executions as are wanted are due, or the cursor itself.
+async fn place(
+    conn: &mut Conn,
+    cursor: Cursor,
+    pipeline: &(&'static str, Arg<'_>),
+    n: usize,
+) -> Result<Cursor, Error> {
+    let skipped = (super::chance() * PLACES as f64) as usize * n;
+    let Some(last) = skipped.checked_sub(1) else {
+        return Ok(cursor);
+    };
+    let [behind, behind_id] = cursor.args();
+    let (last, end) = (("last", last.into()), ("end", (last + n).into()));
+    let args = [pipeline.clone(), last, end, behind, behind_id];
+    match conn.fetch_optional(&LATER_DUE, &args).await? {
+        Some(row) if row.get::<Option<i64>>("reaches")?.is_some() => {
+            Cursor::of(&row, "due_at", "id")
+        }
+        _ => Ok(cursor),
     }
 }
 

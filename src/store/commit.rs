@@ -415,7 +415,7 @@ async fn joined(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Res
     Ok(Some((held, paused)))
 }
 
-/// A batch with more bytes than this is not written into the text of statements.
+/// A batch with more bytes than this, those of its keys and counts included, is not written into the text of statements.
 const BARE_MAX: usize = 1 << 18;
 
 /// All results in one trip, as if each still counted; `None` where that is refused, and nothing was written.
@@ -732,7 +732,7 @@ impl<'a> Planned<'a> {
         self.arrives_at.is_none() && !self.queues()
     }
 
-    /// True when its execution's row gets no text, and its step ends.
+    /// True when it has no error and no log, and ends its step.
     fn is_bare(&self) -> bool {
         self.of.error.is_none() && self.of.log.is_none() && self.step_status.is_some()
     }

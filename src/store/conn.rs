@@ -287,8 +287,8 @@ pub struct Conn {
     statements: u64,
     /// Digests of the definitions that were stored through it.
     pub(super) saved: HashSet<String>,
-    /// How many of its next claims may begin behind the head of the queue (`claim`).
-    pub(super) spread: u32,
+    /// Until when its claims may begin behind the head of the queue (`claim`).
+    pub(super) spreads: Option<Instant>,
     bounds: Bounds,
     patience: Patience,
 }
@@ -430,7 +430,7 @@ impl Conn {
             berth: None,
             statements: 0,
             saved: HashSet::new(),
-            spread: 0,
+            spreads: None,
             bounds: Bounds::Sent,
             patience,
         }

@@ -10,10 +10,17 @@ SELECT execution_id AS id, due_at, {now} - due_at AS waited FROM ductwork_availa
  ORDER BY due_at, execution_id LIMIT :n {skip_locked}
 
 -- name: LATER_DUE
--- It locks nothing: a lock on a row that this claim leaves would let the claim of another node undo this one.
-SELECT execution_id AS id, due_at FROM ductwork_availabilities
+-- The last execution that is skipped, and whether as many as are wanted come after it. It locks nothing: a lock on a
+-- row that this claim leaves would let the claim of another node undo this one.
+SELECT execution_id AS id, due_at,
+       (SELECT 1 FROM ductwork_availabilities
+         WHERE pipeline = :pipeline AND due_at <= {now}
+           AND due_at >= :behind AND (due_at > :behind OR execution_id > :behind_id)
+         ORDER BY due_at, execution_id LIMIT 1 OFFSET :end) AS reaches
+  FROM ductwork_availabilities
  WHERE pipeline = :pipeline AND due_at <= {now}
- ORDER BY due_at, execution_id LIMIT 1 OFFSET :skipped
+   AND due_at >= :behind AND (due_at > :behind OR execution_id > :behind_id)
+ ORDER BY due_at, execution_id LIMIT 1 OFFSET :last
 
 -- name: DUE_READABLE
 SELECT q.execution_id AS id, q.due_at, {now} - q.due_at AS waited FROM ductwork_availabilities q

@@ -2,7 +2,7 @@
 //!
 //! Owns: the text of such a statement. The server and the protocol treat it as one statement, so it has one
 //! answer, also for an error; several statements in one packet may lose theirs. Its parts return no rows.
-//! Their texts are constant, and their values are in variables, which `literal` writes. Never: sends
+//! Their values are in variables, or in their text (`inline`), and `literal` writes both. Never: sends
 //! anything.
 
 use std::fmt::Write;
@@ -11,7 +11,8 @@ use super::{inline, literal};
 use crate::store::dialect::Dialect;
 use crate::store::statement::{Arg, Args, Rows, Statement, find};
 
-/// A batch that would make the text longer than this is sent ahead of it, as a value and not as text.
+/// A batch that would make the text longer than this is sent ahead of it, as a value and not as text. The values that
+/// `inline` writes come on top of it: they are few (`commit`).
 pub const LONGEST: usize = 1 << 20;
 
 /// Refuses to go on without a transaction, with the error of one that was rolled back to let another one through.

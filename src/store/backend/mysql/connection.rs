@@ -496,7 +496,9 @@ impl Mysql {
             {
                 let text = &one.rendered(Dialect::Mysql).compound;
                 let text = inline::filled(one, text, args);
+                let text = self.server.words(&text).into_owned();
                 written = self.text(&text).await.map_err(Failed::before_end)?;
+                answer.written = written;
                 continue;
             }
             let given: Vec<&Arg<'_>> = asked.given.iter().map(|index| values[*index]).collect();

@@ -35,10 +35,11 @@ pub fn chosen(argument: &str) -> String {
 
 /// True of a text with a mark.
 pub fn is_marked(text: &str) -> bool {
-    text.contains(AMONG)
+    text.contains(AMONG) || text.contains(CHOSEN)
 }
 
-/// The text of a statement with literals in place of its marks and its variables.
+/// The text of a statement with literals in place of its marks and its variables. None of the strings in our statements
+/// looks like either.
 pub fn filled(statement: &Statement, text: &str, args: Args<'_>) -> String {
     let mut filled = String::with_capacity(text.len() * 8);
     let mut rest = text;

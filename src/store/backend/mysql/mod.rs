@@ -2,7 +2,8 @@
 //!
 //! Owns: their fragments and settings, one text for both. `url` is the address, `nodes` the nodes that it names,
 //! `connection` the connection to the server, `session` the requirements on a session, `literal` the values of a
-//! compound statement, `inline` the keys and values of a batch in the text of a statement, `locks` the locks of others, and `error` the meaning of the servers' errors.
+//! compound statement, `inline` the keys and values of a batch in the text of a statement, `locks` the locks of
+//! others, and `error` the meaning of the servers' errors.
 
 pub mod compound;
 pub mod connection;
