@@ -80,11 +80,7 @@ pub fn fill(error: StepError, said: &[u8], max: usize, mask: Option<&Mask>) -> S
     // Either one decides whether, and when, the step runs again.
     for (is_read, name, expected) in [
         (retryable.is_some(), "retryable", "true or false"),
-        (
-            retry_after.is_some(),
-            "retry_after",
-            "a time like 1.5 or \"90s\"",
-        ),
+        (retry_after.is_some(), "retry_after", "a time like `90s`"),
     ] {
         let is_given = field(name).is_some_and(|raw| raw.get() != "null");
         if is_given && !is_read {
