@@ -177,9 +177,9 @@ impl Health {
         let dead = stale.iter().filter(dead).count();
         // A console that runs alone moves nothing: it answers for itself, and does not count as a supervisor.
         let counted = |process: &&&ProcessRow| narrow || process.role != Role::Console;
+        let stopping = asked.iter().filter(counted);
+        let stopping = stopping.filter(|it| it.intake == Intake::Stopping).count();
         let counted = asked.iter().filter(counted).count();
-        let stopping = asked.iter().filter(|it| it.intake == Intake::Stopping);
-        let stopping = stopping.count();
         let fine = counted > 0 && stale.is_empty() && stuck.is_empty() && obstacle.is_none();
         if cli.out.json {
             cli.out.value(&HealthJson {

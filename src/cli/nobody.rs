@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::machine::why;
-use crate::model::{Role, RunId};
+use crate::model::{Intake, Role, RunId};
 use crate::store::process::{self, ProcessRow};
 use crate::store::{Conn, pause, query};
 use crate::wire::process::State;
@@ -25,7 +25,7 @@ const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// The pause between two later looks.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// The causes that no running process will mend.
+/// The causes that no running process will soon mend.
 const CAUSES: [&str; 10] = [
     "paused",
     "no_worker",
@@ -84,7 +84,9 @@ async fn nobody_of(conn: &mut Conn, config: &Config, pipeline: &str) -> Result<(
     }
     let works = |it: &ProcessRow| it.pipeline.as_deref() == Some(pipeline);
     let lives = |it: &ProcessRow| witness.state(it) == State::Healthy;
-    let daemon = |it: &&ProcessRow| it.role == Role::Supervisor && lives(it);
+    let daemon = |it: &&ProcessRow| {
+        it.role == Role::Supervisor && lives(it) && it.intake != Intake::Stopping
+    };
     let remedy = match processes.iter().find(daemon) {
         Some(daemon) if !processes.iter().any(works) => why::reload(pipeline, daemon.pid),
         _ => "start `ductworkd`, or `ductworkd start --until-idle`".to_owned(),

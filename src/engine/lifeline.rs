@@ -624,7 +624,7 @@ impl Lifeline {
                 self.shared.replace_identity(self.row.id);
                 self.shared.beaten();
                 self.shared.wake.notify_one();
-                // The new row says that it takes work, until the next heartbeat.
+                // The new row says that it takes work, although it does not, until the next heartbeat.
                 if self.shared.mode() != Mode::Run {
                     self.shared.check.notify_one();
                 }

@@ -201,7 +201,7 @@ impl Shared {
         self.mode.subscribe()
     }
 
-    /// Sets the mode of the process, of which a heartbeat tells people at once.
+    /// Sets the mode of the process; a heartbeat shows it at once.
     pub fn set_mode(&self, mode: Mode) {
         self.mode.send_replace(mode);
         self.wake.notify_one();

@@ -439,7 +439,8 @@ impl Facts {
             let quiet = movers.iter().find(|it| it.intake == Intake::Quiet);
             let Some(quiet) = quiet else {
                 let why = format!(", and pid {} on {} is stopping", first.pid, first.host);
-                let remedy = why::stopping(self.intakes()).to_owned();
+                let here = self.supervisors().filter(|it| it.host == first.host);
+                let remedy = why::stopping(here.map(|it| it.intake)).to_owned();
                 return awake.is_empty().then_some(("stopping", why, remedy));
             };
             let why = format!(

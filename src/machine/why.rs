@@ -198,7 +198,7 @@ pub fn start(mut supervisors: impl Iterator<Item = Intake>) -> &'static str {
     }
 }
 
-/// The remedy if all that could do the work are stopping, where these are the living supervisors.
+/// The remedy if all that could do the work are stopping, where these are the living supervisors of their host.
 pub fn stopping(mut supervisors: impl Iterator<Item = Intake>) -> &'static str {
     match supervisors.any(|it| it != Intake::Stopping) {
         true => REPLACED,
@@ -789,9 +789,10 @@ fn closed(facts: &Facts, alive: &[&ProcessFact]) -> Option<Closed> {
     }
     let quiet = alive.iter().find(|it| it.intake == Intake::Quiet);
     let first = quiet.or(alive.first())?;
-    let more = match alive.len() {
-        1 => String::new(),
-        n => format!(" (and {} more)", n - 1),
+    let more = alive.iter().filter(|it| it.intake == first.intake).count() - 1;
+    let more = match more {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
     };
     let named = format!("pid {} on {}{more}", first.pid, first.host);
     Some(match quiet {
@@ -803,7 +804,10 @@ fn closed(facts: &Facts, alive: &[&ProcessFact]) -> Option<Closed> {
         None => Closed {
             cause: "stopping",
             fact: format!("{named} is stopping"),
-            remedy: stopping(facts.supervisors().map(|it| it.intake)).to_owned(),
+            remedy: {
+                let here = facts.supervisors().filter(|it| it.host == first.host);
+                stopping(here.map(|it| it.intake)).to_owned()
+            },
         },
     })
 }
@@ -1247,13 +1251,21 @@ mod tests {
             let told = why(facts);
             assert_eq!(told.remedy.as_deref(), Some(STOPPING), "{}", told.fact);
         }
-        // Another one that goes on has to be told, or starts another worker.
+        // A daemon that goes on can be told of the pipeline. It starts another worker in place of the one that ends.
         due.processes.push(process(Role::Supervisor, 1));
         held.processes.push(process(Role::Supervisor, 1));
         let told = why(&due).remedy.unwrap_or_default();
         assert!(told.ends_with("kill -HUP 7"), "{told}");
         assert_eq!(why(&held).remedy.as_deref(), Some(REPLACED));
-        // Its worker is no help to the one that is busy.
+        for process in &mut held.processes[..2] {
+            process.host = "elsewhere".into();
+        }
+        assert_eq!(
+            why(&held).remedy.as_deref(),
+            Some(STOPPING),
+            "no daemon of that host goes on"
+        );
+        // The worker that is stopping does not count beside one that is busy.
         held.processes.push(process(Role::Worker, 1));
         let told = why(&held).fact;
         assert!(

@@ -441,6 +441,7 @@ impl Supervisor {
         stopping.at_once |= immediate;
         self.told_to_stop.send_replace(true);
         // Nobody reads the configuration again.
+        self.not_reloaded = None;
         self.me.over(Trouble::Reloading, "");
         self.me.set_mode(Mode::Drain {
             until: Instant::now() + self.setup.config.supervisor.shutdown_timeout,
@@ -454,7 +455,7 @@ impl Supervisor {
     async fn run_stop_hook(&mut self, signals: &mut Signals, functions: &Functions) {
         let hook = Hook::of(Moment::SupervisorStop, &self.setup.config, functions);
         let began = Instant::now();
-        let stamp = &mut self.stamp;
+        let (stamp, me) = (&mut self.stamp, &self.me);
         let telling = async {
             let mut told = began;
             loop {
@@ -470,7 +471,7 @@ impl Supervisor {
         tokio::select! {
             biased;
             () = signals.stop_asked() => tracing::info!("stopping at once: the stop hook has not run to its end"),
-            ran = hook.run() => {
+            ran = hook.run_telling(|| me.progress()) => {
                 if let Err(error) = ran {
                     events::hook_failed(&error);
                 }

@@ -78,15 +78,16 @@ pub fn fill(error: StepError, said: &[u8], max: usize, mask: Option<&Mask>) -> S
     let retry_after = field("retry_after").and_then(wait);
     let mut message = said("message").unwrap_or(error.message);
     // Either one decides whether, and when, the step runs again.
-    for (is_read, name, expected) in [
+    let wanted = "a wait such as `90` or `90s`";
+    for (is_read, name, wanted) in [
         (retryable.is_some(), "retryable", "true or false"),
-        (retry_after.is_some(), "retry_after", "a time like `90s`"),
+        (retry_after.is_some(), "retry_after", wanted),
     ] {
         let is_given = field(name).is_some_and(|raw| raw.get() != "null");
         if is_given && !is_read {
             let _ = write!(
                 message,
-                " [`{name}` in the step's error object is not {expected}: ignored]"
+                " [`{name}` in the step's error object is not {wanted}: ignored]"
             );
         }
     }

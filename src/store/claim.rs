@@ -158,12 +158,13 @@ statements! {
         SELECT id FROM ductwork_executions WHERE process_id = :process AND completed_at IS NULL{narrow: AND holder = :process}";
 }
 
-/// The number of places, the head of the queue among them, at one of which a claim begins that others may be in the
-/// way of. Each is as many executions after the one before as the claim wants: of three claims at three nodes, few meet.
+/// A claim that others may be in the way of begins at one of this many places. The first is the head of the queue, and
+/// each other one is as many executions after the one before as the claim wants: of three claims at three nodes, few
+/// meet.
 const PLACES: usize = 8;
 
-/// Claims do so for this long after one that had to be tried again. Then the oldest executions go first, in case only
-/// one node has workers.
+/// Claims begin at any of these places for this long after one that had to be tried again. Then the oldest executions
+/// go first again, because only one node may have workers.
 const SPREAD: Duration = Duration::from_secs(5);
 
 /// An execution that this process owns.
@@ -401,9 +402,10 @@ pub async fn claim_behind(
 
 /// Takes the next executions after a place that are not left out, or locks them where they are removed later.
 ///
-/// On a cluster, no node sees the locks of another, so claims at several nodes lock the same first executions of a long
-/// queue, and all but one of them are refused. One that is tried again begins at a random place, and so do the next
-/// ones that would begin at the head.
+/// RACE: on a cluster, no node sees the locks of another, so claims at several nodes lock the same first executions of a
+/// long queue, and all but one of them are refused. One that is tried again begins at a random place, and so do the next
+/// ones that would begin at the head. Proven by
+/// `a_worker_that_lost_to_another_node_claims_past_the_head_for_a_while`.
 async fn take(
     conn: &mut Conn,
     cursor: Cursor,
@@ -420,7 +422,8 @@ async fn take(
             let [behind, behind_id] = place.args();
             let args = [pipeline.clone(), ("n", n.into()), behind, behind_id];
             let taken = conn.fetch(&TAKE_AVAILABILITIES, &args).await?;
-            // Fewer would mean that no more are due. Some were locked.
+            // The caller takes fewer to mean that no more are due, and here others of this node have locked some. It is
+            // rare that both these and the first ones are locked, and only the first ones taken.
             if taken.len() == n {
                 return Ok(taken);
             }

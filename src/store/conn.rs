@@ -287,7 +287,7 @@ pub struct Conn {
     statements: u64,
     /// Digests of the definitions that were stored through it.
     pub(super) saved: HashSet<String>,
-    /// Until when its claims may begin behind the head of the queue (`claim`).
+    /// The time until which its claims may begin behind the head of the queue (`claim`).
     pub(super) spreads: Option<Instant>,
     bounds: Bounds,
     patience: Patience,

@@ -45,7 +45,7 @@ async function tabTo(page, selector) {
     assert.ok(found.isOutlined && found.isVisible, `${selector} has the focus, and it is not seen`);
     return;
   }
-  assert.fail(`no Tab leads to ${selector} on ${page.url()}`);
+  assert.fail(`no Tab leads to ${selector} on ${page.url()}: ${await page.locator("main").innerText()}`);
 }
 
 // Presses the button with this selector, and waits for an address of this form. The new page may have the same
@@ -125,7 +125,10 @@ for (const javaScriptEnabled of [true, false]) {
     await page.keyboard.press("Enter");
     await tabTo(page, "input[name=reason]");
     await page.keyboard.type("bad feed");
+    // The old page tells of the pause, too, as soon as it hears of it; the new one has the button.
+    const paused = page.waitForEvent("framenavigated");
     await page.keyboard.press("Enter");
+    await paused;
     await page.getByText("bad feed").first().waitFor();
     await press(page, 'form[action="/pipelines/Plain/unpause"] button', "**/pipelines/Plain**");
     await eventually("it is no longer paused", async () => !await page.getByText("bad feed").isVisible());

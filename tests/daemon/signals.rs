@@ -429,6 +429,15 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
         daemon.ready().await;
         let first = fixture.trigger("Waiting", "1", 1).await[0];
         fixture.pids("pids", 1).await;
+        let broken = fixture.path("pipelines/Broken.yml");
+        std::fs::write(&broken, "pipeline: Broken\nflow: [{ start: Nobody }]\n").unwrap();
+        daemon.send(Signal::SIGHUP);
+        daemon.says("not reloaded").await;
+        eventually(PATIENCE, "`health` tells of it", async || {
+            (fixture.run(&[], &["health"]).status.code() == Some(1)).then_some(())
+        })
+        .await;
+        std::fs::remove_file(broken).unwrap();
         daemon.send(Signal::SIGTERM);
         eventually(PATIENCE, "the supervisor and its worker are stopping", async || {
             let rows = fixture.processes().await;
@@ -436,9 +445,17 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
             (stopping.count() == rows.len() && rows.len() == 2).then_some(())
         })
         .await;
+        // It reads nothing any more, so the reload that failed is no trouble.
+        eventually(PATIENCE, "`health` tells of nothing", async || {
+            let told = fixture.run(&[], &["health"]).stdout;
+            (told == b"healthy: 1 of 1, of which 1 stopping\n").then_some(())
+        })
+        .await;
         // No order to rest, and none to go on, changes that.
         daemon.send(Signal::SIGTSTP);
         daemon.send(Signal::SIGCONT);
+        daemon.send(Signal::SIGHUP);
+        daemon.says("the configuration is not read again").await;
         let second = fixture.trigger("Waiting", "1", 1).await[0];
         let told = fixture.run(&[], &["why", &second.to_string()]);
         let told = String::from_utf8(told.stdout).unwrap();

@@ -309,11 +309,13 @@ async fn a_worker_that_lost_to_another_node_claims_past_the_head_for_a_while() {
         while lost_races() == 0 {
             assert!(began.elapsed() < DEADLINE, "none was in the way of another");
             fill(&mut one, 20).await;
+            lost_races();
             tokio::join!(one.claim("P", 10), other.claim("P", 10));
         }
+        // Eight claims in order by chance are as rare as eight equal dice with eight sides.
         let ordered = [
-            claimed_in_order(&cluster, &mut one, 40).await,
-            claimed_in_order(&cluster, &mut other, 40).await,
+            claimed_in_order(&cluster, &mut one, 8).await,
+            claimed_in_order(&cluster, &mut other, 8).await,
         ];
         assert!(ordered.contains(&false), "all begin at the head");
         for worker in [&mut one, &mut other] {

@@ -491,9 +491,8 @@ impl Mysql {
         let parts = statement.parts(Dialect::Mysql);
         let asked = statement.rendered(Dialect::Mysql).asked.iter();
         for (at, asked) in asked.enumerate().skip(sent) {
-            if let Some(one) = parts.get(at)
-                && inline::is_marked(asked.sql)
-            {
+            if inline::is_marked(asked.sql) {
+                let one = parts.get(at).copied().unwrap_or(statement);
                 let text = &one.rendered(Dialect::Mysql).compound;
                 let text = inline::filled(one, text, args);
                 let text = self.server.words(&text).into_owned();

@@ -39,7 +39,7 @@ pub fn is_marked(text: &str) -> bool {
 }
 
 /// The text of a statement with literals in place of its marks and its variables. None of the strings in our statements
-/// looks like either.
+/// contains either.
 pub fn filled(statement: &Statement, text: &str, args: Args<'_>) -> String {
     let mut filled = String::with_capacity(text.len() * 8);
     let mut rest = text;
@@ -111,11 +111,12 @@ fn keys<'a>(rows: &'a Rows<'a>, place: &str, only: &str) -> impl Iterator<Item =
     let Some(Column::Ids(ids)) = column(rows, name) else {
         unreachable!("{place} has no keys")
     };
-    let counts = column(rows, only);
-    let is_in = move |at: usize| match counts {
-        Some(Column::Ints(values)) => values[at] != Some(0),
-        _ => true,
+    let counts = match column(rows, only) {
+        Some(Column::Ints(values)) => Some(values),
+        None if only.is_empty() => None,
+        _ => unreachable!("{place} has no counts {only:?}"),
     };
+    let is_in = move |at: usize| counts.is_none_or(|counts| counts[at].is_some_and(|n| n != 0));
     let ids = ids.iter().enumerate();
     ids.filter_map(move |(at, id)| Some((at, (*id)?)).filter(|_| is_in(at)))
 }
