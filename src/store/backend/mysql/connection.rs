@@ -491,8 +491,10 @@ impl Mysql {
         let parts = statement.parts(Dialect::Mysql);
         let asked = statement.rendered(Dialect::Mysql).asked.iter();
         for (at, asked) in asked.enumerate().skip(sent) {
-            if inline::is_marked(asked.sql) {
-                let one = parts.get(at).copied().unwrap_or(statement);
+            // A marked statement is always one of several. By itself, it is explained.
+            if let Some(one) = parts.get(at)
+                && inline::is_marked(asked.sql)
+            {
                 let text = &one.rendered(Dialect::Mysql).compound;
                 let text = inline::filled(one, text, args);
                 let text = self.server.words(&text).into_owned();
