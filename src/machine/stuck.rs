@@ -124,6 +124,16 @@ pub struct Mover {
     pub trouble: Option<(String, i64)>,
 }
 
+impl Mover {
+    fn taker(&self) -> why::Taker<'_> {
+        why::Taker {
+            pid: self.pid,
+            host: &self.host,
+            intake: self.intake,
+        }
+    }
+}
+
 /// Waiting work of a run.
 #[derive(Clone, Debug)]
 pub struct Waiting {
@@ -420,43 +430,34 @@ impl Facts {
         if movers.iter().any(|process| process.trouble.is_some()) {
             return None;
         }
-        let Some(first) = movers.first() else {
+        if movers.is_empty() {
             let cause = if name == "advancer" {
                 "no_advancer"
             } else {
                 "no_worker"
             };
             return Some((cause, format!(", and no {name} is alive"), start.to_owned()));
+        }
+        let takers: Vec<_> = movers.iter().map(|it| it.taker()).collect();
+        let supervisors: Vec<_> = self.supervisors().map(Mover::taker).collect();
+        if let Some(closed) = why::closed(&takers, &supervisors) {
+            return Some((
+                closed.cause,
+                format!(", and {}", closed.fact),
+                closed.remedy,
+            ));
+        }
+        let idle = |process: &&&Mover| {
+            process.holds == 0 && time::between(process.moved_at, self.now) > GRACE
         };
-        let awake = movers.iter().filter(|process| process.intake.is_open());
-        let awake: Vec<_> = awake.collect();
-        let Some(awake) = awake.first().filter(|_| {
-            let idle = |process: &&&Mover| {
-                process.holds == 0 && time::between(process.moved_at, self.now) > GRACE
-            };
-            awake.iter().all(idle)
-        }) else {
-            let quiet = movers.iter().find(|it| it.intake == Intake::Quiet);
-            let Some(quiet) = quiet else {
-                let why = format!(", and pid {} on {} is stopping", first.pid, first.host);
-                let here = self.supervisors().filter(|it| it.host == first.host);
-                let remedy = why::stopping(here.map(|it| it.intake)).to_owned();
-                return awake.is_empty().then_some(("stopping", why, remedy));
-            };
-            let why = format!(
-                ", and pid {} on {} is quiet (SIGTSTP)",
-                quiet.pid, quiet.host
-            );
-            let supervisors = self
-                .supervisors()
-                .filter(|it| it.intake == Intake::Quiet && it.host == quiet.host);
-            let supervisors: Vec<u32> = supervisors.map(|process| process.pid).collect();
-            let remedy = why::claim_again(quiet.pid, &quiet.host, &supervisors);
-            return awake.is_empty().then_some(("quiet", why, remedy));
-        };
+        let mut open = movers.iter().filter(|process| process.intake.is_open());
+        let first = open.next().filter(idle)?;
+        if !open.all(|process| idle(&process)) {
+            return None;
+        }
         let why = format!(
             ", and the {name} (pid {} on {}) has nothing else to do, but does not take it",
-            awake.pid, awake.host
+            first.pid, first.host
         );
         let remedy = format!(
             "`ductworkd why {}` explains it; the log of that process may say more; restart `ductworkd` there",

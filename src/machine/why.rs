@@ -109,6 +109,14 @@ pub struct ProcessFact {
 }
 
 impl ProcessFact {
+    fn taker(&self) -> Taker<'_> {
+        Taker {
+            pid: self.pid,
+            host: &self.host,
+            intake: self.intake,
+        }
+    }
+
     fn is_alive(&self, stale_after: Duration) -> bool {
         !self.dead && self.age < stale_after
     }
@@ -199,7 +207,7 @@ pub fn start(mut supervisors: impl Iterator<Item = Intake>) -> &'static str {
 }
 
 /// The remedy if all that could do the work are stopping, where these are the living supervisors of their host.
-pub fn stopping(mut supervisors: impl Iterator<Item = Intake>) -> &'static str {
+fn stopping(mut supervisors: impl Iterator<Item = Intake>) -> &'static str {
     match supervisors.any(|it| it != Intake::Stopping) {
         true => REPLACED,
         false => STOPPING,
@@ -277,6 +285,13 @@ pub fn why(facts: &Facts) -> Why {
 }
 
 impl Facts {
+    /// Why none of these takes new work.
+    fn closed(&self, alive: &[&ProcessFact]) -> Option<Closed> {
+        let takers: Vec<_> = alive.iter().map(|it| it.taker()).collect();
+        let supervisors: Vec<_> = self.supervisors().map(ProcessFact::taker).collect();
+        closed(&takers, &supervisors)
+    }
+
     /// The living supervisors.
     fn supervisors(&self) -> impl Iterator<Item = &ProcessFact> {
         let processes = self.processes.iter();
@@ -562,7 +577,7 @@ fn ready(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
     };
     let advancers: Vec<_> = facts.processes.iter().filter(advancer).collect();
     match advancers.first() {
-        Some(_) if let Some(closed) = closed(facts, &advancers) => Why::new(
+        Some(_) if let Some(closed) = facts.closed(&advancers) => Why::new(
             closed.cause,
             format!(
                 "{} has ended, but no advancer claims: {}{place}",
@@ -678,7 +693,7 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             _ => start(facts.supervisors().map(|it| it.intake)).to_owned(),
         });
     }
-    if let Some(closed) = closed(facts, &alive) {
+    if let Some(closed) = facts.closed(&alive) {
         let told = closed.fact;
         let fact = format!("{node} is due, but no worker of {pipeline} claims: {told}{place}");
         return Why::new(closed.cause, fact).remedy(closed.remedy);
@@ -758,7 +773,7 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// The remedy if no process claims because all are quiet; `supervisors` are the pids of the quiet ones on the host
 /// of the process `pid`. A supervisor passes the signal on to its children; a process without one takes it itself.
-pub fn claim_again(pid: u32, host: &str, supervisors: &[u32]) -> String {
+fn claim_again(pid: u32, host: &str, supervisors: &[u32]) -> String {
     let pid = match supervisors {
         [] => pid,
         [supervisor] => *supervisor,
@@ -767,48 +782,57 @@ pub fn claim_again(pid: u32, host: &str, supervisors: &[u32]) -> String {
     format!("let it claim again, on {host}: kill -CONT {pid}")
 }
 
-/// The same for this process.
-fn waken(facts: &Facts, first: &ProcessFact) -> String {
-    let supervisors = facts.supervisors();
-    let supervisors = supervisors.filter(|it| it.intake == Intake::Quiet && it.host == first.host);
-    let supervisors: Vec<u32> = supervisors.map(|process| process.pid).collect();
-    claim_again(first.pid, &first.host, &supervisors)
+/// A living process, and whether it takes new work.
+#[derive(Clone, Copy)]
+pub struct Taker<'a> {
+    /// Its pid, on its host.
+    pub pid: u32,
+    /// Its host.
+    pub host: &'a str,
+    /// Whether it takes new work.
+    pub intake: Intake,
 }
 
 /// Why nobody takes new work: the cause, the fact and the remedy.
-struct Closed {
-    cause: &'static str,
-    fact: String,
-    remedy: String,
+pub struct Closed {
+    /// A word for machines.
+    pub cause: &'static str,
+    /// Words that follow a colon or a comma.
+    pub fact: String,
+    /// The remedy, in words.
+    pub remedy: String,
 }
 
-/// The reason, if none of these processes takes new work. A quiet one, which can take it at once, is named first.
-fn closed(facts: &Facts, alive: &[&ProcessFact]) -> Option<Closed> {
-    if alive.iter().any(|process| process.intake.is_open()) {
+/// The reason, if none of these processes takes new work; `supervisors` are the living ones. A quiet process, which can
+/// take work at once, is named first.
+pub fn closed(takers: &[Taker<'_>], supervisors: &[Taker<'_>]) -> Option<Closed> {
+    if takers.iter().any(|it| it.intake.is_open()) {
         return None;
     }
-    let quiet = alive.iter().find(|it| it.intake == Intake::Quiet);
-    let first = quiet.or(alive.first())?;
-    let more = alive.iter().filter(|it| it.intake == first.intake).count() - 1;
+    let quiet = takers.iter().find(|it| it.intake == Intake::Quiet);
+    let first = quiet.or(takers.first())?;
+    let more = takers.iter().filter(|it| it.intake == first.intake).count() - 1;
     let more = match more {
         0 => String::new(),
         more => format!(" (and {more} more)"),
     };
     let named = format!("pid {} on {}{more}", first.pid, first.host);
-    Some(match quiet {
-        Some(_) => Closed {
-            cause: "quiet",
-            fact: format!("{named} is quiet (SIGTSTP)"),
-            remedy: waken(facts, first),
-        },
-        None => Closed {
+    let here = supervisors.iter().filter(|it| it.host == first.host);
+    Some(match first.intake {
+        Intake::Stopping => Closed {
             cause: "stopping",
             fact: format!("{named} is stopping"),
-            remedy: {
-                let here = facts.supervisors().filter(|it| it.host == first.host);
-                stopping(here.map(|it| it.intake)).to_owned()
-            },
+            remedy: stopping(here.map(|it| it.intake)).to_owned(),
         },
+        _ => {
+            let quiet = here.filter(|it| it.intake == Intake::Quiet);
+            let quiet: Vec<u32> = quiet.map(|it| it.pid).collect();
+            Closed {
+                cause: "quiet",
+                fact: format!("{named} is quiet (SIGTSTP)"),
+                remedy: claim_again(first.pid, first.host, &quiet),
+            }
+        }
     })
 }
 
