@@ -548,8 +548,8 @@ const OWN_ON_MYSQL: &[(&str, &str, &str)] = &[
     ),
     (
         "END_RUNS.3",
-        "END_HELD_RUNS",
-        "ductwork_runs.status IN ('in_progress', 'dampened')",
+        "END_BARE_RUNS",
+        "status IN ('in_progress', 'dampened')",
     ),
     (
         "CLOSE_EXECUTIONS.1",
