@@ -182,7 +182,17 @@ impl Lifeline {
         loop {
             let Some(open) = &mut conn else {
                 tokio::select! {
-                    _ = &mut stopped => return,
+                    _ = &mut stopped => {
+                        // RACE: the heartbeat that shows that the process is stopping finds that its connection is
+                        // lost, and the process ends before there is another one. Proven by
+                        // `a_worker_of_several_pipelines_is_as_many_workers`.
+                        if agenda.lost.is_some_and(|lost| lost.elapsed() < ANOTHER)
+                            && let Some(another) = self.last_connection().await
+                        {
+                            self.leave(another, &mut agenda).await;
+                        }
+                        return;
+                    }
                     connected = self.connect(&mut agenda, &mut link) => conn = connected,
                 }
                 continue;
@@ -190,6 +200,7 @@ impl Lifeline {
             // The other connection has found the heir of this one's server.
             if open.is_broken() {
                 self.connected.send_replace(false);
+                agenda.lost = Some(Instant::now());
                 conn = None;
                 continue;
             }
@@ -225,6 +236,7 @@ impl Lifeline {
                 Err(error) if error.is_unavailable() || open.is_broken() => {
                     agenda.retry = tokio::time::Instant::now() + link.failed(&error);
                     self.connected.send_replace(false);
+                    agenda.lost = Some(Instant::now());
                     conn = None;
                 }
                 Err(error) if error.is_not_now() => {
@@ -258,17 +270,22 @@ impl Lifeline {
     async fn leave(&mut self, mut open: Conn, agenda: &mut Agenda) {
         std::mem::take(&mut agenda.keeping).stop().await;
         let mut left = self.sign_off(&mut open, agenda).await;
-        if left.as_ref().is_err_and(Error::is_unavailable) {
-            let another = tokio::time::timeout(ANOTHER, self.location.listen(CHANNEL)).await;
-            if let Ok(Ok(another)) = another {
-                open = another;
-                left = self.sign_off(&mut open, agenda).await;
-            }
+        if left.as_ref().is_err_and(Error::is_unavailable)
+            && let Some(another) = self.last_connection().await
+        {
+            open = another;
+            left = self.sign_off(&mut open, agenda).await;
         }
         if let Err(error) = left {
             events::deregister_failed(&error);
         }
         open.close().await;
+    }
+
+    /// Another connection for a process that ends; `None` if there is none soon.
+    async fn last_connection(&self) -> Option<Conn> {
+        let another = self.location.listen(CHANNEL);
+        tokio::time::timeout(ANOTHER, another).await.ok()?.ok()
     }
 
     async fn sign_off(&self, open: &mut Conn, agenda: &mut Agenda) -> Result<(), Error> {
@@ -718,6 +735,8 @@ struct Agenda {
     retry: tokio::time::Instant,
     /// When the session began.
     opened: Instant,
+    /// When a connection was lost last.
+    lost: Option<Instant>,
     /// The session is to be replaced.
     is_worn: bool,
     /// Writes that could not get their locks, and those of the same runs that came after them.
@@ -748,6 +767,7 @@ impl Agenda {
             sweep: now,
             retry: now,
             opened: Instant::now(),
+            lost: None,
             is_worn: false,
             later: VecDeque::new(),
             again: now,

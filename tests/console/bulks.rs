@@ -289,7 +289,7 @@ on_every_database! {
             (Ask::json(BULK, r#"{"verb": "revive", "runs": []}"#), &secret, 422, "1 to 500 runs"),
             (Ask::json(BULK, &too_many), &secret, 422, "1 to 500 runs"),
             (Ask::json(BULK, r#"{"verb": "revive", "filter": {"status": ["completed"]}}"#), &secret, 422, "halted"),
-            (Ask::json(BULK, r#"{"verb": "cancel", "filter": {"status": ["x"]}}"#), &secret, 422, "states"),
+            (Ask::json(BULK, r#"{"verb": "cancel", "filter": {"status": ["x"]}}"#), &secret, 422, "a state is one of"),
             (Ask::json(BULK, r#"{"verb": "cancel", "filter": {"since": "x"}}"#), &secret, 422, "since"),
             (Ask::json(BULK, r#"{"verb": "cancel", "filter": {"kind": {"node": null, "reason": null, "class": null, "kind": ""}}}"#), &secret, 422, "revived"),
             (Ask::json(BULK, r#"{"verb": "cancel", "filter": {}}"#), &secret, 422, "the filter is empty"),
