@@ -422,8 +422,8 @@ async fn take(
             let [behind, behind_id] = place.args();
             let args = [pipeline.clone(), ("n", n.into()), behind, behind_id];
             let taken = conn.fetch(&TAKE_AVAILABILITIES, &args).await?;
-            // The caller takes fewer to mean that no more are due, and here others of this node have locked some. It is
-            // rare that both these and the first ones are locked, and only the first ones taken.
+            // The caller takes fewer to mean that no more are due, but here others of this node have locked some. These
+            // stay locked while the first ones are taken instead, which is rare.
             if taken.len() == n {
                 return Ok(taken);
             }
