@@ -107,17 +107,11 @@ fn may_be_a_pipeline(path: &FilePath) -> bool {
 
 /// Pipelines that nobody reads, because the ends of their names have capital letters.
 pub fn misnamed(dir: &FilePath) -> Vec<PathBuf> {
-    let is_meant = |path: &PathBuf| {
-        let extension = path.extension().unwrap_or_default();
-        let is_yaml = ["yml", "yaml"]
-            .iter()
-            .any(|it| extension.eq_ignore_ascii_case(it));
+    let mut files = inside(dir, |path| {
+        let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+        let is_yaml = extension == "yml" || extension == "yaml";
         is_yaml && !is_hidden(path) && !may_be_a_pipeline(path)
-    };
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let files = entries.map(|entry| entry.path()).filter(is_meant);
-    let mut files: Vec<_> = files.take(NESTED_MAX).collect();
-    files.sort();
+    });
     files.retain(|file| load(file).is_ok());
     files
 }
@@ -125,22 +119,24 @@ pub fn misnamed(dir: &FilePath) -> Vec<PathBuf> {
 /// Pipelines that nobody reads, because they are in directories inside `dir`: some of them, where there are very
 /// many files.
 pub fn nested(dir: &FilePath) -> Vec<PathBuf> {
-    let inside = |dir: &FilePath, is_meant: fn(&FilePath) -> bool| {
-        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        let paths = entries.map(|entry| entry.path());
-        let mut paths: Vec<_> = paths
-            .filter(|path| is_meant(path))
-            .take(NESTED_MAX)
-            .collect();
-        paths.sort();
-        paths
-    };
     let directories = inside(dir, |path| path.is_dir() && !is_hidden(path));
     let files = directories
         .iter()
         .flat_map(|it| inside(it, may_be_a_pipeline));
     let files = files.take(NESTED_MAX);
     files.filter(|file| load(file).is_ok()).collect()
+}
+
+/// Some of the entries of a directory that are meant, sorted.
+fn inside(dir: &FilePath, is_meant: fn(&FilePath) -> bool) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut paths: Vec<_> = paths
+        .filter(|path| is_meant(path))
+        .take(NESTED_MAX)
+        .collect();
+    paths.sort();
+    paths
 }
 
 fn load(file: &FilePath) -> Result<Loaded, Problems> {
