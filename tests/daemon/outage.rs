@@ -172,9 +172,16 @@ on_every_server! {
     /// Nobody holds anything, so nobody has to ask what it holds.
     async fn an_idle_daemon_that_is_told_to_stop_does_not_wait_for_its_database(server: Server) {
         let conn = server.conn().await;
-        let fixture = DaemonFixture::at(server.url(), conn, Settings::default(), &[LONG]).await;
+        let mut fixture = DaemonFixture::at(server.url(), conn, Settings::default(), &[LONG]).await;
         let mut daemon = fixture.start();
         daemon.ready().await;
+        // A worker claims when it begins, and a claim whose answer is lost may have been made. By its second heartbeat
+        // that claim has been answered: nothing is due, and the next ones begin with a question.
+        eventually(PATIENCE, "they have nothing to do", async || {
+            let rows = fixture.processes().await;
+            (rows.len() == 3 && rows.iter().all(|row| row.beat_seq >= 2)).then_some(())
+        })
+        .await;
         server.down();
         // Each process, on each of its connections.
         daemon.says_times("waiting for the database", 5).await;
