@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::machine::why;
+use crate::machine::intake;
 use crate::model::{Intake, Role, RunId};
 use crate::store::process::{self, ProcessRow};
 use crate::store::{Conn, pause, query};
@@ -88,7 +88,7 @@ async fn nobody_of(conn: &mut Conn, config: &Config, pipeline: &str) -> Result<(
         it.role == Role::Supervisor && lives(it) && it.intake != Intake::Stopping
     };
     let remedy = match processes.iter().find(daemon) {
-        Some(daemon) if !processes.iter().any(works) => why::reload(pipeline, daemon.pid),
+        Some(daemon) if !processes.iter().any(works) => intake::reload(pipeline, daemon.pid),
         _ => "start `ductworkd`, or `ductworkd start --until-idle`".to_owned(),
     };
     say(&clean(&format!(

@@ -9,6 +9,7 @@ pub mod barrier;
 pub mod bulk;
 pub mod export;
 pub mod halt;
+pub mod intake;
 pub mod kind;
 pub mod layout;
 pub mod outcome;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::model::*;
 use crate::time;
 
+use super::intake;
 use super::pause::Pause;
 use super::why;
 
@@ -125,8 +126,8 @@ pub struct Mover {
 }
 
 impl Mover {
-    fn taker(&self) -> why::Taker<'_> {
-        why::Taker {
+    fn taker(&self) -> intake::Taker<'_> {
+        intake::Taker {
             pid: self.pid,
             host: &self.host,
             intake: self.intake,
@@ -287,7 +288,7 @@ impl Facts {
                 "`ductworkd why {}` may explain it; so may the log of a supervisor",
                 waiting.run_id
             ),
-            false => why::START.to_owned(),
+            false => intake::START.to_owned(),
         };
         self.report(cause, waiting, &what, why, remedy)
     }
@@ -381,8 +382,12 @@ impl Facts {
     fn ready(&self, waiting: &Waiting) -> Option<Stuck> {
         let advancers = self.movers(Role::Advancer, &waiting.pipeline);
         let what = format!("a branch of {} has been ready", waiting.pipeline);
-        let (cause, why, remedy) =
-            self.unmoved(&advancers, "advancer", why::start(self.intakes()), waiting)?;
+        let (cause, why, remedy) = self.unmoved(
+            &advancers,
+            "advancer",
+            intake::start(self.intakes()),
+            waiting,
+        )?;
         Some(self.report(cause, waiting, &what, &why, remedy))
     }
 
@@ -391,8 +396,8 @@ impl Facts {
         let own = |process: &Mover| process.pipeline.as_deref() == Some(pipeline);
         let daemon = self.supervisors().find(|it| it.intake != Intake::Stopping);
         match daemon {
-            Some(daemon) if !self.processes.iter().any(own) => why::reload(pipeline, daemon.pid),
-            _ => why::start(self.intakes()).to_owned(),
+            Some(daemon) if !self.processes.iter().any(own) => intake::reload(pipeline, daemon.pid),
+            _ => intake::start(self.intakes()).to_owned(),
         }
     }
 
@@ -440,7 +445,7 @@ impl Facts {
         }
         let takers: Vec<_> = movers.iter().map(|it| it.taker()).collect();
         let supervisors: Vec<_> = self.supervisors().map(Mover::taker).collect();
-        if let Some(closed) = why::closed(&takers, &supervisors) {
+        if let Some(closed) = intake::closed(&takers, &supervisors) {
             return Some((
                 closed.cause,
                 format!(", and {}", closed.fact),
@@ -656,7 +661,7 @@ mod tests {
         told.without_consequences();
         assert_eq!(super::stuck(&told), []);
         facts.processes[0].dead = true;
-        assert_eq!(super::stuck(&facts)[0].remedy, why::START);
+        assert_eq!(super::stuck(&facts)[0].remedy, intake::START);
         facts.processes[0].dead = false;
         facts.processes[0].trouble = Some((format!("{UNKEPT}: no room"), NOW - 65 * SECOND));
         assert_eq!(causes(&facts), [HELD_UP]);

@@ -10,6 +10,7 @@ use crate::model::*;
 use crate::time;
 
 use super::halt::{self, HaltFact};
+use super::intake::{self, Closed, Taker};
 use super::pause::Pause;
 use super::stuck::DIES;
 
@@ -188,44 +189,9 @@ pub struct BarrierFact {
     pub arrived: i64,
 }
 
-/// The remedy if work waits for a worker and there is no daemon, or none that only needs a reload.
-pub const START: &str = "start `ductworkd`";
-
-/// The remedy if all processes that could do the work are stopping.
-const STOPPING: &str =
-    "none, if it is being restarted; otherwise start `ductworkd` again when it has stopped";
-
-/// The same if their daemon goes on.
-const REPLACED: &str = "none, if the pipeline is still configured: the daemon starts another one when this one has ended";
-
-/// The remedy if nobody can do the work, where these are the living supervisors.
-pub fn start(mut supervisors: impl Iterator<Item = Intake>) -> &'static str {
-    match supervisors.next() {
-        Some(Intake::Stopping) if supervisors.all(|it| it == Intake::Stopping) => STOPPING,
-        _ => START,
-    }
-}
-
-/// The remedy if all that could do the work are stopping, where these are the living supervisors of their host.
-fn stopping(mut supervisors: impl Iterator<Item = Intake>) -> &'static str {
-    match supervisors.any(|it| it != Intake::Stopping) {
-        true => REPLACED,
-        false => STOPPING,
-    }
-}
-
 /// The remedy if the worker dies as often as it is started.
 const DEADLY: &str = "find what ends it: a step that kills its parent, a limit of memory, or a person; \
      `ductworkd show` tells of the run's last attempts";
-
-/// The remedy if a running daemon has no worker of a pipeline: it does not know the pipeline, or cannot start the worker.
-pub fn reload(pipeline: &str, pid: u32) -> String {
-    format!(
-        "the running daemon has no worker for {pipeline}. If it has tried to start one, its log says why that failed. \
-         Otherwise, check that the pipeline's file exists and that `pipelines` includes it, then reload the daemon: \
-         kill -HUP {pid}"
-    )
-}
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -289,7 +255,7 @@ impl Facts {
     fn closed(&self, alive: &[&ProcessFact]) -> Option<Closed> {
         let takers: Vec<_> = alive.iter().map(|it| it.taker()).collect();
         let supervisors: Vec<_> = self.supervisors().map(ProcessFact::taker).collect();
-        closed(&takers, &supervisors)
+        intake::closed(&takers, &supervisors)
     }
 
     /// The living supervisors.
@@ -596,7 +562,7 @@ fn ready(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             "no_advancer",
             format!("{} has ended, but no advancer is alive{place}", leaf.node),
         )
-        .remedy(start(facts.supervisors().map(|it| it.intake)).to_owned()),
+        .remedy(intake::start(facts.supervisors().map(|it| it.intake)).to_owned()),
     }
 }
 
@@ -689,8 +655,8 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             return Why::new("worker_dies", fact).remedy(DEADLY.to_owned());
         }
         return Why::new("no_worker", fact).remedy(match daemon {
-            Some(daemon) if others.is_empty() => reload(pipeline, daemon.pid),
-            _ => start(facts.supervisors().map(|it| it.intake)).to_owned(),
+            Some(daemon) if others.is_empty() => intake::reload(pipeline, daemon.pid),
+            _ => intake::start(facts.supervisors().map(|it| it.intake)).to_owned(),
         });
     }
     if let Some(closed) = facts.closed(&alive) {
@@ -770,71 +736,6 @@ pub const BACKLOG_MAX: u64 = 10_000;
 
 /// A worker that has a free slot takes a step that is due sooner than this.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
-
-/// The remedy if no process claims because all are quiet; `supervisors` are the pids of the quiet ones on the host
-/// of the process `pid`. A supervisor passes the signal on to its children; a process without one takes it itself.
-fn claim_again(pid: u32, host: &str, supervisors: &[u32]) -> String {
-    let pid = match supervisors {
-        [] => pid,
-        [supervisor] => *supervisor,
-        _ => return format!("send SIGCONT to `ductworkd` on {host}: it claims again"),
-    };
-    format!("let it claim again, on {host}: kill -CONT {pid}")
-}
-
-/// A living process, and whether it takes new work.
-#[derive(Clone, Copy)]
-pub struct Taker<'a> {
-    /// Its pid, on its host.
-    pub pid: u32,
-    /// Its host.
-    pub host: &'a str,
-    /// Whether it takes new work.
-    pub intake: Intake,
-}
-
-/// Why nobody takes new work: the cause, the fact and the remedy.
-pub struct Closed {
-    /// A word for machines.
-    pub cause: &'static str,
-    /// Words that follow a colon or a comma.
-    pub fact: String,
-    /// The remedy, in words.
-    pub remedy: String,
-}
-
-/// The reason, if none of these processes takes new work; `supervisors` are the living ones. A quiet process, which can
-/// take work at once, is named first.
-pub fn closed(takers: &[Taker<'_>], supervisors: &[Taker<'_>]) -> Option<Closed> {
-    if takers.iter().any(|it| it.intake.is_open()) {
-        return None;
-    }
-    let quiet = takers.iter().find(|it| it.intake == Intake::Quiet);
-    let first = quiet.or(takers.first())?;
-    let more = takers.iter().filter(|it| it.intake == first.intake).count() - 1;
-    let more = match more {
-        0 => String::new(),
-        more => format!(" (and {more} more)"),
-    };
-    let named = format!("pid {} on {}{more}", first.pid, first.host);
-    let here = supervisors.iter().filter(|it| it.host == first.host);
-    Some(match first.intake {
-        Intake::Stopping => Closed {
-            cause: "stopping",
-            fact: format!("{named} is stopping"),
-            remedy: stopping(here.map(|it| it.intake)).to_owned(),
-        },
-        _ => {
-            let quiet = here.filter(|it| it.intake == Intake::Quiet);
-            let quiet: Vec<u32> = quiet.map(|it| it.pid).collect();
-            Closed {
-                cause: "quiet",
-                fact: format!("{named} is quiet (SIGTSTP)"),
-                remedy: claim_again(first.pid, first.host, &quiet),
-            }
-        }
-    })
-}
 
 fn attempt(leaf: &Leaf) -> String {
     match leaf.attempt {
@@ -1273,20 +1174,25 @@ mod tests {
         held.processes = [stopping(Role::Supervisor, 8), stopping(Role::Worker, 9)].to_vec();
         for facts in [&due, &ready, &held] {
             let told = why(facts);
-            assert_eq!(told.remedy.as_deref(), Some(STOPPING), "{}", told.fact);
+            assert_eq!(
+                told.remedy.as_deref(),
+                Some(intake::STOPPING),
+                "{}",
+                told.fact
+            );
         }
         // A daemon that goes on can be told of the pipeline. It starts another worker in place of the one that ends.
         due.processes.push(process(Role::Supervisor, 1));
         held.processes.push(process(Role::Supervisor, 1));
         let told = why(&due).remedy.unwrap_or_default();
         assert!(told.ends_with("kill -HUP 7"), "{told}");
-        assert_eq!(why(&held).remedy.as_deref(), Some(REPLACED));
+        assert_eq!(why(&held).remedy.as_deref(), Some(intake::REPLACED));
         for process in &mut held.processes[..2] {
             process.host = "elsewhere".into();
         }
         assert_eq!(
             why(&held).remedy.as_deref(),
-            Some(STOPPING),
+            Some(intake::STOPPING),
             "no daemon of that host goes on"
         );
         // The worker that is stopping does not count beside one that is busy.
