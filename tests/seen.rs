@@ -697,21 +697,35 @@ fn a_person_who_waits_for_nobody_is_told_so() {
             .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
-        while !said.contains("remedy: ") {
-            let mut line = String::new();
-            assert!(
-                std::io::BufRead::read_line(&mut stderr, &mut line).unwrap() > 0,
-                "{said}"
-            );
-            said.push_str(&line);
-        }
+        let mut note = || {
+            let mut said = String::new();
+            while !said.contains("remedy: ") {
+                let mut line = String::new();
+                assert!(
+                    std::io::BufRead::read_line(&mut stderr, &mut line).unwrap() > 0,
+                    "{said}"
+                );
+                said.push_str(&line);
+            }
+            said
+        };
+        let said = note();
         assert!(
             said.contains(
                 "note: First is due, but no worker of Slow is alive\nremedy: start `ductworkd`\n"
             ),
             "{said}"
         );
+        // Another cause is told, too.
+        assert!(
+            place
+                .run(&["pause", "Slow", "--reason", "lunch"])
+                .status
+                .success()
+        );
+        let said = note();
+        assert!(said.contains("paused") && said.contains("lunch"), "{said}");
+        assert!(place.run(&["unpause", "Slow"]).status.success());
         child.kill().unwrap();
         child.wait().unwrap();
     }

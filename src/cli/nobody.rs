@@ -101,7 +101,8 @@ async fn nobody_of(conn: &mut Conn, config: &Config, pipeline: &str) -> Result<(
 pub struct Lookout<'a> {
     config: &'a Config,
     next: Instant,
-    told: bool,
+    /// The causes that were told.
+    told: Vec<&'static str>,
 }
 
 impl<'a> Lookout<'a> {
@@ -110,7 +111,7 @@ impl<'a> Lookout<'a> {
         Self {
             config,
             next: Instant::now() + FIRST_LOOK,
-            told: false,
+            told: Vec::new(),
         }
     }
 
@@ -119,17 +120,18 @@ impl<'a> Lookout<'a> {
         self.next = Instant::now() + LOOK_EVERY;
     }
 
-    /// The lines that say why nobody moves the run, the first time that this is so.
+    /// The lines that say why nobody moves the run, the first time that this is so for this cause.
     pub async fn look(&mut self, conn: &mut Conn, run: RunId) -> Result<Vec<String>, Failure> {
-        if self.told || Instant::now() < self.next {
+        if Instant::now() < self.next {
             return Ok(Vec::new());
         }
         let why = super::why::ask(conn, self.config, run).await?;
         self.next = Instant::now() + LOOK_EVERY;
-        let Some(why) = why.filter(|why| CAUSES.contains(&why.cause)) else {
+        let is_new = |cause| CAUSES.contains(&cause) && !self.told.contains(&cause);
+        let Some(why) = why.filter(|why| is_new(why.cause)) else {
             return Ok(Vec::new());
         };
-        self.told = true;
+        self.told.push(why.cause);
         let remedy = why.remedy.as_deref().unwrap_or_default();
         Ok(vec![
             clean(&format!("note: {}", why.fact)),
