@@ -85,8 +85,8 @@ Examples:
     version,
     before_long_help = EXAMPLES,
     after_help = "Without a verb: start. Exit status: 0 fine, 1 failed, 2 wrong usage or configuration, \
-                  3 the run waits for a person, 69 database unreachable, 130 stopped before the run or the copy had \
-                  completed. With --json, an error is JSON too, on standard error."
+                  3 the run waits for a person, 69 database unreachable, 130 stopped before the run, the copy or, with \
+                  --until-idle, the work had completed. With --json, an error is JSON too, on standard error."
 )]
 pub(crate) struct Cli {
     /// The configuration [default: ductwork.yml, then config/ductwork.yml]

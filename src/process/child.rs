@@ -62,6 +62,9 @@ const STRAYS_BOUND: Duration = Duration::from_millis(250);
 /// The exit status of a child that ends because the database keeps it out; EX_TEMPFAIL.
 pub const GAVE_UP: i32 = 75;
 
+/// The exit status of a process in which a task has ended unexpectedly.
+const FAILED: u8 = 1;
+
 /// A process that is to end waits this long for its registration, which may have reached the database.
 const REGISTERS: Duration = Duration::from_millis(500);
 
@@ -86,6 +89,8 @@ pub struct Child {
     pub hooks: Functions,
     /// If it is to end when no work is left: the pipelines whose work counts (`None`: all).
     pub until_idle: Option<Option<Vec<String>>>,
+    /// Its exit status if a signal ends it.
+    pub after_signal: u8,
 }
 
 impl Child {
@@ -148,7 +153,7 @@ impl Child {
                 // `a_stop_that_comes_while_a_process_registers_leaves_no_row`.
                 lives.extend(tokio::time::timeout(REGISTERS, life).await);
                 deregister(lives).await;
-                return ExitCode::SUCCESS;
+                return self.after_signal.into();
             };
             lives.push(begun);
         }
@@ -183,7 +188,7 @@ impl Child {
         };
         let mut since = Instant::now();
         let code = match stopped {
-            true => ExitCode::SUCCESS,
+            true => self.after_signal.into(),
             false => {
                 let dumper = Dumper::start();
                 let mut loops = JoinSet::new();
@@ -207,11 +212,11 @@ impl Child {
                     claims: role != Role::Console,
                 };
                 let (drain, parent) = (self.drain(), self.parent);
-                let (code, asked) =
+                let (ended, asked) =
                     run_loops(&mut signals, &mut loops, &all, drain, parent, dumper, over).await;
                 since = asked;
                 count_the_stop(&lives, asked);
-                code
+                ExitCode::from(ended.unwrap_or(self.after_signal))
             }
         };
         // Done before the row is gone: a successor that finds the row hunts for strays.
@@ -531,8 +536,8 @@ impl All {
     }
 }
 
-/// Follows signals while the loops run; returns when they have ended, with the time at which they were asked to
-/// end.
+/// Follows signals while the loops run. Returns when they have ended: with the exit status, unless a signal has ended
+/// them, and with the time at which they were asked to end.
 async fn run_loops(
     signals: &mut Signals,
     loops: &mut JoinSet<()>,
@@ -541,9 +546,9 @@ async fn run_loops(
     parent: Option<u32>,
     dumper: std::io::Result<Dumper>,
     over: impl Future<Output = Over>,
-) -> (ExitCode, Instant) {
+) -> (Option<u8>, Instant) {
     let mut over = std::pin::pin!(over);
-    let mut code = ExitCode::SUCCESS;
+    let mut code = None;
     // The cause for which the loops' steps were told to end.
     let mut told = None;
     let mut left = false;
@@ -581,11 +586,11 @@ async fn run_loops(
             event = signals.recv() => answers.answer(event),
             () = &mut lost, if !is_lost => {
                 tracing::error!("a lifeline ended unexpectedly");
-                (is_lost, code) = (true, ExitCode::FAILURE);
+                (is_lost, code) = (true, Some(FAILED));
                 answers.stop(true);
             }
             ended = &mut over, if !left && !matches!(mode, Mode::Drain { .. }) => {
-                (left, code) = (true, ExitCode::from(ended.code));
+                (left, code) = (true, Some(ended.code));
                 answers.stop(ended.at_once);
             }
             ended = loops.join_next() => match ended {
@@ -594,7 +599,7 @@ async fn run_loops(
                 Some(Err(error)) => {
                     // A panic in a loop is a bug; a fresh process is better than half of one.
                     tracing::error!(error = %error, "a loop ended unexpectedly");
-                    return (ExitCode::FAILURE, answers.since());
+                    return (Some(FAILED), answers.since());
                 }
             },
         }

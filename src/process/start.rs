@@ -176,6 +176,20 @@ pub struct Options {
     pub environment: Vec<(OsString, Option<OsString>)>,
 }
 
+/// The exit status of a daemon that was to end when no work is left, and was told to stop before that. By the shell's
+/// convention it is that of SIGINT.
+const INTERRUPTED: u8 = 130;
+
+impl Options {
+    /// The exit status after a signal that asked for a stop.
+    fn after_signal(&self) -> u8 {
+        match self.until_idle {
+            true => INTERRUPTED,
+            false => 0,
+        }
+    }
+}
+
 /// Runs the daemon in the role that the configuration gives it, until it is told to stop.
 pub fn start(config: Config, embedded: Embedded, options: Options) -> Result<ExitCode, Error> {
     match config.role {
@@ -218,7 +232,7 @@ pub fn start_until(
         let location = config.location()?;
         let largest_payload = tokio::select! {
             biased;
-            () = signals.stop_asked() => return Ok(ExitCode::SUCCESS),
+            () = signals.stop_asked() => return Ok(options.after_signal().into()),
             ready = prepare(&location, &config) => ready?,
         };
         let config = Arc::new(config);
@@ -227,6 +241,7 @@ pub fn start_until(
             pipelines: served,
             argv: child_argv(options),
             suspends: options.suspends,
+            after_signal: options.after_signal(),
             environment: options.environment.clone(),
             hooks: embedded.hooks.clone(),
             reload: reloader(options, embedded, largest_payload),
@@ -403,11 +418,12 @@ fn single(
         let location = config.location()?;
         tokio::select! {
             biased;
-            () = signals.stop_asked() => return Ok(ExitCode::SUCCESS),
+            () = signals.stop_asked() => return Ok(options.after_signal().into()),
             ready = prepare(&location, &config) => drop(ready?),
         }
         let child = Child {
             until_idle: options.until_idle.then(|| config.pipelines.names()),
+            after_signal: options.after_signal(),
             config: Arc::new(config),
             kinds,
             supervisor: None,
@@ -455,6 +471,7 @@ pub fn child(
             registry: embedded.registry,
             hooks: embedded.hooks,
             until_idle: None,
+            after_signal: 0,
         };
         Ok(child.live(signals(Signals::of_child())?).await)
     })

@@ -79,6 +79,8 @@ pub struct Setup {
     pub argv: ChildArgv,
     /// It is a job of a terminal: TSTP suspends it with all that it has started, and it has no console.
     pub suspends: bool,
+    /// The exit status after a signal, unless `until` was over before.
+    pub after_signal: u8,
     /// Changes to the children's environment.
     pub environment: Vec<(OsString, Option<OsString>)>,
     /// Reads the configuration and the pipelines again.
@@ -155,13 +157,14 @@ struct Stopping {
 const AT_ONCE: Duration = Duration::from_millis(200);
 
 /// Supervises until a signal asks for a stop or `until` is over; in the latter case its code is the
-/// exit code. `until` is given a handle and runs beside the loop.
+/// exit status. `until` is given a handle and runs beside the loop.
 pub async fn supervise<F: Future<Output = Over>>(
     setup: Setup,
     mut signals: Signals,
     until: impl FnOnce(Handle) -> F,
 ) -> ExitCode {
     let config = Arc::clone(&setup.config);
+    let after_signal = setup.after_signal;
     // A failing start hook stops the start; a signal stops the hook.
     let functions = setup.hooks.clone();
     let start_hook = Hook::of(Moment::SupervisorStart, &config, &functions);
@@ -169,7 +172,7 @@ pub async fn supervise<F: Future<Output = Over>>(
         biased;
         () = signals.stop_asked() => {
             tracing::info!("stopped while the start hook ran: nothing was started");
-            return ExitCode::SUCCESS;
+            return after_signal.into();
         }
         ran = start_hook.run() => {
             if let Err(error) = ran {
@@ -206,7 +209,7 @@ pub async fn supervise<F: Future<Output = Over>>(
     if *reachable.borrow() {
         supervisor.last_sweep().await;
     }
-    supervisor.count_the_stop(code);
+    supervisor.count_the_stop(code.unwrap_or(0));
     // It is registered, and shown as stopping, until the hook has run.
     supervisor.run_stop_hook(&mut signals, &functions).await;
     let _ = end.send(());
@@ -215,7 +218,7 @@ pub async fn supervise<F: Future<Output = Over>>(
     let stopping = supervisor.stopping.as_ref();
     let signal = stopping.and_then(|it| it.signal).map(|it| it.as_str());
     events::stopped(signal, stopping.map(|it| it.since));
-    ExitCode::from(code)
+    ExitCode::from(code.unwrap_or(after_signal))
 }
 
 type Rows = watch::Receiver<Arc<[ProcessRow]>>;
@@ -314,13 +317,14 @@ impl Supervisor {
         self.began.elapsed()
     }
 
+    /// Returns when the children have ended: with the exit status, unless a signal has ended them.
     async fn run(
         &mut self,
         signals: &mut Signals,
         mut connected: watch::Receiver<bool>,
         mut rows: Rows,
         until: impl Future<Output = Over>,
-    ) -> u8 {
+    ) -> Option<u8> {
         let dumper = Dumper::start();
         let mut until = std::pin::pin!(until);
         let mut done = None;
@@ -331,7 +335,7 @@ impl Supervisor {
             self.reap().await;
             self.look();
             if let Some(code) = self.exit {
-                return done.unwrap_or(code);
+                return done.or((code != 0).then_some(code));
             }
             self.report_status();
             self.tell_of_the_stop();
@@ -364,7 +368,7 @@ impl Supervisor {
                         // A panic is a bug; a fresh process is better than half of one. Proven by
                         // `a_process_whose_lifeline_panics_ends_and_is_replaced`.
                         tracing::error!("the lifeline ended unexpectedly");
-                        return 1;
+                        return Some(1);
                     }
                     let back = *connected.borrow_and_update();
                     let at = self.at();

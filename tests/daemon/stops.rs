@@ -280,6 +280,23 @@ flow: [{ start: A }]
         fixture.audited().await;
     }
 
+    /// A job that Kubernetes moves to another node is not complete.
+    async fn a_daemon_that_is_stopped_before_it_is_idle_says_so_with_its_exit_status(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
+        fixture.trigger_in(Duration::from_secs(3600), "Quick", "1", 1).await;
+        let verb = ["start", "--until-idle"];
+        for wrapper in [&[][..], &["env", "DUCTWORK_ROLE=worker"], &["env", "DUCTWORK_ROLE=advancer"]] {
+            for signal in [Signal::SIGTERM, Signal::SIGINT] {
+                let mut daemon = fixture.start_as(wrapper, &verb);
+                daemon.says("registered").await;
+                daemon.send(signal);
+                let (status, _) = daemon.ended(PATIENCE).await;
+                assert_eq!(status.code(), Some(130), "{wrapper:?}: {status}");
+                daemon.gone(Duration::ZERO).await;
+            }
+        }
+    }
+
     async fn until_idle_says_which_run_it_waits_for(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
         let hour = Duration::from_secs(3600);
