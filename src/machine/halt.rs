@@ -319,12 +319,32 @@ fn then(edge: &Edge) -> Option<Then> {
     }
 }
 
+/// The most different actions that a remedy names.
+const NAMED: usize = 3;
+
 /// The remedy for a run that halted in these ways.
 pub fn remedy(halts: &[HaltFact], run: RunId) -> String {
-    match halts.iter().find_map(HaltFact::first) {
-        Some(Fix { first, note }) => format!("{first}, then: ductworkd revive {run}{note}"),
-        None => format!("ductworkd revive {run}"),
+    let mut fixes: Vec<Fix> = Vec::new();
+    for fix in halts.iter().filter_map(HaltFact::first) {
+        if fixes.iter().all(|known| known.first != fix.first) {
+            fixes.push(fix);
+        }
     }
+    let Some(Fix { first, note }) = fixes.first() else {
+        return format!("ductworkd revive {run}");
+    };
+    if fixes.len() == 1 {
+        return format!("{first}, then: ductworkd revive {run}{note}");
+    }
+    let named: Vec<&str> = fixes.iter().take(NAMED).map(|it| &*it.first).collect();
+    let (first, last) = match fixes.len().checked_sub(NAMED) {
+        Some(more @ 1..) => (&named[..], format!("{more} more")),
+        _ => (&named[..named.len() - 1], named[named.len() - 1].to_owned()),
+    };
+    format!(
+        "{} and {last}, then: ductworkd revive {run}    # add --latest if you edited the pipeline's file",
+        first.join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -390,6 +410,27 @@ mod tests {
         let mut cut = fact(HaltReason::TransitionInvalid, "List", Some("\"abc"));
         cut.output.as_mut().expect("it has one").size = 9_000_000;
         assert!(said(&cut).ends_with("it begins `\"abc`"), "{}", said(&cut));
+    }
+
+    #[test]
+    fn a_remedy_names_the_actions_against_all_halts() {
+        let run = RunId(uuid::Uuid::nil());
+        let refused = |node| fact(HaltReason::StepRefused, node, None);
+        let timed_out = fact(HaltReason::JobTimedOut, "Load", None);
+        let of = |halts: &[HaltFact]| remedy(halts, run);
+        let end = |note| format!(", then: ductworkd revive {run}    # {note}");
+        let alone = end(
+            "add --latest if you edited the pipeline's file; or trigger it again with another input",
+        );
+        let several = end("add --latest if you edited the pipeline's file");
+        assert_eq!(of(&[refused("A"), refused("A")]), format!("fix A{alone}"));
+        assert_eq!(
+            of(&[refused("A"), timed_out, refused("A")]),
+            format!("fix A and raise the `timeout` of Load in the pipeline's file{several}")
+        );
+        let all = ["A", "B", "C", "D"].map(refused);
+        assert_eq!(of(&all[..3]), format!("fix A, fix B and fix C{several}"));
+        assert_eq!(of(&all), format!("fix A, fix B, fix C and 1 more{several}"));
     }
 
     #[test]
