@@ -88,7 +88,9 @@ async fn nobody_of(conn: &mut Conn, config: &Config, pipeline: &str) -> Result<(
         it.role == Role::Supervisor && lives(it) && it.intake != Intake::Stopping
     };
     let remedy = match processes.iter().find(daemon) {
-        Some(daemon) if !processes.iter().any(works) => intake::reload(pipeline, daemon.pid),
+        Some(daemon) if !processes.iter().any(works) => {
+            intake::reload(pipeline, daemon.pid, &daemon.host)
+        }
         _ => "start `ductworkd`, or `ductworkd start --until-idle`".to_owned(),
     };
     say(&clean(&format!(

@@ -101,6 +101,8 @@ pub struct Facts {
 pub struct Mover {
     /// Its key.
     pub id: ProcessId,
+    /// Its supervisor, if it has one.
+    pub supervisor: Option<ProcessId>,
     /// Its purpose.
     pub role: Role,
     /// The pipeline whose jobs it works on.
@@ -128,6 +130,9 @@ pub struct Mover {
 impl Mover {
     fn taker(&self) -> intake::Taker<'_> {
         intake::Taker {
+            id: self.id,
+            supervisor: self.supervisor,
+            role: self.role,
             pid: self.pid,
             host: &self.host,
             intake: self.intake,
@@ -385,7 +390,7 @@ impl Facts {
         let (cause, why, remedy) = self.unmoved(
             &advancers,
             "advancer",
-            intake::start(self.intakes()),
+            intake::start(Role::Advancer, &self.living()),
             waiting,
         )?;
         Some(self.report(cause, waiting, &what, &why, remedy))
@@ -394,21 +399,17 @@ impl Facts {
     /// The remedy if no worker of a pipeline is alive.
     fn start(&self, pipeline: &str) -> String {
         let own = |process: &Mover| process.pipeline.as_deref() == Some(pipeline);
-        let daemon = self.supervisors().find(|it| it.intake != Intake::Stopping);
-        match daemon {
-            Some(daemon) if !self.processes.iter().any(own) => intake::reload(pipeline, daemon.pid),
-            _ => intake::start(self.intakes()).to_owned(),
+        match self.processes.iter().any(own) {
+            false => intake::start_worker(pipeline, &self.living()),
+            true => intake::start(Role::Worker, &self.living()).to_owned(),
         }
     }
 
-    /// The living supervisors.
-    fn supervisors(&self) -> impl Iterator<Item = &Mover> {
+    /// The living processes.
+    fn living(&self) -> Vec<intake::Taker<'_>> {
         let processes = self.processes.iter();
-        processes.filter(|it| it.role == Role::Supervisor && self.alive(it))
-    }
-
-    fn intakes(&self) -> impl Iterator<Item = Intake> {
-        self.supervisors().map(|it| it.intake)
+        let living = processes.filter(|it| self.alive(it));
+        living.map(Mover::taker).collect()
     }
 
     /// The living processes that could move work of a pipeline.
@@ -444,8 +445,7 @@ impl Facts {
             return Some((cause, format!(", and no {name} is alive"), start.to_owned()));
         }
         let takers: Vec<_> = movers.iter().map(|it| it.taker()).collect();
-        let supervisors: Vec<_> = self.supervisors().map(Mover::taker).collect();
-        if let Some(closed) = intake::closed(&takers, &supervisors) {
+        if let Some(closed) = intake::closed(&takers, &self.living()) {
             return Some((
                 closed.cause,
                 format!(", and {}", closed.fact),
@@ -482,6 +482,7 @@ mod tests {
     fn mover(role: Role) -> Mover {
         Mover {
             id: ProcessId(uuid::Uuid::nil()),
+            supervisor: None,
             role,
             pipeline: (role == Role::Worker).then(|| "P".to_owned()),
             host: "box".to_owned(),

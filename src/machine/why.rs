@@ -87,6 +87,8 @@ pub struct Unreadable {
 pub struct ProcessFact {
     /// Its key.
     pub id: ProcessId,
+    /// Its supervisor, if it has one.
+    pub supervisor: Option<ProcessId>,
     /// Its purpose.
     pub role: Role,
     /// The pipeline whose jobs it works on.
@@ -112,6 +114,9 @@ pub struct ProcessFact {
 impl ProcessFact {
     fn taker(&self) -> Taker<'_> {
         Taker {
+            id: self.id,
+            supervisor: self.supervisor,
+            role: self.role,
             pid: self.pid,
             host: &self.host,
             intake: self.intake,
@@ -254,8 +259,14 @@ impl Facts {
     /// Why none of these takes new work.
     fn closed(&self, alive: &[&ProcessFact]) -> Option<Closed> {
         let takers: Vec<_> = alive.iter().map(|it| it.taker()).collect();
-        let supervisors: Vec<_> = self.supervisors().map(ProcessFact::taker).collect();
-        intake::closed(&takers, &supervisors)
+        intake::closed(&takers, &self.living())
+    }
+
+    /// The living processes.
+    fn living(&self) -> Vec<Taker<'_>> {
+        let processes = self.processes.iter();
+        let living = processes.filter(|it| it.is_alive(self.stale_after));
+        living.map(ProcessFact::taker).collect()
     }
 
     /// The living supervisors.
@@ -562,7 +573,7 @@ fn ready(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             "no_advancer",
             format!("{} has ended, but no advancer is alive{place}", leaf.node),
         )
-        .remedy(intake::start(facts.supervisors().map(|it| it.intake)).to_owned()),
+        .remedy(intake::start(Role::Advancer, &facts.living()).to_owned()),
     }
 }
 
@@ -643,9 +654,6 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             (dead, stale) => format!(" ({dead} dead, {stale} with a stale heartbeat)"),
         };
         let fact = format!("{node} is due, but no worker of {pipeline} is alive{known}{place}");
-        // A daemon whose worker has died starts another: it knows the pipeline. One that is stopping reads nothing anew.
-        let mut daemons = facts.supervisors();
-        let daemon = daemons.find(|it| it.intake != Intake::Stopping);
         // A worker that has just died is there again in a moment, and dies of the same.
         let own = format!("the worker {pipeline} {DIES}");
         let troubles = facts.supervisors();
@@ -654,9 +662,10 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             let fact = format!("{node} waits: {dying}{place}");
             return Why::new("worker_dies", fact).remedy(DEADLY.to_owned());
         }
-        return Why::new("no_worker", fact).remedy(match daemon {
-            Some(daemon) if others.is_empty() => intake::reload(pipeline, daemon.pid),
-            _ => intake::start(facts.supervisors().map(|it| it.intake)).to_owned(),
+        // A daemon whose worker has died starts another: it knows the pipeline.
+        return Why::new("no_worker", fact).remedy(match others.is_empty() {
+            true => intake::start_worker(pipeline, &facts.living()),
+            false => intake::start(Role::Worker, &facts.living()).to_owned(),
         });
     }
     if let Some(closed) = facts.closed(&alive) {
@@ -812,6 +821,8 @@ mod tests {
     fn process(role: Role, age_s: u64) -> ProcessFact {
         ProcessFact {
             id: ProcessId(uuid::Uuid::from_u128(role as u128)),
+            supervisor: (role != Role::Supervisor)
+                .then(|| ProcessId(uuid::Uuid::from_u128(Role::Supervisor as u128))),
             role,
             pipeline: (role == Role::Worker).then(|| "P".into()),
             host: "box".into(),
@@ -1021,142 +1032,49 @@ mod tests {
             ..process(role, 1)
         };
         let mut facts = facts(Some(LeafState::Queued { due_at: NOW - 1 }));
-        facts.processes = vec![quiet(Role::Worker, 8, "box")];
+        let own = ProcessId::new();
+        let alone = ProcessFact {
+            supervisor: None,
+            ..quiet(Role::Worker, 8, "box")
+        };
+        facts.processes = vec![alone];
         let remedy = |facts: &Facts| why(facts).remedy.unwrap_or_default();
+        let again = |pid: u32| format!("let it claim again, on box: kill -CONT {pid}");
+        facts.processes.push(quiet(Role::Supervisor, 7, "box"));
+        assert_eq!(remedy(&facts), again(8), "it runs alone");
+        // A supervisor that registers anew has another key: the only one of the host is meant.
+        facts.processes[0].supervisor = Some(own);
+        facts.processes.push(quiet(Role::Supervisor, 9, "other"));
+        assert_eq!(remedy(&facts), again(7));
+        facts.processes.push(quiet(Role::Supervisor, 6, "box"));
         assert_eq!(
             remedy(&facts),
-            "let it claim again, on box: kill -CONT 8",
-            "it runs alone"
+            again(8),
+            "none of the two is known to be meant"
         );
-        facts.processes.push(quiet(Role::Supervisor, 9, "other"));
-        facts.processes.push(quiet(Role::Supervisor, 7, "box"));
-        assert_eq!(remedy(&facts), "let it claim again, on box: kill -CONT 7");
-        // The pids of containers that share a name do not tell which one is meant.
-        facts.processes.push(quiet(Role::Supervisor, 6, "box"));
-        assert!(remedy(&facts).starts_with("send SIGCONT to `ductworkd` on box"));
+        facts.processes[3].id = own;
+        assert_eq!(remedy(&facts), again(6));
+        facts.processes[3].intake = Intake::Open;
+        assert_eq!(remedy(&facts), again(8), "it alone was told to be quiet");
     }
 
-    /// The result may have existed for a long time without being stored.
     #[test]
-    fn what_runs_is_told_with_the_trouble_of_its_worker() {
-        let mut worker = process(Role::Worker, 1);
-        let running = LeafState::Running {
-            process: worker.id,
-            since: NOW - 5 * SECOND,
+    fn a_role_that_is_missing_beside_others_that_run_alone_is_named() {
+        let alone = |role| ProcessFact {
+            supervisor: None,
+            ..process(role, 1)
         };
-        for (trouble, told) in [
-            ("the database could not carry out it now", true),
-            ("definition 0123456789ab cannot be read", false),
-            ("step B cannot be started: no processes", false),
-        ] {
-            worker.trouble = Some(trouble.to_owned());
-            let facts = Facts {
-                processes: vec![worker.clone()],
-                ..facts(Some(running))
-            };
-            let why = why(&facts);
-            assert_eq!(why.cause, "running");
-            assert_eq!(why.fact.contains(trouble), told, "{}", why.fact);
-        }
-    }
-
-    #[test]
-    fn a_run_that_is_being_cancelled_says_so_and_who_goes_on_when_nobody_does() {
-        let mut facts = facts(Some(LeafState::Queued { due_at: NOW }));
-        facts.cancelling_at = Some(NOW - SECOND);
-        assert_eq!(why(&facts).cause, "cancelling");
-        assert_eq!(why(&facts).remedy, None);
-        facts.cancelling_at = Some(NOW - 60 * SECOND);
-        let remedy = why(&facts).remedy.unwrap();
-        assert!(remedy.starts_with("ductworkd cancel 0000"), "{remedy}");
-    }
-
-    #[test]
-    fn what_runs_is_told_before_what_waits_for_a_person() {
-        let mut facts = facts(Some(LeafState::Asked));
-        let mut other = facts.leaves[0].clone();
-        other.node = "Slow".into();
-        other.attempt = Some(3);
-        other.state = LeafState::Running {
-            process: process(Role::Worker, 0).id,
-            since: NOW - 5 * SECOND,
-        };
-        facts.leaves.push(other);
-        facts.processes.push(process(Role::Worker, 1));
-        facts.barriers.push(BarrierFact {
-            node: "Split".into(),
-            width: 4,
-            arrived: 2,
-        });
-        assert_eq!(
-            why(&facts).fact,
-            "Slow (attempt 3) has been running on box (pid 7) for 5s; 2 of the 4 branches of Split have arrived"
-        );
-    }
-
-    #[test]
-    fn a_run_that_waits_for_several_answers_says_so_and_that_a_value_answers_one() {
-        let mut facts = facts(Some(LeafState::Asked));
-        for several in [false, true, true] {
-            let told = why(&facts);
-            assert_eq!(told.fact.contains(", and for other answers"), several);
-            let remedy = told.remedy.unwrap();
-            assert_eq!(remedy.ends_with(" [VALUE] [--step STEP]"), several);
-            assert_eq!(remedy.ends_with(" [VALUE]"), !several);
-            facts.leaves.push(facts.leaves[0].clone());
-        }
-    }
-
-    #[test]
-    fn a_run_that_will_halt_says_so_while_it_goes_on() {
-        for state in [LeafState::Queued { due_at: NOW }, LeafState::Asked] {
-            let mut facts = facts(Some(state));
-            let before = why(&facts);
-            facts.halts.push(HaltFact::default());
-            let after = why(&facts);
-            assert_eq!((after.cause, &after.remedy), (before.cause, &before.remedy));
-            let told = "; 1 branch has halted: the run halts when its other branches have ended";
-            assert_eq!(after.fact, format!("{}{told}", before.fact));
-            facts.halts.push(HaltFact::default());
-            assert!(why(&facts).fact.contains("; 2 branches have halted: "));
-            facts.halts.resize(HALTS_MAX, HaltFact::default());
-            assert!(why(&facts).fact.contains("; at least 100 branches"));
-        }
-    }
-
-    #[test]
-    fn a_run_is_scheduled_until_its_first_step_is_due() {
-        let due_at = NOW + 240 * SECOND;
-        let mut facts = facts(Some(LeafState::Queued { due_at }));
-        assert_eq!(scheduled(&facts), Some(due_at));
-        let fact = why(&facts).fact;
-        assert!(fact.starts_with("scheduled: Load is due in 4m "), "{fact}");
-        facts.now = due_at;
-        assert_eq!(scheduled(&facts), None);
-        facts.now = NOW;
-        facts.leaves[0].attempt = Some(2);
-        assert_eq!(scheduled(&facts), None, "it has been tried");
-        facts.leaves[0].attempt = Some(1);
-        facts.leaves.push(facts.leaves[0].clone());
-        assert_eq!(scheduled(&facts), None, "it has been split");
-    }
-
-    #[test]
-    fn a_daemon_that_does_not_know_a_pipeline_has_only_to_be_told() {
-        let mut facts = facts(Some(LeafState::Queued { due_at: NOW }));
-        assert_eq!(why(&facts).remedy.as_deref(), Some("start `ductworkd`"));
-        facts.processes.push(process(Role::Supervisor, 1));
-        assert_eq!(
-            why(&facts).remedy.as_deref(),
-            Some(
-                "the running daemon has no worker for P. If it has tried to start one, its log says why that failed. \
-                 Otherwise, check that the pipeline's file exists and that `pipelines` includes it, then reload the \
-                 daemon: kill -HUP 7"
-            )
-        );
-        // A daemon whose worker has died knows the pipeline.
-        facts.processes.push(process(Role::Worker, 60));
-        assert_eq!(why(&facts).remedy.as_deref(), Some("start `ductworkd`"));
+        let remedy = |facts: &Facts| why(facts).remedy.unwrap_or_default();
+        let mut ready = facts(Some(LeafState::Ready { from: NOW }));
+        ready.processes = vec![alone(Role::Console)];
+        assert_eq!(remedy(&ready), "start `ductworkd`");
+        ready.processes.push(alone(Role::Worker));
+        let told = remedy(&ready);
+        assert!(told.contains("DUCTWORK_ROLE=advancer ductworkd"), "{told}");
+        let mut due = facts(Some(LeafState::Queued { due_at: NOW }));
+        due.processes = vec![alone(Role::Advancer)];
+        let told = remedy(&due);
+        assert!(told.contains("DUCTWORK_ROLE=worker ductworkd"), "{told}");
     }
 
     #[test]
@@ -1183,18 +1101,17 @@ mod tests {
         }
         // A daemon that goes on can be told of the pipeline. It starts another worker in place of the one that ends.
         due.processes.push(process(Role::Supervisor, 1));
-        held.processes.push(process(Role::Supervisor, 1));
+        let other = ProcessFact {
+            id: ProcessId::new(),
+            ..process(Role::Supervisor, 1)
+        };
+        held.processes.push(other.clone());
         let told = why(&due).remedy.unwrap_or_default();
-        assert!(told.ends_with("kill -HUP 7"), "{told}");
-        assert_eq!(why(&held).remedy.as_deref(), Some(intake::REPLACED));
-        for process in &mut held.processes[..2] {
-            process.host = "elsewhere".into();
-        }
-        assert_eq!(
-            why(&held).remedy.as_deref(),
-            Some(intake::STOPPING),
-            "no daemon of that host goes on"
-        );
+        assert!(told.ends_with("on box: kill -HUP 7"), "{told}");
+        let remedy = |facts: &Facts| why(facts).remedy.unwrap_or_default();
+        assert_eq!(remedy(&held), intake::STOPPING, "its own daemon ends");
+        held.processes[1].supervisor = Some(other.id);
+        assert_eq!(remedy(&held), intake::REPLACED);
         // The worker that is stopping does not count beside one that is busy.
         held.processes.push(process(Role::Worker, 1));
         let told = why(&held).fact;

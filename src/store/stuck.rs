@@ -35,7 +35,8 @@ statements! {
             OR EXISTS (SELECT 1 FROM ductwork_runs WHERE cancelling_at IS NOT NULL)
             OR EXISTS (SELECT 1 FROM ductwork_processes WHERE trouble IS NOT NULL)";
     STUCK_PROCESSES = "
-        SELECT p.id, p.role, p.pipeline, p.host, p.pid, p.version, p.quiet, p.epoch, p.trouble, p.troubled_at,
+        SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.pid, p.version, p.quiet, p.epoch, p.trouble,
+               p.troubled_at,
                {now} - p.last_heartbeat_at AS age, coalesce(p.worked_at, p.started_at) AS moved_at,
                (SELECT count(*) FROM ductwork_executions e {found:ductwork_executions_claimed}
                  WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder = p.id})
@@ -181,6 +182,9 @@ pub async fn movers(conn: &mut Conn) -> Result<Vec<Mover>, Error> {
         let since: Option<i64> = row.get("troubled_at")?;
         movers.push(Mover {
             id: ProcessId(row.get("id")?),
+            supervisor: row
+                .get::<Option<uuid::Uuid>>("supervisor_id")?
+                .map(ProcessId),
             role: row.word("role")?,
             pipeline: row.get("pipeline")?,
             host: row.get("host")?,

@@ -223,6 +223,7 @@ pub async fn facts(
             let mover = movers.remove(&process.id);
             facts.processes.push(ProcessFact {
                 id: process.id,
+                supervisor: process.supervisor,
                 role: process.role,
                 pipeline: process.pipeline,
                 host: process.host,
