@@ -15,10 +15,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ductwork::definition::Pipeline;
+use ductwork::engine::actor;
 use ductwork::store::Dialect;
 use ductwork::store::audit::settings;
 use ductwork::store::bench::data;
 use ductwork::store::catalogue::catalogue;
+use ductwork::store::process;
 use ductwork::store::statement::Statement;
 use sqlx::{Connection, Row};
 use support::Db;
@@ -262,6 +264,11 @@ const ANALYZED: &str = "
         ductwork_transitions, ductwork_advancements, ductwork_availabilities, ductwork_fan_outs,
         ductwork_tuples, ductwork_processes, ductwork_definitions";
 
+/// The settings of an engine's connection that concern the planner (src/store/backend/postgres/connection.rs).
+const ENGINE: &str =
+    "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+    SET plan_cache_mode = force_generic_plan";
+
 /// Tables with this many runs, analysed at this point.
 async fn filled(db: &Db, statistics: Statistics) -> sqlx::PgConnection {
     let mut conn = db.conn().await;
@@ -290,9 +297,7 @@ async fn filled(db: &Db, statistics: Statistics) -> sqlx::PgConnection {
         .unwrap();
     conn.close().await;
     let mut server = sqlx::PgConnection::connect(&db.url).await.unwrap();
-    let settings = "SET enable_seqscan = off; SET enable_hashjoin = off;
-                    SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan";
-    sqlx::raw_sql(settings).execute(&mut server).await.unwrap();
+    sqlx::raw_sql(ENGINE).execute(&mut server).await.unwrap();
     server
 }
 
@@ -433,6 +438,77 @@ async fn what_is_given_keys_looks_at_their_rows_alone() {
     }
 }
 
+/// The plans of the queue's statements are made once for each connection, often while the queue is empty. A planner
+/// that knows it as empty takes one of its indexes for as good as the other, and any order of a join.
+#[tokio::test]
+async fn a_plan_that_was_made_while_the_queue_was_empty_reads_a_few_rows_of_a_long_one() {
+    const LONG: u64 = 40_000;
+    support::with(Db::postgres().await, |db| async move {
+        let mut conn = db.conn().await;
+        let chain = Pipeline::named("P").start("A").chain("B");
+        let chain = chain.build().unwrap();
+        let mut numbers = data::Numbers::now(&mut conn).await.unwrap();
+        conn.script("ALTER TABLE", UNTIDY).await.unwrap();
+        let worker = actor::process_of("box", Some("P"));
+        process::register(&mut conn, &worker).await.unwrap();
+        // Before the first run, and after the queue was long: then it keeps its pages.
+        for vacuum in ["VACUUM ANALYZE", "VACUUM (ANALYZE, TRUNCATE off)"] {
+            let tidied = format!("DELETE FROM ductwork_availabilities; {vacuum} ductwork_availabilities");
+            for one in tidied.split("; ") {
+                conn.script("VACUUM", one.to_owned().leak()).await.unwrap();
+            }
+            let mut server = sqlx::PgConnection::connect(&db.url).await.unwrap();
+            sqlx::raw_sql(ENGINE).execute(&mut server).await.unwrap();
+            let id = worker.id.0;
+            let nil = uuid::Uuid::nil();
+            let mut asked: Vec<(&str, String)> = vec![
+                ("CLAIM", format!("'{id}', 0, 'P', -1, '{nil}', 20, 1000000")),
+                ("TAKE_READABLE", format!("'P', -1, '{nil}', '{{}}', '{{}}', 20")),
+            ];
+            let keyed = of(Dialect::Postgres).filter(|it| {
+                let sql = it.sql(Dialect::Postgres);
+                sql.contains("ductwork_availabilities")
+                    && sql.contains("= ANY ($1::uuid[])")
+                    && !sql.contains("$2")
+            });
+            asked.extend(keyed.map(|it| (it.name, "KEYS".to_owned())));
+            assert!(asked.len() >= 5, "{asked:?}");
+            for (name, args) in &asked {
+                let statement = of(Dialect::Postgres).find(|it| it.name == *name).unwrap();
+                let sql = statement.sql(Dialect::Postgres);
+                let args = args.replace("KEYS", "'{}'");
+                // A plan that was explained is kept.
+                let script = format!("PREPARE {name} AS {sql}; EXPLAIN EXECUTE {name}({args})");
+                let planned = sqlx::raw_sql(sqlx::AssertSqlSafe(script)).execute(&mut server);
+                planned.await.unwrap_or_else(|error| panic!("{name}: {error}"));
+            }
+            data::waiting(&mut conn, &chain, LONG, &mut numbers, &|_| {}).await.unwrap();
+            let keys = "SELECT ARRAY(SELECT execution_id FROM ductwork_availabilities LIMIT 20)::text";
+            let keys: String = sqlx::raw_sql(keys)
+                .fetch_one(&mut server)
+                .await
+                .unwrap()
+                .get_unchecked(0);
+            for (name, args) in &asked {
+                let args = args.replace("KEYS", &format!("'{keys}'"));
+                let script = format!(
+                    "BEGIN; EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE {name}({args}); ROLLBACK"
+                );
+                let plan = sqlx::raw_sql(sqlx::AssertSqlSafe(script)).fetch_all(&mut server);
+                let plan = plan.await.unwrap_or_else(|error| panic!("{name}: {error}"));
+                let plan: String = plan[0].get_unchecked(0);
+                let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+                let plan = &plan[0]["Plan"];
+                let read = ["Shared Hit Blocks", "Shared Read Blocks"];
+                let read: u64 = read.iter().filter_map(|it| plan[it].as_u64()).sum();
+                eprintln!("{vacuum}: {name}: {read} pages");
+                assert!(read < 2_000, "{vacuum}: {name}: {read} pages: {plan:#}");
+            }
+        }
+    })
+    .await;
+}
+
 /// The run of which many branches have halted.
 const WIDE: &str = "'00000000-0000-7000-8000-000000000001'";
 
@@ -520,7 +596,8 @@ const UNTIDY: &str = "
     ALTER TABLE ductwork_steps SET (autovacuum_enabled = off);
     ALTER TABLE ductwork_executions SET (autovacuum_enabled = off);
     ALTER TABLE ductwork_transitions SET (autovacuum_enabled = off);
-    ALTER TABLE ductwork_advancements SET (autovacuum_enabled = off)";
+    ALTER TABLE ductwork_advancements SET (autovacuum_enabled = off);
+    ALTER TABLE ductwork_availabilities SET (autovacuum_enabled = off)";
 
 const DELETED: &str = "
     DELETE FROM ductwork_runs; DELETE FROM ductwork_branches; DELETE FROM ductwork_steps;

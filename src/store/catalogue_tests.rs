@@ -262,7 +262,11 @@ fn foreign(text: &str) -> Option<&'static str> {
     match (begins, written) {
         ("WITH", _) if text.contains("INSERT") || text.contains("DELETE") => Some("WITH … a write"),
         ("UPDATE" | "DELETE" | "{delete:", Some(table)) if reads(table) => Some("its own table"),
-        ("UPDATE" | "DELETE", _) if text.contains("{any:") || text.contains("IN (SELECT") => {
+        ("UPDATE" | "DELETE", _)
+            if text.contains("{any:")
+                || text.contains("{within:")
+                || text.contains("IN (SELECT") =>
+        {
             Some("a write of what a SELECT or a batch names, without `{into:…}` or `{delete:…}`")
         }
         ("UPDATE", _) if text.contains("FROM {rows:") => Some("UPDATE … FROM"),

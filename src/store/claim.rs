@@ -73,7 +73,7 @@ statements! {
                      WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM {rows:a(digest text)})
              ORDER BY q.due_at, q.execution_id LIMIT :n {skip_locked})
         DELETE FROM ductwork_availabilities
-         WHERE execution_id IN (SELECT execution_id FROM due)
+         WHERE {within:execution_id;SELECT execution_id FROM due}
         RETURNING execution_id AS id, due_at, {now} - due_at AS waited",
         on Mysql [&DUE_READABLE];
     /// An input of up to 16 KiB is returned with its claim: for a thousand of them, the answer has 16

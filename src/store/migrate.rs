@@ -70,6 +70,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(20, "filters and baggage", "0020_filters_and_baggage.sql"),
     migration!(21, "questions", "0021_questions.sql"),
     migration!(22, "revivals", "0022_revivals.sql"),
+    migration!(23, "queue", "0023_queue.sql"),
 ];
 
 /// How long a migration waits by default for locks that others hold.
@@ -597,6 +598,10 @@ mod tests {
         (
             "drop index ductwork_branches_run",
             "ductwork_branches_of_run begins with the same column",
+        ),
+        (
+            "drop index ductwork_availabilities_due",
+            "the next statement makes it anew, for all statements that name a pipeline",
         ),
         (
             "create unique index ductwork_runs_revived_from on ductwork_runs (revived_from) where revived_from is not null",

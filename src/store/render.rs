@@ -16,6 +16,7 @@
 //! | `{join:table alias}` | the JOIN of a batch with the table in which it is looked up: where rows are locked as they are read, in the batch's order |
 //! | `{key:table.id;b.id}` | a row that is looked up by its key |
 //! | `{any:table.id;b(id id)}` | one of a batch of keys |
+//! | `{within:key;SELECT …}` | one of the keys that a query finds |
 //! | `UPDATE {into:table;b(id id, n int)} SET …` | the table that is written from the rows of a batch, which the WHERE looks up by its key |
 //! | `UPDATE {into:table;b(id id, n int);index} SET …` | the same, where the WHERE looks them up by another index |
 //! | `SET … {from:b(id id, n int)} WHERE …` | these rows once more: each database names them in one of the two places |

@@ -47,7 +47,7 @@ statements! {
     /// queue.
     STUCK_DUE = "
         WITH RECURSIVE names (pipeline) AS (
-            SELECT min(pipeline) FROM ductwork_availabilities
+            SELECT min(pipeline) FROM ductwork_availabilities WHERE pipeline >= ''
             UNION ALL
             SELECT (SELECT min(a.pipeline) FROM ductwork_availabilities a WHERE a.pipeline > n.pipeline)
               FROM names n WHERE n.pipeline IS NOT NULL)

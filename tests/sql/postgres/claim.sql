@@ -11,7 +11,7 @@ taken AS (
            AND EXISTS (SELECT 1 FROM touched WHERE coalesce(paused, 0) = 0)
          ORDER BY due_at, execution_id LIMIT $6 FOR UPDATE SKIP LOCKED)
     DELETE FROM ductwork_availabilities
-     WHERE execution_id IN (SELECT execution_id FROM due)
+     WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM due))
     RETURNING execution_id AS id, due_at),
 stamped AS (
     UPDATE ductwork_executions

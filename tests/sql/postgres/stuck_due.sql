@@ -1,5 +1,5 @@
 WITH RECURSIVE names (pipeline) AS (
-    SELECT min(pipeline) FROM ductwork_availabilities
+    SELECT min(pipeline) FROM ductwork_availabilities WHERE pipeline >= ''
     UNION ALL
     SELECT (SELECT min(a.pipeline) FROM ductwork_availabilities a WHERE a.pipeline > n.pipeline)
       FROM names n WHERE n.pipeline IS NOT NULL)

@@ -9,5 +9,5 @@ WITH due AS MATERIALIZED (
              WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM unnest($5::text[]) AS a(digest))
      ORDER BY q.due_at, q.execution_id LIMIT $6 FOR UPDATE SKIP LOCKED)
 DELETE FROM ductwork_availabilities
- WHERE execution_id IN (SELECT execution_id FROM due)
+ WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM due))
 RETURNING execution_id AS id, due_at, (extract(epoch from statement_timestamp()) * 1000000)::bigint - due_at AS waited

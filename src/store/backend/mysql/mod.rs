@@ -174,6 +174,10 @@ impl Backend for Mysql {
                 let (key, rows) = both(argument);
                 write!(to, "{key} IN (SELECT id FROM {})", json_table(rows))
             }
+            "within" => {
+                let (key, query) = both(argument);
+                write!(to, "{key} IN ({query})")
+            }
             "copied" => write!(
                 to,
                 "UNHEX(CONCAT(LEFT(HEX(CAST(:to AS binary(16))), 16), SUBSTR(HEX({argument}), 17)))"

@@ -123,6 +123,10 @@ impl Backend for Postgres {
                 let kind = array(Kind::named(kind));
                 write!(to, "{key} = ANY (:{alias}.{name}::{kind})")
             }
+            "within" => {
+                let (key, query) = argument.split_once(';').expect("a key is one of some keys");
+                write!(to, "{key} = ANY (ARRAY({query}))")
+            }
             "copied" => write!(
                 to,
                 "(left(:to::uuid::text, 19) || substr({argument}::text, 20))::uuid"

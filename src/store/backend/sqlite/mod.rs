@@ -101,6 +101,10 @@ impl Backend for Sqlite {
                 let (alias, _) = columns(rows);
                 write!(to, "{key} IN (SELECT c0 FROM ductwork_rows(:{alias}))")
             }
+            "within" => {
+                let (key, query) = argument.split_once(';').expect("a key is one of some keys");
+                write!(to, "{key} IN ({query})")
+            }
             "copied" => write!(
                 to,
                 "CASE WHEN {argument} IS NOT NULL \

@@ -1,0 +1,7 @@
+-- The planner, which makes a plan while the queue is empty and keeps it, found one index of the queue as good as the other.
+-- Statements that are given keys of executions then read all of this one for each key. Its condition, which every row
+-- meets, keeps it for the statements that name a pipeline.
+
+DROP INDEX ductwork_availabilities_due;
+CREATE INDEX ductwork_availabilities_due
+    ON ductwork_availabilities (pipeline, due_at, execution_id) WHERE pipeline IS NOT NULL;

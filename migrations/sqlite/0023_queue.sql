@@ -1,0 +1,1 @@
+-- PostgreSQL alone needed another index for the queue.
