@@ -20,6 +20,7 @@ use crate::wire::pipeline::PausedJson;
 use crate::wire::process::{DepartedJson, State};
 
 use super::exit::{Code, Failure};
+use super::follow::say;
 use super::out;
 use super::processes::{self, Witness, json, table};
 use super::setup::{self, CliContext, Obstacle};
@@ -48,8 +49,13 @@ pub struct Health {
 }
 
 /// The answer from the stamps that this host's processes leave.
-fn live(cli: &CliContext, config: &Config) -> Result<(), Failure> {
-    let directories = wakeup::directories(&config.location()?.identity());
+///
+/// A daemon goes on with the configuration that it has read, whatever the file says by now: a probe that fails because
+/// of the file would end it, and it could not start again. So without a database to ask for, all of them are asked for.
+/// Proven by `a_daemon_lives_on_although_its_configuration_can_no_longer_be_read`.
+fn live(cli: &CliContext, config: Result<Config, Failure>) -> Result<(), Failure> {
+    let database = config.and_then(|config| Ok(config.location()?.identity()));
+    let directories = wakeup::directories(database.as_deref().ok());
     let found: Result<Vec<_>, _> = directories.iter().map(|it| live::living(it)).collect();
     let found: Vec<_> = found
         .map(|found| found.into_iter().flatten().collect())
@@ -57,6 +63,14 @@ fn live(cli: &CliContext, config: &Config) -> Result<(), Failure> {
             let problem = Problem::new(format!("no stamps of processes can be read: {error}"));
             Failure::failed(problem.help("run it as the user that `ductworkd` runs as"))
         })?;
+    if let Err(failure) = database {
+        if found.is_empty() {
+            return Err(failure);
+        }
+        say(
+            "note: the configuration cannot be read (`ductworkd check`): this is about all `ductworkd` of this user here",
+        );
+    }
     let still = found.iter().find(|living| !living.is_live());
     let fine = !found.is_empty() && still.is_none();
     if cli.out.json {
@@ -78,8 +92,8 @@ fn live(cli: &CliContext, config: &Config) -> Result<(), Failure> {
         ))),
         None if found.is_empty() => Err(Failure::failed(
             Problem::new("no `ductworkd` of this user runs here with this database").help(
-                "start `ductworkd`; if another user runs it, ask as that user; `ductworkd processes` shows those of \
-                 all hosts",
+                "start `ductworkd`; if another user runs it, ask as that user; if one runs, its log says why it cannot \
+                 write its stamp of life; `ductworkd processes` shows those of all hosts",
             ),
         )),
         None => cli.out.text(&format!("live: {n} of {n}\n", n = found.len())),
@@ -88,10 +102,10 @@ fn live(cli: &CliContext, config: &Config) -> Result<(), Failure> {
 
 impl Health {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
-        let config = cli.config()?;
         if self.live {
-            return live(cli, &config);
+            return live(cli, cli.config());
         }
+        let config = cli.config()?;
         setup::block_on(async {
             let began = Instant::now();
             match self.look(cli, &config).await {

@@ -438,7 +438,12 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, 
         .enable_all()
         .build();
     match runtime {
-        Ok(runtime) => runtime.block_on(work),
+        Ok(runtime) => {
+            let done = runtime.block_on(work);
+            // See `start::run_local`.
+            runtime.shutdown_background();
+            done
+        }
         Err(error) => Err(Failure::failed(Problem::new(format!(
             "no runtime can be started: {error}"
         )))),

@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,12 +37,14 @@ use super::console;
 use super::dump::Dumper;
 use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
+use super::live::Stamp;
 use super::orphan::{self, Gleaner, Living};
 use super::over::{Over, unfit, until_idle};
 use super::proof;
 use super::roster::ChildKind;
 use super::signal::{Event, Signals};
 use super::spawn;
+use super::systemd::Notify;
 use super::wakeup::Wakeup;
 use super::watcher::Watched;
 
@@ -169,8 +172,13 @@ impl Child {
             adopt();
         }
         let mut watched = None;
+        // A supervisor speaks for its children.
+        let notify = Rc::new(match self.supervisor {
+            None => Notify::from_environment(),
+            Some(_) => Notify::default(),
+        });
         if self.supervisor.is_none() {
-            stamp(&lives, &location);
+            stamp(&lives, &location, &notify);
             if role == Role::Worker {
                 watched = self.be_watched(&lives);
             }
@@ -186,6 +194,9 @@ impl Child {
             () = signals.stop_asked() => true,
             () = self.run_hook(start, &lives) => false,
         };
+        if !stopped {
+            notify.ready();
+        }
         let mut since = Instant::now();
         let code = match stopped {
             true => self.after_signal.into(),
@@ -212,8 +223,12 @@ impl Child {
                     claims: role != Role::Console,
                 };
                 let (drain, parent) = (self.drain(), self.parent);
-                let (ended, asked) =
-                    run_loops(&mut signals, &mut loops, &all, drain, parent, dumper, over).await;
+                let looped = run_loops(&mut signals, &mut loops, &all, drain, parent, dumper, over);
+                let (ended, asked) = tokio::select! {
+                    biased;
+                    never = tell_of_the_stop(&first.shared, &notify) => match never {},
+                    looped = looped => looped,
+                };
                 since = asked;
                 count_the_stop(&lives, asked);
                 ExitCode::from(ended.unwrap_or(self.after_signal))
@@ -279,17 +294,28 @@ impl Child {
     }
 }
 
-/// Stamps while the loops of these make progress, until the process ends. A supervisor does so for its
-/// children.
-fn stamp(lives: &[Life], location: &Location) {
+/// Tells the service manager that the process has begun to stop.
+async fn tell_of_the_stop(shared: &Shared, notify: &Notify) -> Infallible {
+    let mut modes = shared.modes();
+    let _ = modes
+        .wait_for(|mode| matches!(mode, Mode::Drain { .. }))
+        .await;
+    notify.stopping();
+    std::future::pending().await
+}
+
+/// Stamps while the loops of these make progress, until the process ends, and tells the service manager so. A supervisor
+/// does so for its children.
+fn stamp(lives: &[Life], location: &Location, notify: &Rc<Notify>) {
     let shared: Vec<_> = lives.iter().map(|life| Arc::clone(&life.shared)).collect();
     let requests = lives.first().map(|life| life.requests.clone());
-    let stamp = requests.and_then(|requests| Wakeup::new(location, requests).stamp());
-    let Some(mut stamp) = stamp else { return };
+    let mut stamp = requests.and_then(|requests| Wakeup::new(location, requests).stamp());
+    let notify = Rc::clone(notify);
     tokio::task::spawn_local(async move {
         loop {
             if shared.iter().all(|it| it.since_progress() < WEDGED_AFTER) {
-                stamp.touch();
+                stamp.iter_mut().for_each(Stamp::touch);
+                notify.watchdog();
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }

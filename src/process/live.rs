@@ -29,18 +29,22 @@ pub struct Stamp {
     path: PathBuf,
     me: String,
     last: Option<Duration>,
+    is_told: bool,
 }
 
 impl Stamp {
     /// The stamp of this process, in `directory`.
     pub fn new(directory: &Path) -> io::Result<Self> {
         let me = Identity::current();
-        let path = directory.join(format!("{PREFIX}{}", me.pid));
+        // Containers that share the directory have processes of the same pid. Proven by
+        // `processes_of_the_same_pid_in_two_namespaces_have_a_stamp_each`.
+        let path = directory.join(format!("{PREFIX}{}-{}", me.pid_namespace, me.pid));
         Ok(Self {
             file: Self::new_file(&path)?,
             path,
             me: format!("{} {}", me.pid_namespace, me.started_ticks),
             last: None,
+            is_told: false,
         })
     }
 
@@ -61,13 +65,22 @@ impl Stamp {
         if !self.path.exists() {
             match Self::new_file(&self.path) {
                 Ok(file) => self.file = file,
-                Err(error) => return tracing::debug!(%error, "no stamp of life"),
+                Err(error) => return self.tell(&error),
             }
         }
         // One write, always of the same length: a concurrent reader reads either the old or the new line.
         let line = format!("{} {:020}\n", self.me, now.as_millis());
-        if let Err(error) = self.file.write_all_at(line.as_bytes(), 0) {
-            tracing::debug!(%error, "no stamp of life");
+        match self.file.write_all_at(line.as_bytes(), 0) {
+            Ok(()) => self.is_told = false,
+            Err(error) => self.tell(&error),
+        }
+    }
+
+    /// Once, until a stamp is written.
+    fn tell(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.is_told, true) {
+            let file = self.path.display();
+            tracing::warn!(%error, %file, "no stamp of life: `health --live` does not find this process");
         }
     }
 }
@@ -120,10 +133,9 @@ pub fn living(directory: &Path) -> io::Result<Vec<Living>> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        let Some(pid) = pid.and_then(|pid| pid.parse::<Pid>().ok()) else {
-            continue;
-        };
+        let name = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let pid = name.and_then(|name| name.rsplit('-').next()?.parse::<Pid>().ok());
+        let Some(pid) = pid else { continue };
         // It may be gone by now.
         let Ok(text) = std::fs::read_to_string(entry.path()) else {
             continue;
@@ -164,12 +176,25 @@ mod tests {
         assert_eq!(found[0].pid, std::process::id() as Pid);
         assert!(found[0].is_live());
         // It was tidied away.
-        std::fs::remove_file(place.path().join(format!("live-{}", found[0].pid))).unwrap();
+        std::fs::remove_file(&stamp.path).unwrap();
         stamp.last = None;
         stamp.touch();
         assert_eq!(living(place.path()).unwrap().len(), 1);
         drop(stamp);
         assert_eq!(living(place.path()).unwrap(), []);
+    }
+
+    #[test]
+    fn processes_of_the_same_pid_in_two_namespaces_have_a_stamp_each() {
+        let place = tempfile::tempdir().unwrap();
+        let me = Identity::current();
+        let mut mine = Stamp::new(place.path()).unwrap();
+        mine.touch();
+        let name = mine.path.file_name().unwrap().to_str().unwrap();
+        assert!(name.contains(&me.pid_namespace), "{name}");
+        let other = name.replace(&me.pid_namespace, "pid:[1]");
+        std::fs::write(place.path().join(other), "pid:[1] 1 1").unwrap();
+        assert_eq!(living(place.path()).unwrap().len(), 1);
     }
 
     #[test]

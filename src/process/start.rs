@@ -157,8 +157,12 @@ pub fn run_local<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, E
     let done = local.block_on(&runtime, work);
     // This gives up a wait for a database that does not answer together with its connection, and has
     // to spawn a task to let the connection go.
-    let _within = runtime.enter();
+    let within = runtime.enter();
     drop(local);
+    drop(within);
+    // A thread may wait for the address of a host, as long as the system's resolver likes. Proven by
+    // `a_stop_does_not_wait_for_a_resolver_that_does_not_answer`.
+    runtime.shutdown_background();
     done
 }
 

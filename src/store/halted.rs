@@ -54,16 +54,17 @@ macro_rules! kind_joins {
 
 statements! {
     /// When branches of a run have halted for several reasons, the first branch to halt stands for all.
-    /// Revived runs are left out, because their successors replace them: they are dropped from the limited
-    /// number of the newest runs, so that no number of them makes this take longer.
+    /// Revived runs are not counted, because their successors replace them. They are among the limited number of the
+    /// newest runs all the same: no number of them makes this take longer, or hides that there are older runs.
     HALTED_RUNS = concat!("
-        SELECT x.id, x.halted_at, ", kind_columns!(), "
+        SELECT x.id, x.halted_at,
+               (SELECT n.id FROM ductwork_runs n WHERE {key:n.revived_from;x.id} LIMIT 1) AS revived_as,
+               ", kind_columns!(), "
           FROM (SELECT r.id, r.halted_at, ", first_branch!("r.id"), " AS branch_id
                   FROM ductwork_runs r {by:ductwork_runs_others}
                  WHERE r.status <> 'completed' AND {key:r.status;'halted'} AND r.pipeline = :pipeline
                    AND r.pruning_at IS NULL
                  ORDER BY r.status DESC, r.id DESC LIMIT :n) x", kind_joins!(), "
-         WHERE NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE {key:n.revived_from;x.id})
          ORDER BY x.id DESC");
     HALTED_KINDS = concat!("
         SELECT x.id, ", kind_columns!(), "
@@ -138,6 +139,9 @@ pub async fn by_kind(conn: &mut Conn, pipeline: Option<&str>) -> Result<Halted, 
             let rows = conn.fetch(&HALTED_RUNS, &args).await?;
             is_partial |= rows.len() == each;
             for row in &rows {
+                if row.get::<Option<uuid::Uuid>>("revived_as")?.is_some() {
+                    continue;
+                }
                 let kind = kind(row)?;
                 let at = row.get::<Option<i64>>("halted_at")?.unwrap_or_default();
                 let of = kinds.entry((pipeline.clone(), kind.clone()));

@@ -62,6 +62,33 @@ async fn stop(daemon: &mut Daemon) {
     daemon.gone(Duration::ZERO).await;
 }
 
+/// The system's resolver waits in a thread that nobody can end, for 10 s here.
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_resolver_that_does_not_answer() {
+    let db = Db::sqlite();
+    let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
+    std::fs::write(fixture.path("resolv.conf"), "nameserver 127.53.53.53\n").unwrap();
+    let url = "postgres://nobody@database.example/none".to_owned();
+    fixture.variables.insert("DUCTWORK_DATABASE_URL", url);
+    let resolver = "mount --bind resolv.conf /etc/resolv.conf && exec \"$@\"";
+    let wrapper = ["unshare", "--mount", "sh", "-c", resolver, "sh"];
+    for role in ["all", "worker"] {
+        fixture.variables.insert("DUCTWORK_ROLE", role.to_owned());
+        // At an address of loopback that nobody else uses, and anew: each asks for two addresses.
+        let silent = tokio::net::UdpSocket::bind("127.53.53.53:53").await;
+        let silent = silent.unwrap();
+        let mut daemon = fixture.start_as(&wrapper, &["start"]);
+        let mut question = [0; 512];
+        let asked = tokio::time::timeout(PATIENCE, silent.recv(&mut question));
+        asked.await.expect("it asks for an address").unwrap();
+        daemon.send(Signal::SIGTERM);
+        let (status, took) = daemon.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+        assert!(took < Duration::from_secs(4), "{took:?}");
+        daemon.gone(Duration::ZERO).await;
+    }
+}
+
 on_every_database! {
     async fn two_containers_that_look_the_same_never_take_each_others_claims(db: Db) {
         let settings = Settings { reaper_timeout: "3s", max_retry: 0, ..Settings::default() };

@@ -308,6 +308,37 @@ on_every_database! {
         fixture.audited().await;
     }
 
+    /// With `Type=notify` a start that says nothing fails after a while, and a loop that says nothing is killed.
+    async fn a_role_of_its_own_tells_the_service_manager_how_it_is(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[&waits("One")]).await;
+        let path = fixture.path("notify");
+        let listen = tokio::net::UnixDatagram::bind(&path).unwrap();
+        fixture.variables.insert("NOTIFY_SOCKET", path.to_str().unwrap().to_owned());
+        fixture.variables.insert("DUCTWORK_CONSOLE__LISTEN", "127.0.0.1:0".to_owned());
+        for role in ["worker", "advancer", "console"] {
+            fixture.variables.insert("DUCTWORK_ROLE", role.to_owned());
+            let mut daemon = fixture.start();
+            let mut heard = Vec::new();
+            let mut hears = async |word: &str| {
+                while !heard.iter().any(|it| it == word) {
+                    let mut message = [0; 512];
+                    let received = tokio::time::timeout(PATIENCE, listen.recv(&mut message)).await;
+                    let n = received.unwrap_or_else(|_| panic!("{role}: no {word} in {heard:?}")).unwrap();
+                    heard.push(String::from_utf8_lossy(&message[..n]).trim().to_owned());
+                }
+                std::mem::take(&mut heard)
+            };
+            hears("READY=1").await;
+            for _ in 0..2 {
+                hears("WATCHDOG=1").await;
+            }
+            daemon.send(Signal::SIGTERM);
+            hears("STOPPING=1").await;
+            let (status, _) = daemon.ended(PATIENCE).await;
+            assert_eq!(status.code(), Some(0), "{status}");
+        }
+    }
+
     async fn a_role_of_its_own_ends_when_no_work_is_left(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[&waits("One"), &waits("Two")]).await;
         for pipeline in ["One", "Two"] {

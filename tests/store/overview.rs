@@ -119,6 +119,41 @@ on_every_database! {
 }
 
 on_every_database! {
+    /// Of 100 pipelines with halted runs, the newest 20 of each are looked at.
+    async fn older_halted_runs_are_told_of_although_newer_ones_were_revived(db: Db) {
+        static HALT: Statement = Statement::new(
+            "TEST_HALT",
+            "UPDATE ductwork_runs SET status = 'halted', halted_at = 1, completed_at = NULL WHERE id <> :id",
+        );
+        static REVIVED: Statement = Statement::new(
+            "TEST_REVIVED",
+            "UPDATE ductwork_runs SET revived_from = :of WHERE id = :id",
+        );
+        let mut driver = Driver::new(&db).await;
+        let flow = |name: String| Pipeline::named(&name).start("A").build().unwrap();
+        for n in 0..99 {
+            driver.trigger(&flow(format!("P{n}")), "1").await;
+        }
+        let long = flow("Long".to_owned());
+        let mut runs = Vec::new();
+        for _ in 0..23 {
+            runs.push(driver.trigger(&long, "1").await);
+        }
+        let [.., newest, successor] = runs[..] else { panic!("{runs:?}") };
+        driver.conn.execute(&HALT, &[("id", successor.0.into())]).await.unwrap();
+        for (revived, looked) in [(false, 20), (true, 19)] {
+            if revived {
+                let args = [("of", newest.0.into()), ("id", successor.0.into())];
+                driver.conn.execute(&REVIVED, &args).await.unwrap();
+            }
+            let found = halted::by_kind(&mut driver.conn, None).await.unwrap();
+            let kind = found.kinds.iter().find(|it| it.pipeline == "Long").unwrap();
+            assert_eq!((kind.runs, found.is_partial), (looked, true));
+        }
+    }
+}
+
+on_every_database! {
     async fn any_element_of_a_fan_out_is_read_by_its_place(db: Db) {
         let mut driver = Driver::new(&db).await;
         let flow = Pipeline::named("P").start("Many").expand("Each").expand("Inner");

@@ -102,9 +102,9 @@ pub fn directory(database: &str) -> io::Result<PathBuf> {
     first_usable(&candidates, database)
 }
 
-/// The existing directories among those that processes of this user may use, whatever their environment: a
-/// service has no login's runtime directory, but the process that looks may have one.
-pub fn directories(database: &str) -> Vec<PathBuf> {
+/// The existing directories among those that processes of this user with this database, or with any, may use, whatever
+/// their environment: a service has no login's runtime directory, but the process that looks may have one.
+pub fn directories(database: Option<&str>) -> Vec<PathBuf> {
     let own = nix::unistd::geteuid();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|it| !it.is_empty());
     let parents = runtime.map(|runtime| PathBuf::from(runtime).join("ductwork"));
@@ -113,8 +113,14 @@ pub fn directories(database: &str) -> Vec<PathBuf> {
         PathBuf::from("/run/ductwork"),
         PathBuf::from(format!("/tmp/ductwork-{own}")),
     ]);
+    let of_each = |parent: PathBuf| match database {
+        Some(database) => vec![parent.join(format!("{:016x}", short_hash(database)))],
+        None => std::fs::read_dir(parent)
+            .map(|entries| entries.filter_map(|it| Some(it.ok()?.path())).collect())
+            .unwrap_or_default(),
+    };
     let mut found: Vec<PathBuf> = parents
-        .map(|parent| parent.join(format!("{:016x}", short_hash(database))))
+        .flat_map(of_each)
         .filter(|directory| {
             let owner = std::fs::symlink_metadata(directory).map(|it| it.uid());
             owner.is_ok_and(|owner| owner == own.as_raw())
