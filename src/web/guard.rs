@@ -25,6 +25,7 @@ use crate::engine::counting;
 
 use super::peer::Peer;
 use super::refusal::{Form, Refusal, worded};
+use super::serve::{HURRIED_WITHIN, Slots};
 use super::{Site, api};
 
 /// The time within which a route must begin its response.
@@ -224,7 +225,12 @@ pub async fn guard(State(site): State<Arc<Site>>, mut request: Request, next: Ne
                 })
             });
             let read = || *sent.lock().unwrap_or_else(PoisonError::into_inner);
-            answered(next.run(request), &method, read, route).await
+            let slots = request.extensions().get::<Slots>();
+            let body_within = match slots.is_some_and(Slots::are_scarce) {
+                true => HURRIED_WITHIN,
+                false => BUDGET,
+            };
+            answered(next.run(request), &method, read, body_within, route).await
         }
         Err(refusal) => axum::response::IntoResponse::into_response(refusal),
     };
@@ -254,24 +260,36 @@ async fn answered(
     route: impl Future<Output = Response>,
     method: &Method,
     sent: impl Fn() -> Sent,
+    body_within: Duration,
     name: Option<&str>,
 ) -> Response {
-    let refusal = match tokio::time::timeout(BUDGET, caught(route)).await {
-        Ok(Some(response)) => return response,
-        Ok(None) => {
+    let late = async {
+        tokio::time::sleep(body_within).await;
+        if sent() != Sent::Awaited {
+            std::future::pending().await
+        }
+    };
+    let routed = tokio::select! {
+        biased;
+        routed = tokio::time::timeout(BUDGET, caught(route)) => routed.ok(),
+        () = late => None,
+    };
+    let refusal = match routed {
+        Some(Some(response)) => return response,
+        Some(None) => {
             tracing::error!(%method, route = name, "a route panicked, and failed this request");
             let detail = "the console's log says why";
             Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
         }
         // Nothing is done before the whole body has arrived.
-        Err(_) if sent() == Sent::Awaited => {
+        None if sent() == Sent::Awaited => {
             let detail = format!(
                 "the body of the request did not come within {} s: nothing was done",
-                BUDGET.as_secs()
+                body_within.as_secs()
             );
             Refusal::new(StatusCode::REQUEST_TIMEOUT, detail)
         }
-        Err(_) => {
+        None => {
             tracing::info!(%method, route = name, "a route took too long, and was given up");
             let done = match *method == Method::GET || *method == Method::HEAD {
                 true => "",

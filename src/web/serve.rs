@@ -3,11 +3,14 @@
 //! Owns: accepting within a bound, one task for each connection, and the orderly end of all. Never: knows a route, or
 //! the content of a request.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::http::HeaderValue;
+use axum::http::header::CONNECTION;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -36,9 +39,33 @@ const CONNECTIONS_MAX: usize = 512;
 /// The time in which a connection must send the head of a request, and in which it may be idle before its next one.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 
-/// This many are reserved for clients that send their requests promptly: while no more are free, a head has less time.
+/// This many are reserved for clients that send their requests promptly: while no more are free, the head of a request
+/// has less time, and so has its body; and a connection is answered once.
 const SPARE: usize = CONNECTIONS_MAX / 4;
-const HURRIED_HEAD_WITHIN: Duration = Duration::from_secs(1);
+pub const HURRIED_WITHIN: Duration = Duration::from_secs(1);
+
+/// The connections that are still free.
+#[derive(Clone)]
+pub struct Slots(Arc<Semaphore>);
+
+impl Slots {
+    fn new() -> Self {
+        Self(Arc::new(Semaphore::new(CONNECTIONS_MAX)))
+    }
+
+    async fn take(&self) -> OwnedSemaphorePermit {
+        let slot = Arc::clone(&self.0).acquire_owned().await;
+        slot.expect("nobody closes the semaphore")
+    }
+
+    /// True while those who wait need the connections of those who have been answered, or who are slow.
+    ///
+    /// RACE: a visitor with as many connections as there may be sends a request on each now and then. Nobody else is
+    /// answered, not even a probe. Proven by `visitors_who_come_again_and_again_make_room`.
+    pub fn are_scarce(&self) -> bool {
+        self.0.available_permits() < SPARE
+    }
+}
 
 /// A larger head is not even read. The bound lies somewhat above the guard's, so that the guard can give the reason.
 const HEAD_MAX: usize = 32 << 10;
@@ -115,7 +142,7 @@ async fn serve(
     site: Arc<Site>,
     mut told: watch::Receiver<Option<Instant>>,
 ) {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let slots = Slots::new();
     let mut connections = JoinSet::new();
     let mut turn = tokio::time::interval(TURN);
     let mut refused = Growing::default();
@@ -146,20 +173,15 @@ async fn serve(
             Some(_) = connections.join_next() => {}
             (accepted, slot) = accept(&doors, &slots) => match accepted {
                 Ok((guest, peer)) => {
-                    let head_within = match slots.available_permits() < SPARE {
-                        true => HURRIED_HEAD_WITHIN,
-                        false => HEAD_WITHIN,
-                    };
                     let (router, told) = (router.clone(), told.clone());
+                    let held = (slots.clone(), slot);
                     match guest {
                         Guest::Far(stream) => {
                             bound(&stream);
-                            let served = connection(stream, peer, router, told, head_within, slot);
-                            connections.spawn_local(served)
+                            connections.spawn_local(connection(stream, peer, router, told, held))
                         }
                         Guest::Near(stream) => {
-                            let served = connection(stream, peer, router, told, head_within, slot);
-                            connections.spawn_local(served)
+                            connections.spawn_local(connection(stream, peer, router, told, held))
                         }
                     };
                 }
@@ -185,10 +207,9 @@ async fn over(until: Option<Instant>) {
 
 async fn accept(
     doors: &Doors,
-    slots: &Arc<Semaphore>,
+    slots: &Slots,
 ) -> (std::io::Result<(Guest, Peer)>, OwnedSemaphorePermit) {
-    let slot = Arc::clone(slots).acquire_owned().await;
-    let slot = slot.expect("nobody closes the semaphore");
+    let slot = slots.take().await;
     (doors.accept().await, slot)
 }
 
@@ -212,9 +233,12 @@ async fn connection(
     peer: Peer,
     router: Router,
     mut told: watch::Receiver<Option<Instant>>,
-    head_within: Duration,
-    _slot: OwnedSemaphorePermit,
+    (slots, _slot): (Slots, OwnedSemaphorePermit),
 ) {
+    let head_within = match slots.are_scarce() {
+        true => HURRIED_WITHIN,
+        false => HEAD_WITHIN,
+    };
     // RACE: a visitor comes while the console drains. Telling the connection at once would close it before its request
     // is read, so it answers one request instead. Proven by
     // `a_console_that_drains_answers_as_long_as_somebody_waits_for_a_response`.
@@ -222,7 +246,16 @@ async fn connection(
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request| {
         request.extensions_mut().insert(peer);
-        router.call(request)
+        request.extensions_mut().insert(slots.clone());
+        let (answered, slots) = (router.call(request), slots.clone());
+        async move {
+            let mut response = answered.await?;
+            if slots.are_scarce() {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .keep_alive(!is_late)

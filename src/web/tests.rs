@@ -1,6 +1,8 @@
 //! The guard, the listener and its end, over real connections.
 
+use std::cell::Cell;
 use std::net::Ipv4Addr;
+use std::rc::Rc;
 use std::time::Instant;
 
 use axum::extract::State;
@@ -8,6 +10,7 @@ use axum::http::Method;
 use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 use super::routes::{OPEN, ROUTES, Route, route};
 use super::*;
@@ -427,6 +430,64 @@ async fn those_who_are_slow_do_not_keep_others_out() {
         drip.read_to_end(&mut rest).await.unwrap();
         assert!(!String::from_utf8_lossy(&rest).contains("404"), "{rest:?}");
         eprintln!("answered after {:?}", began.elapsed());
+    })
+    .await;
+}
+
+/// More connections than there may be ask for a page again and again: each is answered once and closed while others wait,
+/// so that a newcomer is soon accepted.
+#[tokio::test]
+async fn visitors_who_come_again_and_again_make_room() {
+    with(Vec::new(), async |address, _running| {
+        let closed = Rc::new(Cell::new(0));
+        let mut visitors = JoinSet::new();
+        for _ in 0..520 {
+            let closed = Rc::clone(&closed);
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            visitors.spawn_local(async move {
+                let mut answer = [0; 4_096];
+                let request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+                while stream.write_all(request).await.is_ok() {
+                    match stream.read(&mut answer).await {
+                        Ok(0) | Err(_) => break,
+                        Ok(_) => tokio::time::sleep(Duration::from_millis(600)).await,
+                    }
+                }
+                closed.set(closed.get() + 1);
+            });
+        }
+        let answer = tokio::time::timeout(Duration::from_secs(8), gets(address, "/livez")).await;
+        let answer = answer.expect("a newcomer is answered soon");
+        assert_eq!(status(&answer), "200");
+        // Those that came last found the others there.
+        while closed.get() == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        visitors.shutdown().await;
+    })
+    .await;
+}
+
+/// The rest of a body has as long as the rest of a head.
+#[tokio::test]
+async fn a_body_that_does_not_come_makes_room() {
+    let routes = vec![route(Method::POST, "/takes", OPEN, "takes", || {
+        post(|body: String| async move { body })
+    })];
+    with(routes, async |address, _running| {
+        let mut slow = Vec::new();
+        for _ in 0..520 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = b"POST /takes HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\na";
+            stream.write_all(request).await.unwrap();
+            slow.push(stream);
+        }
+        assert_eq!(status(&gets(address, "/livez").await), "200");
+        // One that came late, when the others had taken the connections.
+        let mut answer = String::new();
+        slow[500].read_to_string(&mut answer).await.unwrap();
+        assert_eq!(status(&answer), "408", "{answer}");
+        assert!(answer.contains("did not come within 1 s"), "{answer}");
     })
     .await;
 }
