@@ -61,6 +61,9 @@ const MEND_DATABASE: &str =
 const MEND_ROWS: &str = "`ductworkd audit` finds damaged rows: correct them, or remove the trigger or the policy that keeps rows as they are; \
      the results are then stored within half a minute";
 
+/// The words with which the text of a statement begins that the database refuses; the reason follows.
+pub const STATEMENT_REFUSED: &str = "the database refused a statement";
+
 /// The cause of a process of which only some of the work is held up.
 const HELD_UP: &str = "held_up";
 
@@ -239,6 +242,25 @@ pub fn stuck(facts: &Facts) -> Vec<Stuck> {
     stuck
 }
 
+/// True if the trouble holds up only some of the work.
+fn is_held_up(trouble: &str) -> bool {
+    let known = [REFUSED, UNKEPT, UNSET, UNSTORED];
+    known.iter().any(|it| trouble.starts_with(it))
+}
+
+/// The remedy for a trouble of a process that does work, if its words tell one; `holder` is the way to end the transaction
+/// of a session that is in the way.
+pub fn remedy(trouble: &str, holder: Option<&str>) -> Option<String> {
+    if trouble.contains(why::LOCKED) {
+        return Some(why::end_transaction(holder));
+    }
+    if trouble.starts_with(UNSTORED) {
+        return Some(MEND_ROWS.to_owned());
+    }
+    let refused = is_held_up(trouble) || trouble.starts_with(STATEMENT_REFUSED);
+    refused.then(|| MEND_DATABASE.to_owned())
+}
+
 impl Facts {
     /// Treats these processes as alive: no heartbeat can be written to their rows.
     pub fn spare(&mut self, locked: &[ProcessId]) {
@@ -330,21 +352,16 @@ impl Facts {
             None => (String::new(), "ductworkd runs".to_owned()),
         };
         let list = || format!("`{list}` lists the runs, `ductworkd why RUN` says why one waits");
-        let is_held_up = [REFUSED, UNKEPT, UNSET, UNSTORED]
-            .iter()
-            .any(|it| trouble.starts_with(it));
+        let is_held_up = is_held_up(trouble);
+        let known = remedy(trouble, self.holder.as_deref());
         let (cause, remedy) = match process.role {
-            _ if trouble.starts_with(UNSTORED) => (HELD_UP, MEND_ROWS.to_owned()),
-            _ if is_held_up => (HELD_UP, MEND_DATABASE.to_owned()),
+            _ if is_held_up => (HELD_UP, known.unwrap_or_else(list)),
             // No work waits for it.
             Role::Console if trouble.starts_with(AWAY) => (UNTRACED, MEND_COLLECTOR.to_owned()),
             Role::Console if trouble.starts_with(UNSENT) => (TROUBLE, READ_RUNS.to_owned()),
             Role::Supervisor if trouble.starts_with(NOT_RELOADED) => (TROUBLE, RELOAD.to_owned()),
             Role::Console => (TROUBLE, LISTEN_ELSEWHERE.to_owned()),
-            _ if trouble.contains(why::LOCKED) => {
-                (TROUBLE, why::end_transaction(self.holder.as_deref()))
-            }
-            _ => (TROUBLE, list()),
+            _ => (TROUBLE, known.unwrap_or_else(list)),
         };
         let state = match trouble {
             it if it.starts_with(NOT_RELOADED) => "has been working with an old configuration",

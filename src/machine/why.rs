@@ -12,7 +12,7 @@ use crate::time;
 use super::halt::{self, HaltFact};
 use super::intake::{self, Closed, Taker};
 use super::pause::Pause;
-use super::stuck::DIES;
+use super::stuck::{self, DIES};
 
 /// The words in which a worker says that somebody's lock keeps a part of its work from being done.
 pub const LOCKED: &str = "wait for rows that another session of the database has locked";
@@ -489,7 +489,7 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     if process.is_alive(facts.stale_after) {
         let attempt = attempt(leaf);
         let trouble = process.trouble.as_deref().filter(|it| !is_of_a_start(it));
-        let is_locked = trouble.is_some_and(|trouble| trouble.contains(LOCKED));
+        let remedy = trouble.and_then(|it| stuck::remedy(it, facts.holder.as_deref()));
         let trouble = trouble.map_or_else(String::new, |trouble| {
             format!("; its {} has trouble: {trouble}", process.role)
         });
@@ -498,9 +498,9 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
             leaf.node
         );
         let why = Why::new("running", fact);
-        return Some(match is_locked {
-            true => why.remedy(end_transaction(facts.holder.as_deref())),
-            false => why,
+        return Some(match remedy {
+            Some(remedy) => why.remedy(remedy),
+            None => why,
         });
     }
     let age = time::whole(process.age);
@@ -618,13 +618,10 @@ fn troubled(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
         "{} waits: the {} (pid {} on {}) cannot proceed: {trouble}{place}",
         leaf.node, process.role, process.pid, process.host
     );
-    let remedy = match trouble.contains(LOCKED) {
-        true => end_transaction(facts.holder.as_deref()),
-        false => {
-            "fix that problem; if the version of that process is too old, start a newer `ductworkd`"
-                .to_owned()
-        }
-    };
+    let remedy = stuck::remedy(trouble, facts.holder.as_deref()).unwrap_or_else(|| {
+        "fix that problem; if the version of that process is too old, start a newer `ductworkd`"
+            .to_owned()
+    });
     Some(Why::new("trouble", fact).remedy(remedy))
 }
 
@@ -1056,6 +1053,30 @@ mod tests {
         assert_eq!(remedy(&facts), again(6));
         facts.processes[3].intake = Intake::Open;
         assert_eq!(remedy(&facts), again(8), "it alone was told to be quiet");
+    }
+
+    #[test]
+    fn a_trouble_with_the_database_is_told_with_its_remedy_while_a_step_runs_and_while_it_waits() {
+        let running = LeafState::Running {
+            process: process(Role::Worker, 0).id,
+            since: NOW - 5 * SECOND,
+        };
+        for (trouble, remedy) in [
+            (stuck::STATEMENT_REFUSED, "remove the obstacle"),
+            (stuck::UNSTORED, "`ductworkd audit` finds damaged rows"),
+            (LOCKED, "end that transaction"),
+        ] {
+            for leaf in [running, LeafState::Queued { due_at: NOW }] {
+                let mut facts = facts(Some(leaf));
+                facts.processes = vec![ProcessFact {
+                    trouble: Some(format!("{trouble}: no")),
+                    ..process(Role::Worker, 1)
+                }];
+                let told = why(&facts);
+                let given = told.remedy.unwrap_or_default();
+                assert!(given.starts_with(remedy), "{}: {given}", told.fact);
+            }
+        }
     }
 
     #[test]

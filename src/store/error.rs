@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::machine::stuck::STATEMENT_REFUSED;
+
 use super::backend::mysql::error::Failure;
 use super::backend::postgres::nobody::Nobody;
 use super::backend::{DriverError, UNREACHED};
@@ -128,7 +130,7 @@ pub enum Error {
     },
     /// The database refuses the value ([`Error::blames_the_value`]), or the statement: a bug,
     /// or a schema that somebody has changed.
-    #[error("the database refused a statement")]
+    #[error("{STATEMENT_REFUSED}")]
     Refused {
         /// The statement's name.
         statement: &'static str,
