@@ -8,6 +8,7 @@ use crate::machine::stuck::{self, Stuck};
 use crate::machine::webhook::{self, Waits};
 use crate::model::{Intake, ProcessId, Role};
 use crate::problem::{Problem, Problems};
+use crate::proc::stat;
 use crate::process::{live, proof, wakeup};
 use crate::store::delivery::{self, COUNTED};
 use crate::store::departed;
@@ -88,7 +89,9 @@ fn live(cli: &CliContext, config: Result<Config, Failure>) -> Result<(), Failure
     }
     match still {
         Some(still) => Err(Failure::failed(Problem::new(still.to_string()).help(
-            "its supervisor or its service manager restarts it; TTIN makes it log where its threads are",
+            continued(still.pid).unwrap_or_else(|| {
+                "its service manager restarts it; TTIN makes it log where its threads are".to_owned()
+            }),
         ))),
         None if found.is_empty() => Err(Failure::failed(
             Problem::new("no `ductworkd` of this user runs here with this database").help(
@@ -316,14 +319,21 @@ impl Health {
                     State::Dead => (
                         format!("the {role} {pid} on {host} does not exist any more"),
                         "`ductworkd` starts one and recovers what the dead held; `ductworkd processes` \
-                         lists all",
+                         lists all"
+                            .to_owned(),
                     ),
                     _ => (
                         format!(
                             "the last heartbeat of the {role} {pid} on {host} is {} old",
                             time::whole(first.age)
                         ),
-                        "`ductworkd processes` lists all; the daemon's log says what it waits for",
+                        me.would_know(&proof::identity(first))
+                            .then(|| continued(pid as i32))
+                            .flatten()
+                            .unwrap_or_else(|| {
+                                "`ductworkd processes` lists all; the daemon's log says what it waits for"
+                                    .to_owned()
+                            }),
                     ),
                 };
                 let stale = stale.len();
@@ -337,6 +347,12 @@ impl Health {
             (_, None) => None,
         }
     }
+}
+
+/// The remedy for a process of this host that a signal has stopped.
+fn continued(pid: i32) -> Option<String> {
+    let is_stopped = stat(pid).is_some_and(|stat| stat.is_stopped());
+    is_stopped.then(|| format!("a signal has stopped it; let it go on: kill -CONT {pid}"))
 }
 
 /// While nobody can read, nothing is known about any process.

@@ -562,6 +562,8 @@ on_every_server! {
                 )),
                 "{said}"
             );
+            let again = format!("let it go on: kill -CONT {}", daemon.pid());
+            assert!(said.contains(&again), "{said}");
             daemon.send(Signal::SIGCONT);
             eventually(PATIENCE, "it goes on", async || {
                 (live(&fixture).0 == Some(0)).then_some(())
