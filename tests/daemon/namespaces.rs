@@ -62,6 +62,39 @@ async fn stop(daemon: &mut Daemon) {
     daemon.gone(Duration::ZERO).await;
 }
 
+/// `docker run -it IMAGE watch RUN`, and Ctrl-C.
+#[tokio::test]
+async fn a_command_that_is_the_first_process_of_a_container_ends_by_signals() {
+    let db = Db::sqlite();
+    let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
+    let run = fixture.trigger("Work", "1", 1).await[0].to_string();
+    for (verb, signal, code) in [
+        (["watch", &run].as_slice(), Signal::SIGTERM, 143),
+        (&["watch", &run], Signal::SIGINT, 130),
+        (&["logs", "--follow", &run], Signal::SIGINT, 130),
+        (&["logs", "--follow", &run], Signal::SIGTERM, 143),
+        (&["runs", "--watch"], Signal::SIGTERM, 143),
+    ] {
+        let mut command = fixture.start_as(&CONTAINER, verb);
+        let wrapper = command.pid();
+        let first = eventually(PATIENCE, "the command in its container", async || {
+            let children = format!("/proc/{wrapper}/task/{wrapper}/children");
+            let children = std::fs::read_to_string(children).ok()?;
+            let first: i32 = children.split_whitespace().next()?.parse().ok()?;
+            let status = std::fs::read_to_string(format!("/proc/{first}/status")).ok()?;
+            let caught = status
+                .lines()
+                .find_map(|line| line.strip_prefix("SigCgt:"))?;
+            let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
+            (caught & (1 << (signal as u32 - 1)) != 0).then_some(first)
+        })
+        .await;
+        send(first, signal);
+        let (status, _) = command.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(code), "{verb:?}, {signal}: {status}");
+    }
+}
+
 /// The system's resolver waits in a thread that nobody can end, for 10 s here.
 #[tokio::test]
 async fn a_stop_does_not_wait_for_a_resolver_that_does_not_answer() {

@@ -1,4 +1,6 @@
-SELECT x.id, x.halted_at, b.halt_reason, s.node, e.error_class, substr(e.error_message, 1, 1000) AS error_message
+SELECT x.id, x.halted_at,
+       (SELECT n.id FROM ductwork_runs n WHERE n.revived_from = ANY (ARRAY[x.id]) LIMIT 1) AS revived_as,
+       b.halt_reason, s.node, e.error_class, substr(e.error_message, 1, 1000) AS error_message
   FROM (SELECT r.id, r.halted_at, (SELECT h.id FROM ductwork_branches h
                  WHERE h.run_id = r.id AND h.halt_reason IS NOT NULL
                  ORDER BY h.id LIMIT 1) AS branch_id
@@ -10,5 +12,4 @@ SELECT x.id, x.halted_at, b.halt_reason, s.node, e.error_class, substr(e.error_m
   LEFT JOIN ductwork_steps s ON s.id = ANY (ARRAY[b.step_id])
   LEFT JOIN ductwork_executions e ON e.step_id = ANY (ARRAY[s.id]) AND e.attempt =
        (SELECT max(y.attempt) FROM ductwork_executions y WHERE y.step_id = s.id)
- WHERE NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE n.revived_from = ANY (ARRAY[x.id]))
  ORDER BY x.id DESC
