@@ -43,11 +43,6 @@ impl Stat {
     pub fn is_corpse(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
-
-    /// A signal or a debugger has stopped it.
-    pub fn is_stopped(&self) -> bool {
-        matches!(self.state, b'T' | b't')
-    }
 }
 
 /// The kernel's information about a process; `None` when there is no such process (or it is hidden), and when

@@ -1,4 +1,4 @@
--- The planner, which makes a plan while the queue is empty and keeps it, found one index of the queue as good as the other.
+-- A plan that was made while the queue was empty, and is kept, took one index of the queue for as good as the other.
 -- Statements that are given keys of executions then read all of this one for each key. Its condition, which every row
 -- meets, keeps it for the statements that name a pipeline.
 

@@ -351,7 +351,7 @@ impl Health {
 
 /// The remedy for a process of this host that a signal has stopped.
 fn continued(pid: i32) -> Option<String> {
-    let is_stopped = stat(pid).is_some_and(|stat| stat.is_stopped());
+    let is_stopped = stat(pid).is_some_and(|stat| stat.state == b'T');
     is_stopped.then(|| format!("a signal has stopped it; let it go on: kill -CONT {pid}"))
 }
 

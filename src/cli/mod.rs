@@ -87,8 +87,8 @@ Examples:
     version,
     before_long_help = EXAMPLES,
     after_help = "Without a verb: start. Exit status: 0 fine, 1 failed, 2 wrong usage or configuration, \
-                  3 the run waits for a person, 69 database unreachable, 130 stopped before the run, the copy or, with \
-                  --until-idle, the work had completed. With --json, an error is JSON too, on standard error."
+                  3 the run waits for a person, 69 database unreachable, 130 stopped before the run, the copy or (with \
+                  --until-idle) all work was done. With --json, an error is JSON too, on standard error."
 )]
 pub(crate) struct Cli {
     /// The configuration [default: ductwork.yml, then config/ductwork.yml]
@@ -254,7 +254,7 @@ fn end_by_signals(verb: Option<&Verb>) {
             | Verb::Child(_)
             | Verb::Watcher(_),
         ) => &[][..],
-        // They end by themselves at Ctrl-C.
+        // They handle Ctrl-C themselves while they wait; without a wait they end soon.
         Some(Verb::Watch(_) | Verb::Trigger(_) | Verb::Copy(_) | Verb::Top(_) | Verb::Runs(_)) => {
             &[SIGTERM, SIGHUP][..]
         }

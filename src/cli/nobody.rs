@@ -7,8 +7,8 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::machine::intake;
-use crate::model::{Intake, Role, RunId};
+use crate::machine::intake::{self, Taker};
+use crate::model::{Role, RunId};
 use crate::store::process::{self, ProcessRow};
 use crate::store::{Conn, pause, query};
 use crate::wire::process::State;
@@ -82,21 +82,31 @@ async fn nobody_of(conn: &mut Conn, config: &Config, pipeline: &str) -> Result<(
     if worker(&processes, &witness, pipeline).is_some() {
         return Ok(());
     }
+    let lives = |it: &&ProcessRow| witness.state(it) == State::Healthy;
+    let living: Vec<_> = processes.iter().filter(lives).map(taker).collect();
     let works = |it: &ProcessRow| it.pipeline.as_deref() == Some(pipeline);
-    let lives = |it: &ProcessRow| witness.state(it) == State::Healthy;
-    let daemon = |it: &&ProcessRow| {
-        it.role == Role::Supervisor && lives(it) && it.intake != Intake::Stopping
+    let mut remedy = match processes.iter().any(works) {
+        false => intake::start_worker(pipeline, &living),
+        true => intake::start(Role::Worker, &living).to_owned(),
     };
-    let remedy = match processes.iter().find(daemon) {
-        Some(daemon) if !processes.iter().any(works) => {
-            intake::reload(pipeline, daemon.pid, &daemon.host)
-        }
-        _ => "start `ductworkd`, or `ductworkd start --until-idle`".to_owned(),
-    };
+    if remedy == intake::START {
+        remedy.push_str(", or `ductworkd start --until-idle`");
+    }
     say(&clean(&format!(
         "note: no `ductworkd` works on {pipeline} now: {remedy}"
     )));
     Ok(())
+}
+
+fn taker(row: &ProcessRow) -> Taker<'_> {
+    Taker {
+        id: row.id,
+        supervisor: row.supervisor,
+        role: row.role,
+        pid: row.pid,
+        host: &row.host,
+        intake: row.intake,
+    }
 }
 
 /// While a person waits for a run, checks now and then whether any process is there to move it.

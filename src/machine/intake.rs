@@ -83,8 +83,11 @@ pub fn reload(pipeline: &str, pid: u32, host: &str) -> String {
 /// The remedy if no process claims because all are quiet, where these are the living supervisors. A supervisor passes the
 /// signal on to its children; a process without one takes it itself.
 fn claim_again(quiet: &Taker<'_>, supervisors: &[&Taker<'_>]) -> String {
-    let supervisor = supervisor_of(quiet, supervisors);
-    let pid = match supervisor {
+    // A supervisor that registers anew has another key: then the only one of the host is meant.
+    let mut here = supervisors.iter().filter(|it| it.host == quiet.host);
+    let only = here.next().filter(|_| here.next().is_none());
+    let only = only.filter(|_| quiet.supervisor.is_some()).copied();
+    let pid = match supervisor_of(quiet, supervisors).or(only) {
         Some(own) if own.intake == Intake::Quiet => own.pid,
         _ => quiet.pid,
     };
@@ -99,16 +102,13 @@ fn stopping(it: &Taker<'_>, supervisors: &[&Taker<'_>]) -> &'static str {
     }
 }
 
-/// Its living supervisor, or the only one of its host: a supervisor that registers anew has another key.
+/// Its living supervisor.
 fn supervisor_of<'a, 'b>(
     it: &Taker<'_>,
     supervisors: &'b [&'b Taker<'a>],
 ) -> Option<&'b Taker<'a>> {
     let own = it.supervisor?;
-    let by_key = supervisors.iter().find(|other| other.id == own);
-    let mut here = supervisors.iter().filter(|other| other.host == it.host);
-    let only = here.next().filter(|_| here.next().is_none());
-    by_key.or(only).copied()
+    supervisors.iter().copied().find(|other| other.id == own)
 }
 
 /// Why nobody takes new work: the cause, the fact and the remedy.

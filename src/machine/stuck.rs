@@ -61,7 +61,7 @@ const MEND_DATABASE: &str =
 const MEND_ROWS: &str = "`ductworkd audit` finds damaged rows: correct them, or remove the trigger or the policy that keeps rows as they are; \
      the results are then stored within half a minute";
 
-/// The words with which the text of a statement begins that the database refuses; the reason follows.
+/// The text of a refused statement begins with these words; the reason follows.
 pub const STATEMENT_REFUSED: &str = "the database refused a statement";
 
 /// The cause of a process of which only some of the work is held up.
@@ -353,15 +353,19 @@ impl Facts {
         };
         let list = || format!("`{list}` lists the runs, `ductworkd why RUN` says why one waits");
         let is_held_up = is_held_up(trouble);
-        let known = remedy(trouble, self.holder.as_deref());
-        let (cause, remedy) = match process.role {
-            _ if is_held_up => (HELD_UP, known.unwrap_or_else(list)),
+        let remedy = remedy(trouble, self.holder.as_deref());
+        let (cause, remedy) = match (process.role, remedy) {
+            (_, Some(remedy)) if is_held_up => (HELD_UP, remedy),
             // No work waits for it.
-            Role::Console if trouble.starts_with(AWAY) => (UNTRACED, MEND_COLLECTOR.to_owned()),
-            Role::Console if trouble.starts_with(UNSENT) => (TROUBLE, READ_RUNS.to_owned()),
-            Role::Supervisor if trouble.starts_with(NOT_RELOADED) => (TROUBLE, RELOAD.to_owned()),
-            Role::Console => (TROUBLE, LISTEN_ELSEWHERE.to_owned()),
-            _ => (TROUBLE, known.unwrap_or_else(list)),
+            (Role::Console, _) if trouble.starts_with(AWAY) => {
+                (UNTRACED, MEND_COLLECTOR.to_owned())
+            }
+            (Role::Console, _) if trouble.starts_with(UNSENT) => (TROUBLE, READ_RUNS.to_owned()),
+            (Role::Supervisor, _) if trouble.starts_with(NOT_RELOADED) => {
+                (TROUBLE, RELOAD.to_owned())
+            }
+            (Role::Console, _) => (TROUBLE, LISTEN_ELSEWHERE.to_owned()),
+            (_, remedy) => (TROUBLE, remedy.unwrap_or_else(list)),
         };
         let state = match trouble {
             it if it.starts_with(NOT_RELOADED) => "has been working with an old configuration",

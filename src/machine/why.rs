@@ -1131,6 +1131,8 @@ mod tests {
         assert!(told.ends_with("on box: kill -HUP 7"), "{told}");
         let remedy = |facts: &Facts| why(facts).remedy.unwrap_or_default();
         assert_eq!(remedy(&held), intake::STOPPING, "its own daemon ends");
+        held.processes[0].dead = true;
+        assert_eq!(remedy(&held), intake::STOPPING, "its own daemon has died");
         held.processes[1].supervisor = Some(other.id);
         assert_eq!(remedy(&held), intake::REPLACED);
         // The worker that is stopping does not count beside one that is busy.

@@ -124,7 +124,7 @@ impl Child {
                     &location,
                     is_child,
                     &shared,
-                    &mut signals,
+                    (&mut signals, self.after_signal),
                 );
                 match opened.await {
                     Ok(opened) => console = Some(opened),
@@ -194,8 +194,9 @@ impl Child {
             () = signals.stop_asked() => true,
             () = self.run_hook(start, &lives) => false,
         };
-        if !stopped {
-            notify.ready();
+        match stopped {
+            true => notify.stopping(),
+            false => notify.ready(),
         }
         let mut since = Instant::now();
         let code = match stopped {

@@ -52,7 +52,7 @@ pub async fn open(
     location: &Location,
     is_child: bool,
     shared: &Arc<Shared>,
-    signals: &mut Signals,
+    (signals, after_signal): (&mut Signals, u8),
 ) -> Result<Console, ExitCode> {
     if is_child {
         let (config, location) = (Arc::clone(config), location.clone());
@@ -61,7 +61,7 @@ pub async fn open(
     }
     let opened = tokio::select! {
         biased;
-        () = signals.stop_asked() => return Err(ExitCode::SUCCESS),
+        () = signals.stop_asked() => return Err(after_signal.into()),
         opened = listen(config, pipelines, location, shared, Duration::ZERO) => opened,
     };
     opened.map(Console::Open).map_err(|error| {

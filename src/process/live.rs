@@ -36,6 +36,7 @@ impl Stamp {
     /// The stamp of this process, in `directory`.
     pub fn new(directory: &Path) -> io::Result<Self> {
         let me = Identity::current();
+        tidy(directory);
         // Containers that share the directory have processes of the same pid. Proven by
         // `processes_of_the_same_pid_in_two_namespaces_have_a_stamp_each`.
         let path = directory.join(format!("{PREFIX}{}-{}", me.pid_namespace, me.pid));
@@ -87,8 +88,26 @@ impl Stamp {
 
 impl Drop for Stamp {
     fn drop(&mut self) {
-        // A stamp that stays is ignored: its process is dead.
+        // A stamp that stays is ignored, because its process is dead, and is deleted some day.
         let _left_behind = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The age at which a stamp of nobody is deleted. A living process makes its own anew.
+const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
+
+/// Deletes what killed processes of other namespaces have left behind.
+fn tidy(directory: &Path) {
+    let is_old = |entry: &std::fs::DirEntry| {
+        let written = entry.metadata().and_then(|it| it.modified()).ok();
+        let age = written.and_then(|at| at.elapsed().ok());
+        let is_stamp = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        is_stamp && age.is_some_and(|age| age > LEFT_BEHIND)
+    };
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    for old in entries.filter(is_old) {
+        // Somebody else may have deleted it.
+        let _gone = std::fs::remove_file(old.path());
     }
 }
 
@@ -130,7 +149,12 @@ impl fmt::Display for Living {
 pub fn living(directory: &Path) -> io::Result<Vec<Living>> {
     let namespace = Identity::current().pid_namespace;
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
+    let entries = match std::fs::read_dir(directory) {
+        // Its last process has gone.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        entries => entries?,
+    };
+    for entry in entries {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
@@ -192,9 +216,19 @@ mod tests {
         mine.touch();
         let name = mine.path.file_name().unwrap().to_str().unwrap();
         assert!(name.contains(&me.pid_namespace), "{name}");
-        let other = name.replace(&me.pid_namespace, "pid:[1]");
-        std::fs::write(place.path().join(other), "pid:[1] 1 1").unwrap();
+        let other = place
+            .path()
+            .join(name.replace(&me.pid_namespace, "pid:[1]"));
+        std::fs::write(&other, "pid:[1] 1 1").unwrap();
         assert_eq!(living(place.path()).unwrap().len(), 1);
+        drop(mine);
+        assert!(other.exists());
+        // A day later, another process takes its place.
+        let long_ago = std::time::SystemTime::now() - 2 * LEFT_BEHIND;
+        let file = File::options().append(true).open(&other).unwrap();
+        file.set_modified(long_ago).unwrap();
+        let _mine = Stamp::new(place.path()).unwrap();
+        assert!(!other.exists());
     }
 
     #[test]

@@ -327,7 +327,7 @@ impl Supervisor {
     ) -> Option<u8> {
         let dumper = Dumper::start();
         let mut until = std::pin::pin!(until);
-        let mut done = None;
+        let (mut done, mut is_over) = (None, false);
         let mut prune_at = Instant::now() + Duration::from_secs(60);
         loop {
             self.me.progress();
@@ -381,8 +381,12 @@ impl Supervisor {
                     let rows = Arc::clone(&rows.borrow_and_update());
                     self.judge(&rows);
                 },
-                over = &mut until, if done.is_none() => {
-                    done = Some(over.code);
+                over = &mut until, if !is_over => {
+                    is_over = true;
+                    // Work that ends in the drain makes no difference to the signal that began it.
+                    if over.code != 0 || self.stopping.is_none() {
+                        done = Some(over.code);
+                    }
                     self.stop(over.at_once);
                 }
                 () = tokio::time::sleep(wait) => {}

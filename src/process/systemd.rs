@@ -32,7 +32,7 @@ impl Notify {
         }
     }
 
-    /// Says that every child is up.
+    /// Says that every child is up or, in a role of its own, that the process works.
     pub fn ready(&self) {
         self.send(&[NotifyState::Ready]);
     }
@@ -56,7 +56,8 @@ impl Notify {
         }
     }
 
-    /// Says that the loop goes round. Must be called only from there, and never after a wait for the database.
+    /// Says that the loop goes round. A supervisor calls this from its loop, and never after a wait for the database. A
+    /// role of its own calls it while each of its loops has made progress within `WEDGED_AFTER`.
     pub fn watchdog(&self) {
         self.send(&[NotifyState::Watchdog]);
     }

@@ -60,7 +60,7 @@ pub fn of(database: &Path) -> Option<Writer> {
     Some(Writer {
         pid,
         name: name.trim().to_owned(),
-        stopped: stat.is_some_and(|stat| stat.is_stopped()),
+        stopped: stat.is_some_and(|stat| matches!(stat.state, b'T' | b't')),
         started_ticks: stat.map_or(0, |stat| stat.started_ticks),
     })
 }

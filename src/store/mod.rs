@@ -88,7 +88,7 @@ statement::statements! {
                AND (:all = 1 OR r.pipeline IN (SELECT b.name FROM {rows:b(name text)})))
         OR EXISTS (
             SELECT 1 FROM ductwork_availabilities a
-             WHERE :all = 1 OR a.pipeline IN (SELECT b.name FROM {rows:b(name text)}))
+             WHERE a.pipeline >= '' AND (:all = 1 OR a.pipeline IN (SELECT b.name FROM {rows:b(name text)})))
         OR EXISTS (
             SELECT 1 FROM ductwork_executions e
              WHERE e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder IS NOT NULL}

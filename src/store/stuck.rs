@@ -20,10 +20,11 @@ use super::statement::{Rows, statements};
 use super::writable;
 
 statements! {
-    /// Reads the first rows of the indexes that the other statements read.
+    /// Reads the first rows of the indexes that the other statements read. On PostgreSQL, the index of the queue serves
+    /// conditions on the pipeline alone (ADR 0056), here one that is always true.
     MAY_BE_STUCK = "
         SELECT 1 AS found
-         WHERE EXISTS (SELECT 1 FROM ductwork_availabilities)
+         WHERE EXISTS (SELECT 1 FROM ductwork_availabilities WHERE pipeline >= '')
             OR EXISTS (SELECT 1 FROM ductwork_branches WHERE ready_at IS NOT NULL)
             OR EXISTS (SELECT 1 FROM ductwork_transitions t
                         WHERE t.completed_at IS NULL{narrow: AND t.open_branch IS NOT NULL})

@@ -460,9 +460,13 @@ async fn visitors_who_come_again_and_again_make_room() {
         let answer = answer.expect("a newcomer is answered soon");
         assert_eq!(status(&answer), "200");
         // Those that came last found the others there.
-        while closed.get() == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let one_is_closed = async {
+            while closed.get() == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let is_closed = tokio::time::timeout(Duration::from_secs(30), one_is_closed).await;
+        is_closed.expect("the connections had been taken");
         visitors.shutdown().await;
     })
     .await;

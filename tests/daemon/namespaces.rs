@@ -62,6 +62,30 @@ async fn stop(daemon: &mut Daemon) {
     daemon.gone(Duration::ZERO).await;
 }
 
+/// A probe that failed would have the daemon ended, which could not start again. In a container, where no other daemon of
+/// this user runs.
+#[tokio::test]
+async fn a_daemon_lives_on_although_its_configuration_can_no_longer_be_read() {
+    let db = Db::sqlite();
+    let fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
+    let mut daemon = fixture.start_as(&CONTAINER, &["start"]);
+    daemon.ready().await;
+    let pid = init(&daemon).await.to_string();
+    let good = std::fs::read_to_string(fixture.path("ductwork.yml")).unwrap();
+    let file = fixture.path("ductwork.yml");
+    std::fs::write(&file, format!("{good}nonsense: [\n")).unwrap();
+    let inside = ["nsenter", "--target", &pid, "--pid", "--mount"];
+    let said = eventually(PATIENCE, "its loop turns", async || {
+        let asked = fixture.run(&inside, &["health", "--live"]);
+        let said = String::from_utf8([asked.stdout, asked.stderr].concat()).unwrap();
+        (asked.status.code() == Some(0)).then_some(said)
+    })
+    .await;
+    assert!(said.contains("the configuration cannot be read"), "{said}");
+    std::fs::write(&file, good).unwrap();
+    stop(&mut daemon).await;
+}
+
 /// `docker run -it IMAGE watch RUN`, and Ctrl-C.
 #[tokio::test]
 async fn a_command_that_is_the_first_process_of_a_container_ends_by_signals() {

@@ -499,29 +499,6 @@ pub async fn succeeded(fixture: &mut DaemonFixture) -> usize {
         .count()
 }
 
-/// A probe that failed would have the daemon ended, which could not start again.
-#[tokio::test]
-async fn a_daemon_lives_on_although_its_configuration_can_no_longer_be_read() {
-    let db = Db::sqlite();
-    let fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
-    let live = || {
-        let asked = fixture.run(&[], &["health", "--live"]);
-        let said = String::from_utf8([asked.stdout, asked.stderr].concat()).unwrap();
-        (asked.status.code(), said)
-    };
-    let mut daemon = fixture.start();
-    daemon.ready().await;
-    let good = std::fs::read_to_string(fixture.path("ductwork.yml")).unwrap();
-    std::fs::write(fixture.path("ductwork.yml"), good + "nonsense: [\n").unwrap();
-    let said = eventually(PATIENCE, "its loop turns", async || {
-        let (code, said) = live();
-        (code == Some(0)).then_some(said)
-    })
-    .await;
-    assert!(said.contains("the configuration cannot be read"), "{said}");
-    daemon.stop().await;
-}
-
 on_every_server! {
     /// A liveness probe that asked the database would restart every container during an outage.
     async fn a_liveness_probe_asks_no_database_and_sees_a_loop_that_stands_still(server: Server) {

@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 
 use crate::fixture::*;
 use crate::on_every_database;
+use crate::outage::LONG;
 use crate::support::Db;
 
 const QUICK: &str = "
@@ -285,7 +286,8 @@ flow: [{ start: A }]
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
         fixture.trigger_in(Duration::from_secs(3600), "Quick", "1", 1).await;
         let verb = ["start", "--until-idle"];
-        for wrapper in [&[][..], &["env", "DUCTWORK_ROLE=worker"], &["env", "DUCTWORK_ROLE=advancer"]] {
+        let console = ["env", "DUCTWORK_ROLE=console", "DUCTWORK_CONSOLE__LISTEN=127.0.0.1:0"];
+        for wrapper in [&[][..], &["env", "DUCTWORK_ROLE=worker"], &["env", "DUCTWORK_ROLE=advancer"], &console] {
             for signal in [Signal::SIGTERM, Signal::SIGINT] {
                 let mut daemon = fixture.start_as(wrapper, &verb);
                 daemon.says("registered").await;
@@ -295,6 +297,18 @@ flow: [{ start: A }]
                 daemon.gone(Duration::ZERO).await;
             }
         }
+    }
+
+    async fn the_last_step_may_end_in_the_drain_of_a_daemon_that_was_not_idle(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[LONG]).await;
+        fixture.trigger("Long", "1", 1).await;
+        let mut daemon = fixture.start_as(&[], &["start", "--until-idle"]);
+        fixture.pids("pids", 1).await;
+        daemon.send(Signal::SIGTERM);
+        daemon.says("stopping").await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(130), "{status}");
     }
 
     async fn until_idle_says_which_run_it_waits_for(db: Db) {

@@ -122,8 +122,8 @@ pub fn directories(database: Option<&str>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = parents
         .flat_map(of_each)
         .filter(|directory| {
-            let owner = std::fs::symlink_metadata(directory).map(|it| it.uid());
-            owner.is_ok_and(|owner| owner == own.as_raw())
+            let found = std::fs::symlink_metadata(directory);
+            found.is_ok_and(|it| it.is_dir() && it.uid() == own.as_raw())
         })
         .collect();
     found.sort();
