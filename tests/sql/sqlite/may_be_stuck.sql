@@ -1,5 +1,5 @@
 SELECT 1 AS found
- WHERE EXISTS (SELECT 1 FROM ductwork_availabilities)
+ WHERE EXISTS (SELECT 1 FROM ductwork_availabilities WHERE pipeline >= '')
     OR EXISTS (SELECT 1 FROM ductwork_branches WHERE ready_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM ductwork_transitions t
                 WHERE t.completed_at IS NULL)
