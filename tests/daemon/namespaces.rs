@@ -74,7 +74,7 @@ async fn a_daemon_lives_on_although_its_configuration_can_no_longer_be_read() {
     let good = std::fs::read_to_string(fixture.path("ductwork.yml")).unwrap();
     let file = fixture.path("ductwork.yml");
     std::fs::write(&file, format!("{good}nonsense: [\n")).unwrap();
-    let inside = ["nsenter", "--target", &pid, "--pid", "--mount"];
+    let inside = ["nsenter", "--target", &pid, "--pid", "--mount", "--wd"];
     let said = eventually(PATIENCE, "its loop turns", async || {
         let asked = fixture.run(&inside, &["health", "--live"]);
         let said = String::from_utf8([asked.stdout, asked.stderr].concat()).unwrap();
