@@ -66,18 +66,13 @@ fn is_stopping(it: &Taker<'_>) -> bool {
 pub fn start_worker(pipeline: &str, living: &[Taker<'_>]) -> String {
     let mut supervisors = living.iter().filter(|it| it.role == Role::Supervisor);
     match supervisors.find(|it| !is_stopping(it)) {
-        Some(daemon) => reload(pipeline, daemon.pid, daemon.host),
+        Some(Taker { host, pid, .. }) => format!(
+            "the running daemon has no worker for {pipeline}. If it has tried to start one, its log says why that \
+             failed. Otherwise, start a daemon that works on {pipeline}, or check that the pipeline's file exists and \
+             that `pipelines` includes it, then reload the daemon, on {host}: kill -HUP {pid}"
+        ),
         None => start(Role::Worker, living).to_owned(),
     }
-}
-
-/// The remedy if this running daemon has no worker of a pipeline.
-pub fn reload(pipeline: &str, pid: u32, host: &str) -> String {
-    format!(
-        "the running daemon has no worker for {pipeline}. If it has tried to start one, its log says why that failed. \
-         Otherwise, start a daemon that works on {pipeline}, or check that the pipeline's file exists and that \
-         `pipelines` includes it, then reload the daemon, on {host}: kill -HUP {pid}"
-    )
 }
 
 /// The remedy if no process claims because all are quiet, where these are the living supervisors. A supervisor passes the

@@ -98,17 +98,22 @@ const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
 
 /// Deletes what killed processes of other namespaces have left behind.
 fn tidy(directory: &Path) {
-    let is_old = |entry: &std::fs::DirEntry| {
-        let written = entry.metadata().and_then(|it| it.modified()).ok();
-        let age = written.and_then(|at| at.elapsed().ok());
-        let is_stamp = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        is_stamp && age.is_some_and(|age| age > LEFT_BEHIND)
-    };
+    let now = now().unwrap_or_default();
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    for old in entries.filter(is_old) {
-        // Somebody else may have deleted it.
-        let _gone = std::fs::remove_file(old.path());
+    for entry in entries {
+        let is_stamp = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        if is_stamp && std::fs::read_to_string(entry.path()).is_ok_and(|it| is_old(&it, now)) {
+            // Somebody else may have deleted it.
+            let _gone = std::fs::remove_file(entry.path());
+        }
     }
+}
+
+/// True of a stamp from long ago, or from before the host started.
+fn is_old(text: &str, now: Duration) -> bool {
+    let at = text.split_ascii_whitespace().nth(2);
+    let at = at.and_then(|at| Some(Duration::from_millis(at.parse().ok()?)));
+    at.is_some_and(|at| at > now || now - at > LEFT_BEHIND)
 }
 
 /// The time since the host started; the same for all its processes, and nobody sets it.
@@ -219,16 +224,28 @@ mod tests {
         let other = place
             .path()
             .join(name.replace(&me.pid_namespace, "pid:[1]"));
-        std::fs::write(&other, "pid:[1] 1 1").unwrap();
+        let now = now().unwrap();
+        let line = |at: Duration| format!("pid:[1] 1 {:020}\n", at.as_millis());
+        std::fs::write(&other, line(now)).unwrap();
         assert_eq!(living(place.path()).unwrap().len(), 1);
         drop(mine);
+        let mine = Stamp::new(place.path()).unwrap();
         assert!(other.exists());
-        // A day later, another process takes its place.
-        let file = File::options().append(true).open(&other).unwrap();
-        let written = file.metadata().unwrap().modified().unwrap();
-        file.set_modified(written - 2 * LEFT_BEHIND).unwrap();
+        drop(mine);
+        // The host has started anew since.
+        std::fs::write(&other, line(now + LEFT_BEHIND)).unwrap();
         let _mine = Stamp::new(place.path()).unwrap();
         assert!(!other.exists());
+    }
+
+    #[test]
+    fn a_stamp_is_old_after_a_day_and_one_that_is_not_written_yet_is_not() {
+        let at = |seconds: u64| format!("pid:[1] 1 {:020}\n", seconds * 1_000);
+        let now = 2 * LEFT_BEHIND;
+        assert!(is_old(&at(60), now));
+        assert!(!is_old(&at(now.as_secs() - 60), now));
+        assert!(is_old(&at(now.as_secs() + 60), now));
+        assert!(!is_old("", now));
     }
 
     #[test]
