@@ -230,7 +230,8 @@ pub async fn guard(State(site): State<Arc<Site>>, mut request: Request, next: Ne
                 true => HURRIED_WITHIN,
                 false => BUDGET,
             };
-            answered(next.run(request), &method, read, body_within, route).await
+            let route = answered(next.run(request), &method, read, body_within, route);
+            site.outgoing.admit(&method, route.await)
         }
         Err(refusal) => axum::response::IntoResponse::into_response(refusal),
     };

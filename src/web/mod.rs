@@ -16,6 +16,7 @@ mod guard;
 mod health;
 mod live;
 mod metrics;
+mod outgoing;
 mod pages;
 mod peer;
 mod post;
@@ -58,6 +59,7 @@ use guard::Hosts;
 use health::Health;
 use live::Live;
 use metrics::Scrapes;
+use outgoing::Outgoing;
 use series::Series;
 use source::{Refused, Source};
 use visitor::Visitors;
@@ -102,6 +104,7 @@ pub struct Site {
     metrics: Scrapes,
     series: Series,
     hosts: Hosts,
+    outgoing: Outgoing,
 }
 
 impl Site {
@@ -124,6 +127,7 @@ impl Site {
             metrics: Scrapes::default(),
             series: Series::default(),
             hosts,
+            outgoing: Outgoing::new(),
         })
     }
 }

@@ -70,6 +70,9 @@ impl Slots {
 /// A larger head is not even read. The bound lies somewhat above the guard's, so that the guard can give the reason.
 const HEAD_MAX: usize = 32 << 10;
 
+/// This many bytes of a request or a response wait in a connection's own buffer.
+const BUFFER_MAX: usize = 128 << 10;
+
 /// A client that has gone without a word is detected within these times: the kernel probes it after the first time and
 /// then at this interval, and sent data may stay unacknowledged for the whole time.
 const SILENT: Duration = Duration::from_secs(15);
@@ -262,6 +265,7 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(head_within)
         .max_header_size(HEAD_MAX)
+        .max_buf_size(BUFFER_MAX)
         .serve_connection(TokioIo::new(Unstalled::new(stream, head_within)), service);
     let mut connection = pin!(connection);
     // A client that leaves, or does not speak HTTP, fails alone.

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use axum::extract::State;
 use axum::http::Method;
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -366,13 +367,28 @@ async fn a_question_that_panics_is_its_own_matter() {
     .await;
 }
 
+/// A body of which there is always more.
+struct Endless;
+
+impl hyper::body::Body for Endless {
+    type Data = axum::body::Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Self::Data>, Self::Error>>> {
+        let part = axum::body::Bytes::from_static(&[b'x'; 4_096]);
+        std::task::Poll::Ready(Some(Ok(hyper::body::Frame::data(part))))
+    }
+}
+
 /// As many visitors as there may be ask for much and read nothing: the kernel keeps some of it, and a
 /// write waits.
 #[tokio::test]
 async fn visitors_who_do_not_read_make_room() {
-    static MUCH: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| "x".repeat(16 << 20));
     let routes = vec![route(Method::GET, "/much", OPEN, "much", || {
-        get(|| async { MUCH.as_str() })
+        get(|| async { axum::body::Body::new(Endless).into_response() })
     })];
     with(routes, async |address, _running| {
         let mut silent = Vec::new();
@@ -390,17 +406,52 @@ async fn visitors_who_do_not_read_make_room() {
             "{:?}",
             began.elapsed()
         );
-        // Connections that were given up are closed before their response is complete.
+        // A connection that was given up ends, although its response has no end.
         let mut given_up = false;
-        for mut stream in silent.into_iter().skip(400) {
-            let mut rest = Vec::new();
-            let read = stream.read_to_end(&mut rest).await;
-            given_up = read.is_err() || rest.len() < MUCH.len();
+        for stream in silent {
+            let (mut rest, most) = (Vec::new(), 16 << 20);
+            let read = stream.take(most).read_to_end(&mut rest).await;
+            given_up = read.is_err() || (rest.len() as u64) < most;
             if given_up {
                 break;
             }
         }
         assert!(given_up);
+    })
+    .await;
+}
+
+/// Visitors ask for more than there may be on the way at once, and read nothing.
+#[tokio::test]
+async fn long_responses_wait_in_bounded_memory() {
+    let routes = vec![route(Method::GET, "/much", OPEN, "much", || {
+        get(|| async { vec![b'x'; 16 << 20] })
+    })];
+    with(routes, async |address, _running| {
+        let request = b"GET /much HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let mut readers = Vec::new();
+        for reader in 0..6 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(request).await.unwrap();
+            let mut status = [0; 12];
+            stream.read_exact(&mut status).await.unwrap();
+            let expected: &[u8] = match reader {
+                0..4 => b"HTTP/1.1 200",
+                _ => b"HTTP/1.1 503",
+            };
+            assert_eq!(status, expected, "reader {reader}");
+            readers.push(stream);
+        }
+        let mut refusal = String::new();
+        readers[5].read_to_string(&mut refusal).await.unwrap();
+        assert!(refusal.contains("retry-after: 2"), "{refusal}");
+        assert!(refusal.contains("no room for this one"), "{refusal}");
+        // Short responses need no room.
+        assert_eq!(status(&gets(address, "/livez").await), "200");
+        let mut rest = Vec::new();
+        readers[0].read_to_end(&mut rest).await.unwrap();
+        assert!(rest.len() > 16 << 20, "{}", rest.len());
+        assert_eq!(status(&gets(address, "/much").await), "200");
     })
     .await;
 }
