@@ -70,15 +70,15 @@ struct UnawareJson<'a> {
 impl Pause {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
-        let reason = self.reason.trim();
-        if reason.is_empty() || reason.chars().count() > REASON_MAX || clean(reason) != reason {
+        let reason = pause::reason_of(&self.reason).filter(|it| clean(it) == *it);
+        let Some(reason) = reason else {
             let problem = Problem::new(format!(
                 "a reason has 1 to {REASON_MAX} characters, none that controls a terminal"
             ));
             return Err(Failure::usage(problem.help(
                 "say in one line why nothing is to begin: `--reason 'bad feed'`",
             )));
-        }
+        };
         let by = person::actor(self.by)?;
         setup::block_on_telling(&config, async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;

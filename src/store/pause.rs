@@ -5,6 +5,7 @@
 //! recovering.
 
 use crate::failpoint::failpoint;
+use crate::machine::layout::{is_blank, is_hidden};
 use crate::machine::pause::Pause;
 use crate::model::*;
 
@@ -56,6 +57,14 @@ const NEVER: i64 = 0;
 
 /// The longest reason, in characters.
 pub const REASON_MAX: usize = 500;
+
+/// The reason that this text gives: one line that a reader can see.
+pub fn reason_of(text: &str) -> Option<&str> {
+    let reason = text.trim();
+    let is_line = reason.chars().count() <= REASON_MAX && !reason.contains(char::is_control);
+    let is_visible = |char: char| !char.is_whitespace() && !is_blank(char) && !is_hidden(char);
+    (is_line && reason.contains(is_visible)).then_some(reason)
+}
 
 /// A worker of a program that knows no pauses: it goes on claiming.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,4 +222,21 @@ fn unaware_of(row: &Row) -> Result<Unaware, Error> {
         pid: row.count("pid")?,
         version: row.get("version")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_one_line_that_a_reader_can_see() {
+        assert_eq!(reason_of(" the feed is bad\n"), Some("the feed is bad"));
+        assert_eq!(reason_of("日曜日"), Some("日曜日"));
+        let longest = "a".repeat(REASON_MAX);
+        assert_eq!(reason_of(&longest), Some(longest.as_str()));
+        for none in ["", " \t", "\u{a0}", "\u{3164}", "\u{200b} \u{2800}", "a\nb"] {
+            assert_eq!(reason_of(none), None, "{none:?}");
+        }
+        assert_eq!(reason_of(&"a".repeat(REASON_MAX + 1)), None);
+    }
 }

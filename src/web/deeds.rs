@@ -376,14 +376,12 @@ pub async fn pause(
     reason: &str,
     by: Actor,
 ) -> Result<(Pause, bool), Refusal> {
-    let reason = reason.trim().to_owned();
-    let is_long = reason.chars().count() > REASON_MAX;
-    if reason.is_empty() || is_long || reason.contains(char::is_control) {
+    let Some(reason) = pause::reason_of(reason).map(str::to_owned) else {
         let detail = format!(
             "a pause has a reason of 1 to {REASON_MAX} characters in one line: why nothing is to begin"
         );
         return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
-    }
+    };
     known(site, &pipeline).await?;
     let shared = Arc::clone(site);
     let asked = site.acts.read(async move |conn| {

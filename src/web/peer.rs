@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderMap, HeaderName};
 
 use crate::config::Proxy;
+use crate::machine::layout::is_blank;
 use crate::model::Scope;
 
 use super::pages::visible;
@@ -125,10 +126,15 @@ fn address(hop: &str) -> Option<IpAddr> {
     hop.parse().ok().or_else(with_port)
 }
 
-/// True for a name of one line that stands neither for a deadline nor for a user of the socket.
+/// True for a name of one line that stands neither for a deadline nor for a user of the socket, and that no reader takes
+/// for one: it has visible letters, with plain spaces between them.
 fn is_name(name: &str) -> bool {
-    let fits = name.chars().count() <= NAME_MAX && !name.starts_with('(') && !name.starts_with(UID);
-    fits && !name.contains('\t') && visible(name) == name
+    let is_reserved = name.starts_with('(') || name.to_lowercase().starts_with(UID);
+    let is_plain = |char: char| char == ' ' || !char.is_whitespace() && !is_blank(char);
+    name.chars().count() <= NAME_MAX
+        && !is_reserved
+        && name.chars().all(is_plain)
+        && visible(name) == name
 }
 
 #[cfg(test)]
@@ -223,6 +229,9 @@ mod tests {
             ),
             named("10.0.0.7", &[(user, "(deadline)")]),
             named("10.0.0.7", &[(user, "uid 0")]),
+            named("10.0.0.7", &[(user, "Uid 0")]),
+            named("10.0.0.7", &[(user, "uid\u{a0}0")]),
+            named("10.0.0.7", &[(user, "\u{3164}")]),
             named("10.0.0.7", &[(user, "a\tb")]),
             named("10.0.0.7", &[(user, "a\u{202e}b")]),
             named("10.0.0.7", &[(user, &long)]),
