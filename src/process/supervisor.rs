@@ -862,7 +862,8 @@ impl Supervisor {
                 roster::Event::Spawned { slot, pid, at }
             }
             Err(error) => {
-                tracing::error!(child = %kind, %error, "a child cannot be started");
+                let remedy = spawn::remedy(&error);
+                tracing::error!(child = %kind, %error, remedy, "a child cannot be started");
                 roster::Event::SpawnFailed { slot, at }
             }
         }

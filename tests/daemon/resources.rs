@@ -98,7 +98,8 @@ on_every_database! {
         limit_processes(daemon.pid(), 1);
         send(worker, Signal::SIGKILL);
         let refused = daemon.says_times("a child cannot be started", 3).await;
-        assert!(refused[0]["error"].as_str().unwrap().contains("temporarily unavailable"), "{refused:#?}");
+        assert!(refused[0]["error"].as_str().unwrap().starts_with("fork: Resource temporarily unavailable"), "{refused:#?}");
+        assert!(refused[0]["remedy"].as_str().unwrap().contains("TasksMax"), "{refused:#?}");
         fixture.trigger("Quick", "1", 2).await;
         limit_processes(daemon.pid(), 1_000);
         daemon.child("worker Quick", Some(worker)).await;

@@ -40,6 +40,41 @@ const NOT_INHERITED: [&str; 6] = [
     "LISTEN_FDNAMES",
 ];
 
+const EXEC: &str = "exec /proc/self/exe";
+
+/// A system call without which no child can be started.
+#[derive(Debug, thiserror::Error)]
+#[error("{call}: {source}")]
+struct Failed {
+    call: &'static str,
+    source: io::Error,
+}
+
+fn during(call: &'static str) -> impl Fn(io::Error) -> io::Error {
+    move |source| io::Error::new(source.kind(), Failed { call, source })
+}
+
+/// The remedy for an error of [`spawn`], for a person; none if the error does not show it.
+pub fn remedy(error: &io::Error) -> Option<&'static str> {
+    let failed: &Failed = error.get_ref()?.downcast_ref()?;
+    match failed.source.raw_os_error()? {
+        libc::EMFILE | libc::ENFILE => {
+            Some("raise the limit of open files: `LimitNOFILE` of the service, or `ulimit -n`")
+        }
+        libc::EAGAIN => Some(
+            "raise the limit of processes: `TasksMax` of the service, the container's limit of pids, or `ulimit -u`",
+        ),
+        libc::ENOMEM => Some("the machine, or the container, has no memory left: give it more"),
+        libc::ENOENT if failed.call == EXEC => {
+            Some("mount /proc: a daemon starts its children from /proc/self/exe")
+        }
+        libc::ENOSYS | libc::EPERM | libc::EACCES => Some(
+            "the kernel, or a filter such as seccomp or AppArmor, refuses this system call: allow it",
+        ),
+        _ => None,
+    }
+}
+
 /// A child of this process, with the handle by which we signal it: a pid can come to mean another
 /// process, a handle cannot (S16).
 #[derive(Debug)]
@@ -108,7 +143,7 @@ pub fn spawn(
 ) -> io::Result<Spawned> {
     let input = match stdin {
         Some(text) => in_memory(text)?,
-        None => std::fs::File::open("/dev/null")?,
+        None => std::fs::File::open("/dev/null").map_err(during("open /dev/null"))?,
     };
     start(argv, environment, input.as_fd())
 }
@@ -139,7 +174,8 @@ fn start(
     let environment = merged_environment(environment)?;
     let argv_pointers = exec::pointers(&argv);
     let environment_pointers = exec::pointers(&environment);
-    let (from_child, to_parent) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+    let (from_child, to_parent) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)
+        .map_err(|error| during("pipe2")(error.into()))?;
 
     let plan = Plan {
         argv: &argv_pointers,
@@ -166,13 +202,17 @@ fn start(
     let fork_error = io::Error::last_os_error();
     mask.thread_set_mask()?;
     if pid < 0 {
-        return Err(fork_error);
+        return Err(during("fork")(fork_error));
     }
     drop(to_parent);
 
     // Only we reap it, so until then the pid means this process.
     let pidfd = exec::pidfd(nix::unistd::Pid::from_raw(pid));
     let exec = read_error(&from_child);
+    let (exec, pidfd) = (
+        exec.map_err(during(EXEC)),
+        pidfd.map_err(during("pidfd_open")),
+    );
     match (exec, pidfd) {
         (Ok(()), Ok(pidfd)) => {
             failpoint!("supervisor.forked");
@@ -192,10 +232,11 @@ fn start(
 /// A file that has no name on disk, open at its beginning.
 fn in_memory(text: &[u8]) -> io::Result<std::fs::File> {
     let flags = nix::sys::memfd::MFdFlags::MFD_CLOEXEC;
-    let descriptor = nix::sys::memfd::memfd_create(c"ductwork", flags)?;
+    let descriptor = nix::sys::memfd::memfd_create(c"ductwork", flags)
+        .map_err(|error| during("memfd_create")(error.into()))?;
     let mut file = std::fs::File::from(descriptor);
-    file.write_all(text)?;
-    file.rewind()?;
+    let written = file.write_all(text).and_then(|()| file.rewind());
+    written.map_err(during("write to memory"))?;
     Ok(file)
 }
 

@@ -10,6 +10,29 @@ fn me(test: &str) -> String {
 }
 
 #[test]
+fn an_error_names_the_system_call_and_the_remedy() {
+    let test = me("an_error_names_the_system_call_and_the_remedy");
+    if part().is_some() {
+        use nix::sys::resource::{Resource, setrlimit};
+        setrlimit(Resource::RLIMIT_NOFILE, 0, 0).unwrap();
+        let error = spawn(&argv(&test), &[], None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "open /dev/null: Too many open files (os error 24)"
+        );
+        assert!(remedy(&error).unwrap().contains("LimitNOFILE"));
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    Half::start(&test, "child", place.path(), &[]).succeeded();
+    let of = |call, errno| remedy(&during(call)(io::Error::from_raw_os_error(errno)));
+    assert!(of(EXEC, libc::ENOENT).unwrap().starts_with("mount /proc"));
+    assert!(of("pidfd_open", libc::ENOSYS).unwrap().contains("seccomp"));
+    assert_eq!(of("fork", libc::EINVAL), None);
+    assert_eq!(remedy(&io::Error::other("on purpose")), None);
+}
+
+#[test]
 fn a_child_is_born_in_its_own_group_with_blocked_signals_and_nothing_of_ours() {
     let test = me("a_child_is_born_in_its_own_group_with_blocked_signals_and_nothing_of_ours");
     if part().is_some() {
@@ -73,7 +96,7 @@ fn control_is_blocked(mask: &SigSet) -> bool {
 fn an_exec_that_fails_is_an_error_and_leaves_no_zombie() {
     // An argument beyond what the kernel takes.
     let error = spawn(&[OsString::from("x".repeat(4 << 20))], &[], None).unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(libc::E2BIG), "{error}");
+    assert_eq!(error.kind(), io::ErrorKind::ArgumentListTooLong, "{error}");
     let error = spawn(&[OsString::from("a\0b")], &[], None).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
 }
