@@ -1704,6 +1704,55 @@ fn the_program_describes_itself() {
 }
 
 #[test]
+fn a_command_that_may_write_no_more_says_so() {
+    let place = Place::ready();
+    let program = env!("CARGO_BIN_EXE_ductworkd");
+    // The limit counts in blocks: less than the log of the smallest transaction.
+    let script = format!("ulimit -f 1; exec {program} trigger Hello 1");
+    let mut shell = place.command();
+    let environment: Vec<_> = shell
+        .get_envs()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+        .collect();
+    shell = Command::new("sh");
+    shell
+        .current_dir(place.path())
+        .env_clear()
+        .envs(environment);
+    let ended = Ended::of(shell.args(["-c", &script]).output().unwrap());
+    ended.failed(69, "the database cannot be used");
+    assert_eq!(place.run(["runs", "--json"]).json(), serde_json::json!([]));
+    place.trigger("1");
+}
+
+/// SQLite reads all of a file's schema when it changes a table: a program without the module that a trigger of somebody
+/// else names could not migrate.
+#[test]
+fn a_file_with_somebodys_full_text_search_is_used_like_any_other() {
+    let place = Place::empty();
+    place.run(["init"]).fine();
+    let theirs = rusqlite::Connection::open(place.path().join("ductwork.db")).unwrap();
+    let index = "
+        CREATE TABLE notes (body text);
+        CREATE VIRTUAL TABLE search USING fts5(body);
+        CREATE VIRTUAL TABLE places USING rtree(id, west, east);
+        CREATE TRIGGER noted AFTER INSERT ON notes BEGIN
+            INSERT INTO search VALUES (new.body);
+            INSERT INTO places VALUES (new.rowid, 1, 2);
+        END;
+        CREATE VIEW found AS SELECT body FROM search";
+    theirs.execute_batch(index).unwrap();
+    drop(theirs);
+    place.run(["migrate"]).fine();
+    place.run(["run", "Hello", "\"you\""]);
+    let runs = place
+        .run(["runs", "--status", "completed", "--json"])
+        .json();
+    assert_eq!(runs.as_array().unwrap().len(), 1, "{runs}");
+    place.run(["audit"]).fine();
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_ends_it_quietly() {
     let place = Place::empty();
     // Larger than the capacity of a pipe, so that writing meets the closed end.

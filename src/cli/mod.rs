@@ -225,6 +225,8 @@ fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode
         }
     };
     let json = cli.json;
+    // No kernel refuses a handler for this signal.
+    let _ = crate::process::signal::survive_long_files();
     if std::process::id() == 1 {
         end_by_signals(cli.verb.as_ref());
     }

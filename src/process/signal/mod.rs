@@ -102,6 +102,17 @@ pub struct Signals {
 /// to the process and to its group. No person asks twice that quickly.
 const SAME_STOP: Duration = Duration::from_millis(100);
 
+/// Lets a write past RLIMIT_FSIZE be an error, as a write to a closed pipe is, and not the end of the process (S21). The
+/// signal is handled and not ignored, because steps would inherit that. Rust's runtime ignores SIGPIPE, and resets it for
+/// its children.
+pub fn survive_long_files() -> io::Result<()> {
+    signal_hook::flag::register(
+        signal_hook::consts::SIGXFSZ,
+        Arc::new(AtomicBool::new(false)),
+    )?;
+    Ok(())
+}
+
 impl Signals {
     /// For the process that a person or a service manager talks to: a second TERM or INT means now.
     /// It also tells of ended children. Needs a tokio runtime with I/O.
@@ -126,13 +137,6 @@ impl Signals {
 
     fn install(escalates: bool) -> io::Result<Self> {
         block_early()?;
-        // A write past RLIMIT_FSIZE and a write to a closed pipe are errors, not the end (S21). We
-        // handle the signal instead of ignoring it: steps inherit ignored signals. Rust's runtime
-        // ignores SIGPIPE, and also resets it for its children.
-        signal_hook::flag::register(
-            signal_hook::consts::SIGXFSZ,
-            Arc::new(AtomicBool::new(false)),
-        )?;
         let descriptor = SignalFd::with_flags(
             &control_signals(),
             SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,

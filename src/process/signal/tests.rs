@@ -244,6 +244,7 @@ fn a_full_disk_quota_and_a_closed_pipe_are_errors_and_not_the_end() {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let _guard = runtime.enter();
         let _signals = Signals::of_child().unwrap();
+        survive_long_files().unwrap();
         use nix::sys::resource::{Resource, setrlimit};
         setrlimit(Resource::RLIMIT_FSIZE, 16, 16).unwrap();
         let mut file = std::fs::File::create(place().join("file")).unwrap();
