@@ -61,6 +61,11 @@ impl DatabaseUrl {
                     "use `sqlite://`, `postgres://`, `mysql://` or `mariadb://`",
                 )
             }
+            _ if text.is_empty() => refuse(
+                "the database's address is empty",
+                "write `sqlite://FILE`, or `postgres://` or `mysql://` and `USER:PASSWORD@HOST/NAME`; where it comes \
+                 from a variable of the environment, set the variable",
+            ),
             _ if text.starts_with('$') => refuse(
                 "the database's address is not a URL",
                 "the value of a variable is written in braces: `url: \"${NAME}\"`",
@@ -593,7 +598,7 @@ mod tests {
             ("mysql://u:s3 cret@h/db", "a blank"),
             ("ductwork.db", "not a URL"),
             ("host=h password=s3cret", "not a URL"),
-            ("", "not a URL"),
+            ("", "address is empty"),
             ("postgres:db", "not a URL"),
             ("postgres:/:s3cret@h/://db", "not a URL"),
             ("postgres://u:s3@cret@h/db", "percent-encoded"),
