@@ -202,8 +202,8 @@ mod tests {
             of("ana@x.example", Scope::Read)
         );
         assert_eq!(
-            named("10.0.0.7", &[(user, "Zoë"), (groups, "dev, ops")]),
-            of("Zoë", Scope::Operate)
+            named("10.0.0.7", &[(user, "Zoë ❤\u{fe0f}"), (groups, "dev, ops")]),
+            of("Zoë ❤\u{fe0f}", Scope::Operate)
         );
         assert_eq!(
             named("10.0.0.7", &[(user, "ana"), (groups, "sre,ops")]),

@@ -66,20 +66,18 @@ pub fn is_hidden(char: char) -> bool {
         )
 }
 
-/// True for a letter that is drawn as nothing, although it counts as a letter and has a width.
+/// True for a letter that is drawn as nothing. Selectors that change how the letter before them is drawn are none: a name
+/// with an emoji has one.
 pub fn is_blank(char: char) -> bool {
     matches!(
         char,
         '\u{ad}'
-            | '\u{34f}'
             | '\u{115f}'
             | '\u{1160}'
             | '\u{17b4}'
             | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}'
             | '\u{2800}'
             | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}'
             | '\u{ffa0}'
     )
 }
