@@ -57,6 +57,11 @@ const KNOWN_MAX: usize = 1_000;
 /// The number of requests with one token within that time.
 const REQUESTS: u32 = 50;
 
+/// The number of sessions that browsers may open with one token within `SESSIONS_IN`.
+const SESSIONS: u32 = 60;
+
+const SESSIONS_IN: Duration = Duration::from_secs(60 * 60);
+
 /// The number of unknown secrets that are looked up at once: fewer than may wait for the database.
 const TURNS: usize = 16;
 
@@ -237,6 +242,38 @@ pub struct Visitors {
 struct Known {
     tokens: HashMap<String, Met>,
     strangers: Strangers,
+    opened: Opened,
+}
+
+/// The sessions that browsers have opened with tokens in the last window. Each is a row that is kept for hours.
+#[derive(Default)]
+struct Opened {
+    since: Option<Instant>,
+    /// By the token's id.
+    by: HashMap<String, u32>,
+}
+
+impl Opened {
+    /// Counts a session; the rest of the window if it is one too many.
+    fn admit(&mut self, id: &str, now: Instant) -> Result<(), Duration> {
+        let elapsed = self.since.map(|since| now.duration_since(since));
+        let elapsed = match elapsed.filter(|elapsed| *elapsed < SESSIONS_IN) {
+            Some(elapsed) => elapsed,
+            None => {
+                *self = Self {
+                    since: Some(now),
+                    by: HashMap::new(),
+                };
+                Duration::ZERO
+            }
+        };
+        let opened = self.by.entry(id.to_owned()).or_default();
+        if *opened >= SESSIONS {
+            return Err(SESSIONS_IN - elapsed);
+        }
+        *opened += 1;
+        Ok(())
+    }
 }
 
 struct Met {
@@ -351,6 +388,23 @@ impl Visitors {
             known.tokens.insert(token.id.clone(), met);
         }
         Ok(())
+    }
+
+    /// Counts a session that a browser opens with a token. A link opens one session only.
+    pub fn open(&self, token: &Token, now: Instant) -> Result<(), Refusal> {
+        if token.kind == TokenKind::Link {
+            return Ok(());
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.opened.admit(&token.id, now).map_err(|rest| {
+            let detail = format!(
+                "browsers have signed in {SESSIONS} times with this token within {} minutes",
+                SESSIONS_IN.as_secs() / 60
+            );
+            Refusal::new(StatusCode::TOO_MANY_REQUESTS, detail)
+                .remedy("a browser that has signed in stays so for 12 hours: keep its cookie; a program sends `Authorization: Bearer TOKEN`")
+                .later(u16::try_from(rest.as_secs() + 1).unwrap_or(u16::MAX))
+        })
     }
 
     /// Forgets a token that has ended here.
@@ -554,11 +608,8 @@ pub async fn gate(
                 }
                 Ok(()) => as_asked_by(site, Arc::clone(&visitor), next.run(request)).await,
             };
-            // The page of a refusal has a frame too.
-            if !response.status().is_success() {
-                let asking = Asking::new(site, visitor);
-                response.extensions_mut().insert(asking);
-            }
+            // The page of a refusal has a frame too, and a long response has an owner.
+            response.extensions_mut().insert(Asking::new(site, visitor));
             response
         }
         Ok(None) if form == Form::Page && !is_stream => sign_in(&method, &uri),
@@ -719,5 +770,29 @@ pub fn same_site(headers: &HeaderMap) -> Result<(), Refusal> {
             StatusCode::FORBIDDEN,
             "a page of another site has made this request",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_counted_for_each_token_and_for_an_hour() {
+        let (mut opened, now) = (Opened::default(), Instant::now());
+        let admitted = |opened: &mut Opened, id: &str, now: Instant| {
+            (0..SESSIONS * 2)
+                .filter(|_| opened.admit(id, now).is_ok())
+                .count()
+        };
+        assert_eq!(admitted(&mut opened, "a", now), SESSIONS as usize);
+        assert_eq!(admitted(&mut opened, "b", now), SESSIONS as usize);
+        let late = now + SESSIONS_IN - Duration::from_secs(2);
+        assert_eq!(opened.admit("a", late), Err(Duration::from_secs(2)));
+        assert_eq!(
+            admitted(&mut opened, "a", now + SESSIONS_IN),
+            SESSIONS as usize
+        );
+        assert_eq!(opened.by.len(), 1, "the last hour is forgotten");
     }
 }

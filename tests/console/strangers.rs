@@ -88,6 +88,31 @@ async fn a_stranger_holds_up_no_token_and_no_sign_in_from_elsewhere() {
 }
 
 #[tokio::test]
+async fn a_token_opens_a_bounded_number_of_sessions_and_goes_on_to_answer_programs() {
+    let db = Db::sqlite();
+    let (fixture, mut daemon, console) = started(&db, KNOWN).await;
+    let (secret, other) = (token(&fixture, &[]), token(&fixture, &[]));
+    let sign_in = |secret: &str| Ask::form("/sign-in", &format!("secret={secret}")).of(&console);
+    let mut opened = 0;
+    let refused = eventually(PATIENCE, "one is too many", async || {
+        let answer = sign_in(&secret);
+        opened += usize::from(answer.status == 303);
+        // A refusal for a second is that of 50 requests a second.
+        (answer.status == 429 && answer.header("retry-after") != Some("1")).then_some(answer)
+    })
+    .await;
+    assert_eq!(opened, 60, "{refused:?}");
+    assert!(refused.body.contains("signed in 60 times"), "{refused:?}");
+    assert_eq!(sign_in(&other).status, 303, "another token");
+    eventually(PATIENCE, "a program is answered", async || {
+        let answer = Ask::get("/api/v1/stats").bearer(&secret).of(&console);
+        (answer.status == 200).then_some(())
+    })
+    .await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_wrong_secret_for_the_id_of_a_token_counts_as_a_guess_and_takes_nothing_from_the_token() {
     let db = Db::sqlite();
     let (fixture, mut daemon, console) = started(&db, KNOWN).await;

@@ -1,7 +1,7 @@
 //! Signing a browser in and out.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use askama::Template;
 use axum::Extension;
@@ -94,6 +94,7 @@ pub async fn sign_in(
     let Some(token) = token else {
         return refused();
     };
+    site.visitors.open(&token, Instant::now())?;
     let session = Secret::new().map_err(|error| {
         tracing::error!(%error, "the kernel gives no random bytes");
         Refusal::new(
@@ -129,13 +130,9 @@ pub async fn sign_in(
     ))
 }
 
-/// The session's cookie: for this site alone, and invisible to scripts. A proxy that speaks TLS says
-/// so.
+/// The session's cookie: for this site alone, and invisible to scripts.
 fn with_cookie(mut response: Response, asked: &HeaderMap, value: &str, age: Duration) -> Response {
-    let over_tls = asked
-        .get("x-forwarded-proto")
-        .is_some_and(|it| it == "https");
-    let secure = if over_tls { "; Secure" } else { "" };
+    let secure = if is_over_tls(asked) { "; Secure" } else { "" };
     let age = age.as_secs();
     let name = cookie_name(asked);
     let cookie =
@@ -144,6 +141,15 @@ fn with_cookie(mut response: Response, asked: &HeaderMap, value: &str, age: Dura
         response.headers_mut().insert(SET_COOKIE, cookie);
     }
     response
+}
+
+/// True where the browser speaks TLS, to a proxy: the origin of its page says so, or the proxy. Of several proxies,
+/// the first one speaks to the browser.
+fn is_over_tls(asked: &HeaderMap) -> bool {
+    let text = |name: &str| asked.get(name).and_then(|it| it.to_str().ok());
+    let by_proxy = text("x-forwarded-proto").and_then(|it| it.split(',').next());
+    by_proxy.is_some_and(|it| it.trim().eq_ignore_ascii_case("https"))
+        || text("origin").is_some_and(|it| it.starts_with("https://"))
 }
 
 /// `POST /sign-out`
@@ -164,4 +170,36 @@ pub async fn sign_out(
         site.visitors.forget(&session.id);
     }
     Ok(with_cookie(elsewhere("/"), &headers, "", Duration::ZERO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_secure_where_the_browser_speaks_tls() {
+        for (name, value, is_secure) in [
+            ("x-forwarded-proto", "https", true),
+            ("x-forwarded-proto", "HTTPS", true),
+            ("x-forwarded-proto", "https, http", true),
+            ("x-forwarded-proto", "http, https", false),
+            ("x-forwarded-proto", "http", false),
+            ("origin", "https://ductwork.example", true),
+            ("origin", "http://127.0.0.1:9393", false),
+            ("origin", "null", false),
+        ] {
+            let asked =
+                HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static(value))]);
+            let answer = with_cookie(elsewhere("/"), &asked, "secret", LET_IN_FOR);
+            let cookie = answer.headers()[SET_COOKIE].to_str().unwrap();
+            assert_eq!(cookie.ends_with("; Secure"), is_secure, "{name}: {value}");
+        }
+        let answer = with_cookie(elsewhere("/"), &HeaderMap::new(), "secret", LET_IN_FOR);
+        assert!(
+            !answer.headers()[SET_COOKIE]
+                .to_str()
+                .unwrap()
+                .contains("Secure")
+        );
+    }
 }
