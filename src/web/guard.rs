@@ -26,6 +26,7 @@ use crate::engine::counting;
 use super::peer::Peer;
 use super::refusal::{Form, Refusal, worded};
 use super::serve::{HURRIED_WITHIN, Slots};
+use super::strangers::Remote;
 use super::{Site, api};
 
 /// The time within which a route must begin its response.
@@ -213,6 +214,7 @@ pub async fn guard(State(site): State<Arc<Site>>, mut request: Request, next: Ne
     let response = match admitted {
         Ok(()) => {
             let method = request.method().clone();
+            let from = request.extensions().get::<Remote>().copied();
             let sent = Arc::new(Mutex::new(match request.body().is_end_stream() {
                 true => Sent::Whole,
                 false => Sent::Unread,
@@ -231,7 +233,8 @@ pub async fn guard(State(site): State<Arc<Site>>, mut request: Request, next: Ne
                 false => BUDGET,
             };
             let route = answered(next.run(request), &method, read, body_within, route);
-            site.outgoing.admit(&method, route.await)
+            let from = from.unwrap_or(Remote::HERE);
+            site.outgoing.admit(from, &method, route.await)
         }
         Err(refusal) => axum::response::IntoResponse::into_response(refusal),
     };

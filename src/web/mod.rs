@@ -25,6 +25,7 @@ mod request;
 pub mod routes;
 mod series;
 mod serve;
+mod shares;
 pub mod source;
 mod strangers;
 mod tls;

@@ -7,7 +7,6 @@
 //! kernel ends the console for want of it. Proven by `long_responses_wait_in_bounded_memory`.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -15,55 +14,89 @@ use axum::body::{Body, Bytes};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Body as _, Frame, SizeHint};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::refusal::Refusal;
+use super::shares::{Full, Share, Shares, Who};
+use super::strangers::Remote;
+use super::visitor::Asking;
 
 /// A shorter response is not counted: the number of connections bounds them.
 const LONG: u64 = 64 << 10;
 
-/// The bytes of all long responses together. One that is longer than this has it all for itself.
-const ROOM: u32 = 64 << 20;
+/// Pages, lists and metrics are seldom longer, so that they do not wait for payloads.
+const LONGER: u64 = 1 << 20;
 
-/// While less than this is free, a visitor has to read at a certain pace.
-const SCARCE: usize = ROOM as usize / 4;
+/// The bytes of all long responses together, and of all longer ones. One that is longer than this has it all for itself.
+const ROOMS: [usize; 2] = [16 << 20, 64 << 20];
 
-/// This pace: so many bytes in each second, after a while in which a network may stall.
+/// A visitor has to read at this pace while others need the room: so many bytes in each second, after a while in which a
+/// network may stall.
 const PACE: u64 = 64 << 10;
 const STALL: Duration = Duration::from_secs(10);
+
+/// Others need the room for this long after one of them was refused.
+const MISSED_FOR: Duration = Duration::from_secs(60);
 
 /// A response is handed to its connection in parts, so that it is known how much of it has been taken.
 const PART: usize = 64 << 10;
 
-/// The room for long responses.
-pub struct Outgoing(Arc<Semaphore>);
+/// A room for responses.
+struct Room {
+    bytes: usize,
+    shares: Shares<()>,
+}
+
+/// The rooms for long responses and for longer ones.
+pub struct Outgoing([Room; 2]);
 
 impl Outgoing {
     /// All of it is free.
     pub fn new() -> Self {
-        Self(Arc::new(Semaphore::new(ROOM as usize)))
+        Self(ROOMS.map(|bytes| Room {
+            bytes,
+            shares: Shares::new(bytes),
+        }))
     }
 
-    /// The same response to a request of this method, which has its room until its visitor has read it. A refusal if
-    /// there is none, and if the request may be sent again.
-    pub fn admit(&self, method: &Method, response: Response) -> Response {
+    /// The same response to a request of this method from this address, which has its room until its visitor has read
+    /// it. A refusal if there is none, and if the request may be sent again.
+    pub fn admit(&self, from: Remote, method: &Method, mut response: Response) -> Response {
         let bytes = response.body().size_hint().exact().unwrap_or(0);
         if bytes < LONG {
             return response;
         }
-        let bytes = u32::try_from(bytes).unwrap_or(ROOM).min(ROOM);
-        let room = Arc::clone(&self.0).try_acquire_many_owned(bytes).ok();
-        if room.is_none() && method.is_safe() {
-            let detail = "other visitors are reading so many long responses that there is no room for this one";
-            let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail);
-            return refusal.later(2).into_response();
-        }
+        let asking = response.extensions_mut().remove::<Asking>();
+        let who = asking.as_ref().map(|it| Who::of(&it.visitor, from));
+        let [long, longer] = &self.0;
+        let room = if bytes < LONGER { long } else { longer };
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(room.bytes);
+        let share = room.shares.take(who.unwrap_or(Who::At(from)), bytes);
+        let share = match share {
+            Ok(share) => Some(share),
+            // The deed is done: its visitor learns of it.
+            Err(_) if !method.is_safe() => None,
+            Err(full) => {
+                let detail = match full {
+                    Full::All => {
+                        "other visitors are reading so many long responses that there is no room for this one"
+                    }
+                    Full::Theirs => {
+                        "you are reading so many long responses that another one would leave too little room for others"
+                    }
+                };
+                let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail).later(2);
+                let mut refused = refusal.into_response();
+                if let Some(asking) = asking {
+                    refused.extensions_mut().insert(asking);
+                }
+                return refused;
+            }
+        };
         response.map(|body| {
             Body::new(Parts {
                 body,
                 rest: Bytes::new(),
-                all: Arc::clone(&self.0),
-                _room: room,
+                share,
                 began: Instant::now(),
                 taken: 0,
             })
@@ -76,15 +109,25 @@ struct Parts {
     body: Body,
     /// Of the last frame of `body`.
     rest: Bytes,
-    all: Arc<Semaphore>,
-    _room: Option<OwnedSemaphorePermit>,
+    share: Option<Share<()>>,
     began: Instant,
     taken: u64,
 }
 
-/// True of a visitor who has taken so many bytes in this time, and in whose way others are.
-fn is_too_slow(taken: u64, within: Duration, free: usize) -> bool {
-    free < SCARCE && within > Duration::from_secs(taken / PACE) + STALL
+impl Parts {
+    /// True of a visitor who reads slowly while others need the room. A response of which nothing is counted takes none.
+    fn is_in_the_way(&self) -> bool {
+        is_too_slow(self.taken, self.began.elapsed())
+            && self
+                .share
+                .as_ref()
+                .is_some_and(|it| it.is_missed(MISSED_FOR))
+    }
+}
+
+/// True of a visitor who has taken so many bytes in this time.
+fn is_too_slow(taken: u64, within: Duration) -> bool {
+    within > Duration::from_secs(taken / PACE) + STALL
 }
 
 impl hyper::body::Body for Parts {
@@ -95,11 +138,7 @@ impl hyper::body::Body for Parts {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if is_too_slow(
-            self.taken,
-            self.began.elapsed(),
-            self.all.available_permits(),
-        ) {
+        if self.is_in_the_way() {
             let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
             return Poll::Ready(Some(Err(axum::Error::new(late))));
         }
@@ -142,6 +181,10 @@ mod tests {
         vec![b'x'; bytes].into_response()
     }
 
+    fn remote(host: u8) -> Remote {
+        Remote::of([192, 0, 2, host].into())
+    }
+
     async fn part(body: &mut Body) -> Option<Result<usize, axum::Error>> {
         let frame = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await?;
         Some(frame.map(|frame| frame.into_data().map_or(0, |data| data.len())))
@@ -150,49 +193,82 @@ mod tests {
     #[tokio::test]
     async fn a_long_response_has_its_room_until_it_has_been_read() {
         let outgoing = Outgoing::new();
-        let mut bodies: Vec<Body> = (0..8)
-            .map(|_| outgoing.admit(&Method::GET, response(MUCH)).into_body())
-            .collect();
-        let status = |method, bytes| outgoing.admit(&method, response(bytes)).status();
+        let longest = outgoing.admit(remote(1), &Method::GET, response(ROOMS[1] + MUCH));
+        assert_eq!(longest.status(), 200, "it has all of it");
+        let status = |method, bytes| outgoing.admit(remote(2), &method, response(bytes)).status();
         assert_eq!(status(Method::GET, MUCH), 503);
         assert_eq!(status(Method::HEAD, MUCH), 503);
         // A deed has been done, whether its response has room or not.
         assert_eq!(status(Method::POST, MUCH), 200);
+        // Pages, lists and metrics do not wait for payloads.
+        assert_eq!(status(Method::GET, LONGER as usize - 1), 200);
         assert_eq!(status(Method::GET, LONG as usize - 1), 200);
 
-        let mut body = bodies.pop().unwrap();
-        let mut read = 0;
-        assert_eq!(body.size_hint().exact(), Some(MUCH as u64));
+        let (all, mut read) = (ROOMS[1] + MUCH, 0);
+        let mut body = longest.into_body();
+        assert_eq!(body.size_hint().exact(), Some(all as u64));
         while let Some(part) = part(&mut body).await {
             read += part.unwrap();
-            assert_eq!(body.size_hint().exact(), Some((MUCH - read) as u64));
+            assert_eq!(body.size_hint().exact(), Some((all - read) as u64));
         }
         assert!(body.is_end_stream());
-        assert_eq!(read, MUCH);
+        assert_eq!(read, all);
         assert_eq!(status(Method::GET, MUCH), 503, "it is not gone yet");
         drop(body);
         assert_eq!(status(Method::GET, MUCH), 200);
     }
 
     #[tokio::test]
-    async fn a_response_that_is_longer_than_the_room_has_all_of_it() {
+    async fn a_visitor_who_takes_much_leaves_room_for_others() {
         let outgoing = Outgoing::new();
-        let longest = outgoing.admit(&Method::GET, response(ROOM as usize + MUCH));
-        assert_eq!(longest.status(), 200);
-        assert_eq!(outgoing.admit(&Method::GET, response(MUCH)).status(), 503);
+        for (bytes, room) in [(MUCH, ROOMS[1]), (LONGER as usize / 2, ROOMS[0])] {
+            let mut taken = Vec::new();
+            for host in 1..=3 {
+                let before = taken.len();
+                for _ in 0..room / bytes {
+                    let response = outgoing.admit(remote(host), &Method::GET, response(bytes));
+                    taken.extend((response.status() == 200).then_some(response));
+                }
+                let theirs = (taken.len() - before) * bytes;
+                assert_eq!(theirs, room >> host, "{bytes} bytes, visitor {host}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_visitor_who_reads_slowly_makes_room_when_others_need_it() {
+        let outgoing = Outgoing::new();
+        let hour = Duration::from_secs(3_600);
+        let parts = |host, bytes| {
+            let room = &outgoing.0[1];
+            Parts {
+                body: Body::from(vec![b'x'; bytes]),
+                rest: Bytes::new(),
+                share: room.shares.take(Who::At(remote(host)), bytes).ok(),
+                began: Instant::now().checked_sub(hour).unwrap(),
+                taken: 0,
+            }
+        };
+        let mut slow = Body::new(parts(1, ROOMS[1]));
+        let read = part(&mut slow).await.unwrap();
+        assert_eq!(read.unwrap(), PART, "nobody needs its room");
+        let ask = || {
+            outgoing
+                .admit(remote(2), &Method::GET, response(MUCH))
+                .status()
+        };
+        assert_eq!(ask(), 503);
+        assert!(part(&mut slow).await.unwrap().is_err());
+        drop(slow);
+        assert_eq!(ask(), 200);
     }
 
     #[test]
-    fn a_visitor_is_too_slow_below_a_certain_pace_while_there_is_little_room() {
+    fn a_network_may_stall_for_a_while() {
         let seconds = Duration::from_secs;
-        let little = SCARCE - 1;
-        assert!(!is_too_slow(0, STALL, little));
-        assert!(is_too_slow(0, STALL + seconds(1), little));
-        assert!(!is_too_slow(60 * PACE, STALL + seconds(60), little));
-        assert!(is_too_slow(59 * PACE, STALL + seconds(60), little));
-        assert!(
-            !is_too_slow(0, seconds(3_600), SCARCE),
-            "nobody needs the room yet"
-        );
+        assert!(!is_too_slow(0, STALL));
+        assert!(is_too_slow(0, STALL + seconds(1)));
+        assert!(!is_too_slow(60 * PACE, STALL + seconds(60)));
+        assert!(is_too_slow(59 * PACE, STALL + seconds(60)));
     }
 }

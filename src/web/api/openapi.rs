@@ -132,8 +132,8 @@ fn document(routes: &[Route], anonymous: Option<Scope>) -> Value {
                 "Unprocessable": refused("The body is not as expected, or not as the pipeline requires"),
                 "TooMany": later("There are more requests per second than one token allows, or than one address may \
                                   send with invalid tokens"),
-                "Unavailable": later("The database does not answer, or not in time; the same request may succeed \
-                                      later"),
+                "Unavailable": later("The database does not answer, or not in time, or there is no room for so long a \
+                                      response; the same request may succeed later"),
                 "Refused": refused("The request itself is refused: it is too large or too slow, or for another host; \
                                     or it met a fault"),
             },

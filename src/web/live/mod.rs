@@ -10,7 +10,6 @@ pub mod events;
 mod feed;
 mod page;
 mod seal;
-mod seats;
 #[cfg(test)]
 mod tests;
 mod way;
@@ -34,10 +33,9 @@ use crate::store::token;
 
 use super::Site;
 use super::refusal::Refusal;
+use super::shares::{Full, Share, Shares, Who};
 use super::strangers::Remote;
 use super::visitor::Visitor;
-
-use seats::{Full, Seat, Seats, Who};
 
 pub use page::page;
 
@@ -57,6 +55,15 @@ const READ_EVERY: Duration = Duration::from_secs(1);
 /// at most; but see [`READ_WITHIN`].
 const TIMES_AS_LONG: u32 = 20;
 
+/// The greatest number of streams at once.
+const STREAMS_MAX: usize = 200;
+
+/// A visitor's turn at reading pages.
+type Turn = tokio::sync::Mutex<()>;
+
+/// A place among the streams.
+type Seat = Share<Turn>;
+
 /// The longest pause between two readings, however long a reading takes.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
@@ -74,7 +81,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 
 /// The streams of a console.
 pub struct Live {
-    seats: Seats,
+    seats: Shares<Turn>,
     over: watch::Sender<bool>,
     holders: Mutex<Holders>,
     rooms: page::Rooms,
@@ -92,7 +99,7 @@ impl Live {
     /// The streams of a console to which nobody listens yet.
     pub fn new() -> Self {
         Self {
-            seats: Seats::default(),
+            seats: Shares::new(STREAMS_MAX),
             over: watch::Sender::new(false),
             holders: Mutex::default(),
             rooms: page::Rooms::default(),
@@ -141,7 +148,7 @@ fn open(site: &Arc<Site>, visitor: &Visitor, from: Remote) -> Result<(Stream, Re
     if *live.over.borrow() {
         return Err(refused("the console is about to end"));
     }
-    let seat = live.seats.take(Who::of(visitor, from));
+    let seat = live.seats.take(Who::of(visitor, from), 1);
     let seat = seat.map_err(|full| {
         refused(match full {
             Full::All => "as many listen as may at once",

@@ -21,10 +21,10 @@ use super::super::Site;
 use super::super::guard::caught;
 use super::super::pages::main_of;
 use super::super::refusal::Refusal;
+use super::super::shares::Who;
 use super::super::strangers::Remote;
 use super::super::visitor::{Visitor, as_asked_by};
-use super::seats::{Seat, Who};
-use super::{BEAT, READ_AGAIN, Stream, lock, open, pause};
+use super::{BEAT, READ_AGAIN, Seat, Stream, Turn, lock, open, pause};
 
 /// The time limit of a reading.
 const WITHIN: Duration = Duration::from_secs(5);
@@ -43,7 +43,7 @@ pub struct Rooms {
     /// Held while a page is read: pages are read one after the other, so that each knows its own cost. Before
     /// this turn, each visitor has a turn of their own, so that a visitor who looks at many pages waits for those
     /// alone.
-    turn: tokio::sync::Mutex<()>,
+    turn: Turn,
 }
 
 /// A page that somebody looks at.
@@ -115,7 +115,7 @@ impl Rooms {
     }
 
     /// The turn of a visitor who looks at this page: the one who looks at the fewest.
-    fn turn_of(&self, key: &Key) -> Option<Arc<tokio::sync::Mutex<()>>> {
+    fn turn_of(&self, key: &Key) -> Option<Arc<Turn>> {
         let rooms = lock(&self.of);
         let seats = rooms.get(key)?.seats.iter().filter_map(Weak::upgrade);
         let pages_of = |who: &Who| {
@@ -125,7 +125,7 @@ impl Rooms {
                 .count()
         };
         let seat = seats.min_by_key(|seat| pages_of(&seat.who));
-        seat.map(|seat| Arc::clone(&seat.turn))
+        seat.map(|seat| Arc::clone(&seat.common))
     }
 
     /// Closes a page that nobody looks at.

@@ -12,7 +12,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::super::routes::page;
 use super::super::tests::with;
-use super::seats::STREAMS_MAX;
+use super::STREAMS_MAX;
 
 /// A stream as a listener gets it, without the parts of HTTP 1.1.
 struct Heard(BufReader<TcpStream>);
