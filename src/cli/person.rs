@@ -2,19 +2,13 @@
 //!
 //! Owns: the name under which actions are recorded. Never: checks a person's identity.
 
+use crate::machine::letters::{NAME_MAX, UID, is_name};
 use crate::model::Channel;
 use crate::problem::Problem;
 use crate::process::identity::Identity;
 use crate::store::action::Actor;
 
 use super::exit::Failure;
-use super::out::clean;
-
-/// The longest name, in characters.
-const NAME_MAX: usize = 200;
-
-/// The beginning of the name of an account that has only a number.
-const UID: &str = "uid ";
 
 /// The person who intervenes: with the given name, or the one from the environment.
 ///
@@ -27,8 +21,8 @@ pub fn actor(given: Option<String>) -> Result<Actor, Failure> {
         Some(name) if is_name(&name) => Ok(Actor::new(name, channel)),
         Some(_) => {
             let problem = Problem::new(format!(
-                "a name has 1 to {NAME_MAX} characters, none that controls a terminal, and neither `(` nor `{UID}` at its \
-                 beginning"
+                "a name has 1 to {NAME_MAX} letters that are shown, with plain spaces between them, and neither `(` nor \
+                 `{UID}` at its beginning"
             ));
             Err(Failure::usage(
                 problem.help("name the person who does it: `--by ana`"),
@@ -54,27 +48,4 @@ fn person() -> String {
     let user = user.unwrap_or_else(|| format!("{UID}{}", nix::unistd::getuid()));
     let host = Identity::current().host;
     format!("{user}@{host}").chars().take(NAME_MAX).collect()
-}
-
-/// True for the name of a person or a program: one line that stands neither for a deadline nor for an account by its
-/// number.
-pub fn is_name(name: &str) -> bool {
-    let is_long = name.chars().count() > NAME_MAX;
-    let is_taken = name.starts_with('(') || name.starts_with(UID);
-    !is_long && !name.trim().is_empty() && !is_taken && clean(name) == name
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_is_named_like_a_deadline_or_an_account() {
-        for name in ["(deadline)", "uid 0", "", " ", "a\nb", "a\u{1b}[1m"] {
-            assert!(!is_name(name), "{name:?}");
-        }
-        for name in ["ana", "uid", "Ana Uid 0", "shop (test)"] {
-            assert!(is_name(name), "{name:?}");
-        }
-    }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::machine::letters::is_name;
 use crate::model::{Scope, TokenKind};
 use crate::problem::Problem;
 use crate::secret::Secret;
@@ -107,7 +108,7 @@ impl Token {
 }
 
 async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(), Failure> {
-    if !person::is_name(&wanted.name) {
+    if !is_name(&wanted.name) {
         let problem = Problem::new("this is not a valid name for a token");
         let help = "name the person or the program that it is for, in one line: `shop`";
         return Err(Failure::usage(problem.help(help)));

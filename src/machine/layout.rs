@@ -18,7 +18,7 @@ use crate::model::Hook;
 
 use nest::{BOX, Block, GAP, Kind, PART, Row};
 pub use nest::{COUNTS, HEAD_COLUMNS, INSIDE};
-pub use text::{is_blank, is_hidden, title, width};
+pub use text::{title, width};
 
 /// A text in this many columns.
 pub fn label(text: &str, columns: usize) -> Label {

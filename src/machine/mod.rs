@@ -12,6 +12,7 @@ pub mod halt;
 pub mod intake;
 pub mod kind;
 pub mod layout;
+pub mod letters;
 pub mod outcome;
 pub mod pause;
 pub mod retry_after;

@@ -5,7 +5,7 @@
 //! recovering.
 
 use crate::failpoint::failpoint;
-use crate::machine::layout::{is_blank, is_hidden};
+use crate::machine::letters::is_shown;
 use crate::machine::pause::Pause;
 use crate::model::*;
 
@@ -62,8 +62,7 @@ pub const REASON_MAX: usize = 500;
 pub fn reason_of(text: &str) -> Option<&str> {
     let reason = text.trim();
     let is_line = reason.chars().count() <= REASON_MAX && !reason.contains(char::is_control);
-    let is_visible = |char: char| !char.is_whitespace() && !is_blank(char) && !is_hidden(char);
-    (is_line && reason.contains(is_visible)).then_some(reason)
+    (is_line && reason.contains(is_shown)).then_some(reason)
 }
 
 /// A worker of a program that knows no pauses: it goes on claiming.

@@ -378,7 +378,8 @@ pub async fn pause(
 ) -> Result<(Pause, bool), Refusal> {
     let Some(reason) = pause::reason_of(reason).map(str::to_owned) else {
         let detail = format!(
-            "a pause has a reason of 1 to {REASON_MAX} characters in one line: why nothing is to begin"
+            "a pause has a reason of up to {REASON_MAX} characters in one line, at least one of which can be seen: why \
+             nothing is to begin"
         );
         return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
     };

@@ -9,18 +9,11 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderMap, HeaderName};
 
 use crate::config::Proxy;
-use crate::machine::layout::is_blank;
+use crate::machine::letters::{NAME_MAX, UID, is_name};
 use crate::model::Scope;
 
-use super::pages::visible;
 use super::refusal::Refusal;
 use super::strangers::Remote;
-
-/// The longest name of a visitor, in characters.
-const NAME_MAX: usize = 200;
-
-/// A user of the socket is recorded under this prefix and a number.
-const UID: &str = "uid ";
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -124,17 +117,6 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>
 fn address(hop: &str) -> Option<IpAddr> {
     let with_port = || hop.parse().ok().map(|it: SocketAddr| it.ip());
     hop.parse().ok().or_else(with_port)
-}
-
-/// True for a name of one line that stands neither for a deadline nor for a user of the socket, and that no reader takes
-/// for one: it has visible letters, with plain spaces between them.
-fn is_name(name: &str) -> bool {
-    let is_reserved = name.starts_with('(') || name.to_lowercase().starts_with(UID);
-    let is_plain = |char: char| char == ' ' || !char.is_whitespace() && !is_blank(char);
-    name.chars().count() <= NAME_MAX
-        && !is_reserved
-        && name.chars().all(is_plain)
-        && visible(name) == name
 }
 
 #[cfg(test)]

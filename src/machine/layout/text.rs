@@ -3,6 +3,8 @@
 //! Owns: making visible the characters that would reorder or hide a text, and cutting it. Never:
 //! escapes markup.
 
+use crate::machine::letters::is_hidden;
+
 /// The columns of a title, which is shown when somebody points at a part that is cut.
 const TITLE: usize = 400;
 
@@ -48,38 +50,6 @@ fn visible(char: char) -> String {
         true => char.escape_unicode().to_string(),
         false => char.to_string(),
     }
-}
-
-/// True for a letter that is invisible, or that changes the order of the letters beside it.
-pub fn is_hidden(char: char) -> bool {
-    char.is_control()
-        || matches!(
-            char,
-            '\u{61c}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{feff}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{fffe}'..='\u{ffff}'
-                | '\u{e0000}'..='\u{e007f}'
-        )
-}
-
-/// True for a letter that is drawn as nothing. Selectors that change how the letter before them is drawn are none: a name
-/// with an emoji has one.
-pub fn is_blank(char: char) -> bool {
-    matches!(
-        char,
-        '\u{ad}'
-            | '\u{115f}'
-            | '\u{1160}'
-            | '\u{17b4}'
-            | '\u{17b5}'
-            | '\u{2800}'
-            | '\u{3164}'
-            | '\u{ffa0}'
-    )
 }
 
 #[cfg(test)]

@@ -197,8 +197,11 @@ pub async fn resume(deed: Deed) -> Answered {
     Answer::json(&ResumedJson { run_id, resumed })
 }
 
-/// A text in one line that does not consist of spaces alone.
-const A_LINE: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\u0000-\\u0020\\u007f-\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]\
+/// A text in one line, at least one of whose letters is shown (`pause::reason_of`).
+const A_LINE: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*\
+                      [^\\u0000-\\u0020\\u007f-\\u00a0\\u00ad\\u034f\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f\
+                      \\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u2800\\u3000\\u3164\\ufe00-\\ufe0f\\ufeff\
+                      \\uffa0\\ufff9-\\ufffb\\ufffe\\uffff]\
                       [^\\u0000-\\u001f\\u007f-\\u009f]*$";
 
 /// A request to pause a pipeline.

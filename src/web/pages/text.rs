@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde_json::value::RawValue;
 
-use crate::machine::layout::is_hidden;
+use crate::machine::letters::is_hidden;
 use crate::store::page::Payload;
 use crate::web::visitor::may_see_payloads;
 
