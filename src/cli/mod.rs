@@ -198,6 +198,8 @@ pub fn main(embedded: Embedded) -> ExitCode {
 }
 
 fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode {
+    // No kernel refuses a handler for this signal.
+    let _ = crate::process::signal::survive_long_files();
     let args: Vec<OsString> = args.into_iter().collect();
     let parsed = help::command(color_of(&args))
         .try_get_matches_from(&args)
@@ -225,8 +227,6 @@ fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode
         }
     };
     let json = cli.json;
-    // No kernel refuses a handler for this signal.
-    let _ = crate::process::signal::survive_long_files();
     if std::process::id() == 1 {
         end_by_signals(cli.verb.as_ref());
     }

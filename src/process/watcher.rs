@@ -170,8 +170,10 @@ async fn keep(first: io::Result<Watcher>, told: Arc<Mutex<Told>>) {
             }
             Err(error) => {
                 if !std::mem::replace(&mut failed, true) {
+                    let remedy = spawn::remedy(&error);
                     tracing::error!(
                         %error,
+                        remedy,
                         "no watcher can be started: if this worker is killed, what its steps have started goes on; \
                          trying again"
                     );

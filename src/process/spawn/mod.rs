@@ -42,6 +42,9 @@ const NOT_INHERITED: [&str; 6] = [
 
 const EXEC: &str = "exec /proc/self/exe";
 
+/// The calls of a child that may fail before it is the new image. The child names one by its index.
+const IN_CHILD: [&str; 4] = ["prctl(PR_SET_PDEATHSIG)", "dup2", "sigprocmask", EXEC];
+
 /// A system call without which no child can be started.
 #[derive(Debug, thiserror::Error)]
 #[error("{call}: {source}")]
@@ -58,9 +61,12 @@ fn during(call: &'static str) -> impl Fn(io::Error) -> io::Error {
 pub fn remedy(error: &io::Error) -> Option<&'static str> {
     let failed: &Failed = error.get_ref()?.downcast_ref()?;
     match failed.source.raw_os_error()? {
-        libc::EMFILE | libc::ENFILE => {
+        libc::EMFILE => {
             Some("raise the limit of open files: `LimitNOFILE` of the service, or `ulimit -n`")
         }
+        libc::ENFILE => Some(
+            "all processes of the machine together have as many files open as the kernel allows: raise `fs.file-max`",
+        ),
         libc::EAGAIN => Some(
             "raise the limit of processes: `TasksMax` of the service, the container's limit of pids, or `ulimit -u`",
         ),
@@ -68,7 +74,11 @@ pub fn remedy(error: &io::Error) -> Option<&'static str> {
         libc::ENOENT if failed.call == EXEC => {
             Some("mount /proc: a daemon starts its children from /proc/self/exe")
         }
-        libc::ENOSYS | libc::EPERM | libc::EACCES => Some(
+        libc::ENOSYS => Some(
+            "the kernel is too old for this system call, or a filter such as seccomp refuses it: take a newer kernel, or \
+             allow it",
+        ),
+        libc::EPERM | libc::EACCES => Some(
             "the kernel, or a filter such as seccomp or AppArmor, refuses this system call: allow it",
         ),
         _ => None,
@@ -207,12 +217,8 @@ fn start(
     drop(to_parent);
 
     // Only we reap it, so until then the pid means this process.
-    let pidfd = exec::pidfd(nix::unistd::Pid::from_raw(pid));
+    let pidfd = exec::pidfd(nix::unistd::Pid::from_raw(pid)).map_err(during("pidfd_open"));
     let exec = read_error(&from_child);
-    let (exec, pidfd) = (
-        exec.map_err(during(EXEC)),
-        pidfd.map_err(during("pidfd_open")),
-    );
     match (exec, pidfd) {
         (Ok(()), Ok(pidfd)) => {
             failpoint!("supervisor.forked");
@@ -261,7 +267,7 @@ impl Plan<'_> {
         unsafe {
             libc::setpgid(0, 0);
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
-                self.fail();
+                self.fail(0);
             }
             // The parent may have died before that was set, and then nobody tells us.
             if libc::getppid() != self.parent {
@@ -269,7 +275,7 @@ impl Plan<'_> {
             }
             exec::default_signals();
             if libc::dup2(self.stdin, 0) < 0 {
-                self.fail();
+                self.fail(1);
             }
             exec::close_on_exec_from(3);
             if libc::sigprocmask(
@@ -278,25 +284,26 @@ impl Plan<'_> {
                 std::ptr::null_mut(),
             ) != 0
             {
-                self.fail();
+                self.fail(2);
             }
             libc::execve(
                 OWN_IMAGE.as_ptr(),
                 self.argv.as_ptr(),
                 self.environment.as_ptr(),
             );
-            self.fail()
+            self.fail(3)
         }
     }
 
+    /// Reports that this call of `IN_CHILD` failed.
+    ///
     /// # Safety
     /// As `run`.
-    unsafe fn fail(&self) -> ! {
+    unsafe fn fail(&self, call: i32) -> ! {
         // SAFETY: as `run`; errno is read before anything can change it.
         unsafe {
-            let errno = *libc::__errno_location();
-            let word = errno.to_ne_bytes();
-            libc::write(self.errors, word.as_ptr().cast(), word.len());
+            let words = [*libc::__errno_location(), call];
+            libc::write(self.errors, words.as_ptr().cast(), size_of_val(&words));
             libc::_exit(127)
         }
     }
@@ -326,15 +333,24 @@ fn merged_environment(changes: &[(OsString, Option<OsString>)]) -> io::Result<Ve
 
 /// The error that the child wrote, if it did not become the new image.
 fn read_error(from_child: &OwnedFd) -> io::Result<()> {
-    let mut word = [0u8; 4];
+    let mut words = [0u8; 8];
     loop {
-        match nix::unistd::read(from_child, &mut word) {
-            Ok(4) => return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(word))),
+        match nix::unistd::read(from_child, &mut words) {
+            Ok(8) => {
+                let [errno, call] = [0, 4].map(|at| {
+                    let word = words[at..].first_chunk().copied();
+                    i32::from_ne_bytes(word.unwrap_or_default())
+                });
+                let call = usize::try_from(call).ok();
+                let call = call.and_then(|it| IN_CHILD.get(it)).copied();
+                let error = io::Error::from_raw_os_error(errno);
+                return Err(during(call.unwrap_or(EXEC))(error));
+            }
             // The child wrote nothing: the exec closed the descriptor, or the child ended before;
             // `wait` will say which.
             Ok(_) => return Ok(()),
             Err(nix::errno::Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(during("read")(error.into())),
         }
     }
 }

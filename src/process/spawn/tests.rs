@@ -28,8 +28,23 @@ fn an_error_names_the_system_call_and_the_remedy() {
     let of = |call, errno| remedy(&during(call)(io::Error::from_raw_os_error(errno)));
     assert!(of(EXEC, libc::ENOENT).unwrap().starts_with("mount /proc"));
     assert!(of("pidfd_open", libc::ENOSYS).unwrap().contains("seccomp"));
+    assert!(of("fork", libc::ENFILE).unwrap().contains("fs.file-max"));
     assert_eq!(of("fork", libc::EINVAL), None);
     assert_eq!(remedy(&io::Error::other("on purpose")), None);
+}
+
+#[test]
+fn a_child_that_does_not_become_the_daemon_names_the_system_call() {
+    for (call, name) in IN_CHILD.iter().enumerate() {
+        let (from_child, to_parent) = nix::unistd::pipe().unwrap();
+        let words = [libc::EPERM, i32::try_from(call).unwrap()].map(i32::to_ne_bytes);
+        nix::unistd::write(&to_parent, words.as_flattened()).unwrap();
+        let error = read_error(&from_child).unwrap_err();
+        let said = format!("{name}: Operation not permitted (os error 1)");
+        assert_eq!(error.to_string(), said);
+    }
+    let (from_child, _) = nix::unistd::pipe().unwrap();
+    assert!(read_error(&from_child).is_ok(), "it has closed its end");
 }
 
 #[test]
