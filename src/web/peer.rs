@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderMap, HeaderName};
 
 use crate::config::Proxy;
-use crate::machine::letters::{NAME_MAX, UID, is_name};
+use crate::machine::letters::{UID, is_name};
 use crate::model::Scope;
 
 use super::refusal::Refusal;

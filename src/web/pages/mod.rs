@@ -58,7 +58,7 @@ pub use run::run;
 pub use runs::runs;
 pub use sign_in::{ask_sign_in, sign_in, sign_out};
 pub use step::step;
-pub use text::{clip, visible};
+pub use text::clip;
 pub use trigger::{ask_trigger, trigger};
 pub use trust::trust;
 pub use waiting::waiting;
