@@ -21,7 +21,7 @@ pub fn actor(given: Option<String>) -> Result<Actor, Failure> {
         Some(name) if is_name(&name) => Ok(Actor::new(name, channel)),
         Some(_) => {
             let problem = Problem::new(format!(
-                "a name has 1 to {NAME_MAX} letters that are shown, with plain spaces between them, and neither `(` nor \
+                "a name has 1 to {NAME_MAX} letters that are shown, with single spaces between them, and neither `(` nor \
                  `{UID}` at its beginning"
             ));
             Err(Failure::usage(

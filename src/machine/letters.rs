@@ -53,16 +53,13 @@ pub fn is_shown(char: char) -> bool {
 }
 
 /// True for the name of a person or a program: one line that stands neither for a deadline nor for an account by its
-/// number, and that no reader takes for one. It has letters that are shown, with plain spaces between them.
+/// number, and that no reader takes for one. It has letters that are shown, with single spaces between them.
 pub fn is_name(name: &str) -> bool {
     let drawn: String = name.chars().filter(|char| !is_selector(*char)).collect();
-    let is_reserved =
-        drawn.trim_start().starts_with('(') || drawn.trim_start().to_lowercase().starts_with(UID);
+    let is_reserved = drawn.starts_with('(') || drawn.to_lowercase().starts_with(UID);
+    let is_spaced = drawn.split(' ').all(|word| !word.is_empty());
     let is_plain = |char: char| char == ' ' || is_shown(char);
-    name.chars().count() <= NAME_MAX
-        && !is_reserved
-        && drawn.chars().all(is_plain)
-        && drawn.contains(is_shown)
+    name.chars().count() <= NAME_MAX && !is_reserved && is_spaced && drawn.chars().all(is_plain)
 }
 
 #[cfg(test)]
@@ -74,6 +71,9 @@ mod tests {
         for name in [
             "(deadline)",
             " (deadline)",
+            " ana",
+            "ana ",
+            "ana  ruiz",
             "uid 0",
             "Uid 0",
             "u\u{fe0f}id 0",

@@ -23,18 +23,20 @@ use super::visitor::Asking;
 /// A shorter response is not counted: the number of connections bounds them.
 const LONG: u64 = 64 << 10;
 
-/// Pages, lists and metrics are seldom longer, so that they do not wait for payloads.
-const LONGER: u64 = 1 << 20;
+/// No page and no list is longer, nor the metrics of as many steps as have series of their own: they do not wait for
+/// payloads.
+const LONGER: u64 = 4 << 20;
 
 /// The bytes of all long responses together, and of all longer ones. One that is longer than this has it all for itself.
-const ROOMS: [usize; 2] = [16 << 20, 64 << 20];
+const ROOMS: [usize; 2] = [32 << 20, 64 << 20];
 
-/// A visitor has to read at this pace while others need the room: so many bytes in each second, after a while in which a
-/// network may stall.
+/// A visitor has to read at this pace while the room is missed: so many bytes in each second, and all of it within a
+/// time, after a while in which a network may stall.
 const PACE: u64 = 64 << 10;
+const READ_WITHIN: Duration = Duration::from_secs(120);
 const STALL: Duration = Duration::from_secs(10);
 
-/// Others need the room for this long after one of them was refused.
+/// The room is missed for this long after a response was refused, unless there is room for it again.
 const MISSED_FOR: Duration = Duration::from_secs(60);
 
 /// A response is handed to its connection in parts, so that it is known how much of it has been taken.
@@ -66,16 +68,19 @@ impl Outgoing {
             return response;
         }
         let asking = response.extensions_mut().remove::<Asking>();
-        let who = asking.as_ref().map(|it| Who::of(&it.visitor, from));
+        let who = match &asking {
+            Some(asking) => Who::of(&asking.visitor, from),
+            None => Who::At(from),
+        };
         let [long, longer] = &self.0;
         let room = if bytes < LONGER { long } else { longer };
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(room.bytes);
-        let share = room.shares.take(who.unwrap_or(Who::At(from)), bytes);
-        let share = match share {
+        let share = match room.shares.take(who.clone(), bytes) {
             Ok(share) => Some(share),
             // The deed is done: its visitor learns of it.
             Err(_) if !method.is_safe() => None,
             Err(full) => {
+                room.shares.miss(&who, bytes);
                 let detail = match full {
                     Full::All => {
                         "other visitors are reading so many long responses that there is no room for this one"
@@ -117,17 +122,17 @@ struct Parts {
 impl Parts {
     /// True of a visitor who reads slowly while others need the room. A response of which nothing is counted takes none.
     fn is_in_the_way(&self) -> bool {
-        is_too_slow(self.taken, self.began.elapsed())
-            && self
-                .share
-                .as_ref()
-                .is_some_and(|it| it.is_missed(MISSED_FOR))
+        let Some(share) = &self.share else {
+            return false;
+        };
+        is_too_slow(self.taken, share.amount, self.began.elapsed()) && share.is_missed(MISSED_FOR)
     }
 }
 
-/// True of a visitor who has taken so many bytes in this time.
-fn is_too_slow(taken: u64, within: Duration) -> bool {
-    within > Duration::from_secs(taken / PACE) + STALL
+/// True of a visitor who has taken so many bytes of a share in this time.
+fn is_too_slow(taken: u64, share: usize, within: Duration) -> bool {
+    let pace = PACE.max(share as u64 / READ_WITHIN.as_secs());
+    within > Duration::from_secs(taken / pace) + STALL
 }
 
 impl hyper::body::Body for Parts {
@@ -266,9 +271,14 @@ mod tests {
     #[test]
     fn a_network_may_stall_for_a_while() {
         let seconds = Duration::from_secs;
-        assert!(!is_too_slow(0, STALL));
-        assert!(is_too_slow(0, STALL + seconds(1)));
-        assert!(!is_too_slow(60 * PACE, STALL + seconds(60)));
-        assert!(is_too_slow(59 * PACE, STALL + seconds(60)));
+        let little = LONG as usize;
+        assert!(!is_too_slow(0, little, STALL));
+        assert!(is_too_slow(0, little, STALL + seconds(1)));
+        assert!(!is_too_slow(60 * PACE, little, STALL + seconds(60)));
+        assert!(is_too_slow(59 * PACE, little, STALL + seconds(60)));
+        // The whole room, of which half has been read in half of the time.
+        let (half, within) = (ROOMS[1] as u64 / 2, STALL + READ_WITHIN / 2);
+        assert!(!is_too_slow(half, ROOMS[1], within));
+        assert!(is_too_slow(half, ROOMS[1], within + seconds(2)));
     }
 }

@@ -1,10 +1,10 @@
 //! Shares: the parts that visitors take of something that is bounded.
 //!
-//! Owns: how much is taken and by whom, and the rule that nobody takes all of it. Never: knows the thing that is
-//! shared.
+//! Owns: how much is taken and by whom, and the rule that a visitor who has some gets more only while as much is left
+//! for others. Never: knows the thing that is shared.
 //!
-//! A visitor has at most as much as is left for others, so there is always some for a visitor without any, until very
-//! many take part. Visitors without a name count by their address; behind a proxy, they all have the proxy's address.
+//! So there is always a little for a visitor without any, until very many take part. Visitors without a name count by
+//! their address.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use super::visitor::Visitor;
 /// The identity by which visitors are told apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Who {
-    /// The name of the token with which a visitor has signed in.
+    /// The name of a token, or the one that a proxy or this host gives a visitor.
     Named(String),
     /// The address of a visitor who has not signed in.
     At(Remote),
@@ -38,21 +38,37 @@ pub struct Shares<T>(Arc<Mutex<Inner<T>>>);
 struct Inner<T> {
     free: usize,
     owners: HashMap<Who, Owner<T>>,
-    /// When somebody without any was last refused.
-    refused_at: Option<Instant>,
+    /// The last share that was refused because not enough was free.
+    refused: Option<Refused>,
+}
+
+/// A share that was refused.
+struct Refused {
+    at: Instant,
+    amount: usize,
+}
+
+impl Refused {
+    /// True where it was refused within this time, and would be refused again for want of so much.
+    fn is_missed(&self, within: Duration, free: usize) -> bool {
+        self.at.elapsed() < within && self.amount > free
+    }
 }
 
 /// A visitor who has shares.
 #[derive(Default)]
 struct Owner<T> {
     has: usize,
+    /// The last share that this visitor was refused although enough was free.
+    refused: Option<Refused>,
     common: Arc<T>,
 }
 
 /// A share, until it is dropped.
 pub struct Share<T> {
     of: Shares<T>,
-    amount: usize,
+    /// How much it is.
+    pub amount: usize,
     /// The visitor who has taken it.
     pub who: Who,
     /// All shares of the same visitor have the same one.
@@ -74,7 +90,7 @@ impl<T: Default> Shares<T> {
         Self(Arc::new(Mutex::new(Inner {
             free: all,
             owners: HashMap::new(),
-            refused_at: None,
+            refused: None,
         })))
     }
 
@@ -83,13 +99,8 @@ impl<T: Default> Shares<T> {
         let mut inner = self.lock();
         let theirs = inner.owners.get(&who).map_or(0, |it| it.has);
         match () {
-            () if amount > inner.free => {
-                if theirs == 0 {
-                    inner.refused_at = Some(Instant::now());
-                }
-                return Err(Full::All);
-            }
-            () if theirs + amount > inner.free => return Err(Full::Theirs),
+            () if amount > inner.free + theirs => return Err(Full::All),
+            () if amount + theirs > inner.free => return Err(Full::Theirs),
             () => {}
         }
         inner.free -= amount;
@@ -105,16 +116,35 @@ impl<T: Default> Shares<T> {
 }
 
 impl<T> Shares<T> {
+    /// Records that this visitor was refused a share of this amount, which is missed from now on.
+    pub fn miss(&self, who: &Who, amount: usize) {
+        let mut inner = self.lock();
+        let refused = Some(Refused {
+            at: Instant::now(),
+            amount,
+        });
+        match (amount > inner.free, inner.owners.get_mut(who)) {
+            (false, Some(owner)) => owner.refused = refused,
+            _ => inner.refused = refused,
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> Share<T> {
-    /// True where a visitor who has none was refused one within this time.
+    /// True where another share was refused within this time, and would not be without this one and others: a share of
+    /// another visitor, or of the same one, who may be many people at one address.
     pub fn is_missed(&self, within: Duration) -> bool {
-        let refused_at = self.of.lock().refused_at;
-        refused_at.is_some_and(|it| it.elapsed() < within)
+        let inner = self.of.lock();
+        let of_any = inner.refused.as_ref();
+        let owner = inner.owners.get(&self.who);
+        let of_theirs = owner.and_then(|it| it.refused.as_ref());
+        let left = inner.free.saturating_sub(owner.map_or(0, |it| it.has));
+        of_any.is_some_and(|it| it.is_missed(within, inner.free))
+            || of_theirs.is_some_and(|it| it.is_missed(within, left))
     }
 }
 
@@ -162,7 +192,8 @@ mod tests {
         assert!(shares.lock().owners.is_empty());
         let all: Vec<_> = (0..ALL).map(|n| shares.take(who(n), 1)).collect();
         assert!(all.iter().all(Result::is_ok));
-        assert_eq!(shares.take(who(0), 1).err(), Some(Full::All));
+        assert_eq!(shares.take(who(0), 1).err(), Some(Full::Theirs));
+        assert_eq!(shares.take(who(ALL), 1).err(), Some(Full::All));
     }
 
     #[test]
@@ -170,11 +201,8 @@ mod tests {
         let shares = Shares::<()>::new(ALL);
         let taken = |who: Who, amount| shares.take(who, amount);
         let all = taken(who(0), ALL).ok().unwrap();
-        assert_eq!(taken(who(0), 1).err(), Some(Full::All));
-        let hour = Duration::from_secs(3_600);
-        assert!(!all.is_missed(hour), "nobody else asks for it");
+        assert_eq!(taken(who(0), 1).err(), Some(Full::Theirs));
         assert_eq!(taken(who(1), 1).err(), Some(Full::All));
-        assert!(all.is_missed(hour) && !all.is_missed(Duration::ZERO));
         drop(all);
         let some = taken(who(0), 60).ok().unwrap();
         assert_eq!(taken(who(0), 90).err(), Some(Full::Theirs));
@@ -182,6 +210,27 @@ mod tests {
         assert!(taken(who(1), 60).is_ok());
         drop((some, more));
         assert!(taken(who(1), ALL).is_ok());
+    }
+
+    #[test]
+    fn a_share_that_was_refused_is_missed_until_there_is_room_for_it() {
+        const HOUR: Duration = Duration::from_secs(3_600);
+        let shares = Shares::<()>::new(ALL);
+        let taken = |n, amount| shares.take(who(n), amount).ok().unwrap();
+        let (one, second, other) = (taken(0, 50), taken(0, 50), taken(1, 40));
+        let missed = || [&one, &other].map(|it| it.is_missed(HOUR));
+        assert_eq!(missed(), [false, false]);
+        shares.miss(&who(0), 50);
+        assert_eq!(
+            missed(),
+            [true, false],
+            "another visitor's shares are not in the way"
+        );
+        shares.miss(&who(2), 100);
+        assert_eq!(missed(), [true, true]);
+        assert!(!one.is_missed(Duration::ZERO), "it is long ago");
+        drop(second);
+        assert_eq!(missed(), [false, false], "110 are free");
     }
 
     #[test]

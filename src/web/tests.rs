@@ -421,7 +421,7 @@ async fn visitors_who_do_not_read_make_room() {
     .await;
 }
 
-/// Visitors ask for more than there may be on the way at once, and read nothing.
+/// A visitor asks for more than there may be on the way at once, and reads nothing.
 #[tokio::test]
 async fn long_responses_wait_in_bounded_memory() {
     let routes = vec![route(Method::GET, "/much", OPEN, "much", || {

@@ -6,7 +6,7 @@
 //! A program presents a token with each request of the API, and a browser its session's cookie with each page.
 //! Neither counts in the other's place, so no page of another site can use a browser against the API.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ const KNOWN_MAX: usize = 1_000;
 const REQUESTS: u32 = 50;
 
 /// The number of sessions that browsers may open with one token within `SESSIONS_IN`.
-const SESSIONS: u32 = 60;
+const SESSIONS: usize = 60;
 
 const SESSIONS_IN: Duration = Duration::from_secs(60 * 60);
 
@@ -245,34 +245,35 @@ struct Known {
     opened: Opened,
 }
 
-/// The sessions that browsers have opened with tokens in the last window. Each is a row that is kept for hours.
+/// The sessions that browsers have opened with each token within `SESSIONS_IN`, by its id. Each is a row that is kept
+/// for hours.
 #[derive(Default)]
-struct Opened {
-    since: Option<Instant>,
-    /// By the token's id.
-    by: HashMap<String, u32>,
-}
+struct Opened(HashMap<String, VecDeque<Instant>>);
 
 impl Opened {
-    /// Counts a session; the rest of the window if it is one too many.
+    /// Counts a session; the time until there may be another one if it is one too many.
     fn admit(&mut self, id: &str, now: Instant) -> Result<(), Duration> {
-        let elapsed = self.since.map(|since| now.duration_since(since));
-        let elapsed = match elapsed.filter(|elapsed| *elapsed < SESSIONS_IN) {
-            Some(elapsed) => elapsed,
-            None => {
-                *self = Self {
-                    since: Some(now),
-                    by: HashMap::new(),
-                };
-                Duration::ZERO
-            }
-        };
-        let opened = self.by.entry(id.to_owned()).or_default();
-        if *opened >= SESSIONS {
-            return Err(SESSIONS_IN - elapsed);
+        let age = |at: &Instant| now.duration_since(*at);
+        self.0
+            .retain(|_, all| all.back().is_some_and(|it| age(it) < SESSIONS_IN));
+        let all = self.0.entry(id.to_owned()).or_default();
+        while all.front().is_some_and(|it| age(it) >= SESSIONS_IN) {
+            all.pop_front();
         }
-        *opened += 1;
-        Ok(())
+        match all.front() {
+            Some(first) if all.len() >= SESSIONS => Err(SESSIONS_IN - age(first)),
+            _ => {
+                all.push_back(now);
+                Ok(())
+            }
+        }
+    }
+
+    /// A counted session was not opened.
+    fn take_back(&mut self, id: &str) {
+        if let Some(all) = self.0.get_mut(id) {
+            all.pop_back();
+        }
     }
 }
 
@@ -405,6 +406,12 @@ impl Visitors {
                 .remedy("a browser that has signed in stays so for 12 hours: keep its cookie; a program sends `Authorization: Bearer TOKEN`")
                 .later(u16::try_from(rest.as_secs() + 1).unwrap_or(u16::MAX))
         })
+    }
+
+    /// A session that was counted has not been opened.
+    pub fn not_opened(&self, token: &Token) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.opened.take_back(&token.id);
     }
 
     /// Forgets a token that has ended here.
@@ -778,21 +785,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sessions_are_counted_for_each_token_and_for_an_hour() {
+    fn sessions_are_counted_for_each_token_and_within_any_hour() {
         let (mut opened, now) = (Opened::default(), Instant::now());
-        let admitted = |opened: &mut Opened, id: &str, now: Instant| {
+        let minutes = |n| now + Duration::from_secs(n * 60);
+        let mut admitted = |id: &str, at: Instant| {
             (0..SESSIONS * 2)
-                .filter(|_| opened.admit(id, now).is_ok())
+                .filter(|_| opened.admit(id, at).is_ok())
                 .count()
         };
-        assert_eq!(admitted(&mut opened, "a", now), SESSIONS as usize);
-        assert_eq!(admitted(&mut opened, "b", now), SESSIONS as usize);
-        let late = now + SESSIONS_IN - Duration::from_secs(2);
-        assert_eq!(opened.admit("a", late), Err(Duration::from_secs(2)));
+        assert_eq!(admitted("a", minutes(0)), SESSIONS);
+        assert_eq!(admitted("b", minutes(59)), SESSIONS);
         assert_eq!(
-            admitted(&mut opened, "a", now + SESSIONS_IN),
-            SESSIONS as usize
+            admitted("b", minutes(60)),
+            0,
+            "the hour of another token is over"
         );
-        assert_eq!(opened.by.len(), 1, "the last hour is forgotten");
+        assert_eq!(admitted("a", minutes(60)), SESSIONS);
+        assert_eq!(
+            opened.admit("b", minutes(117)),
+            Err(Duration::from_secs(120))
+        );
+        opened.take_back("b");
+        assert!(opened.admit("b", minutes(117)).is_ok());
+        assert!(opened.admit("c", minutes(200)).is_ok());
+        assert_eq!(opened.0.len(), 1, "old ones are forgotten");
     }
 }

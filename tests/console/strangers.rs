@@ -1,6 +1,7 @@
 //! Strangers: visitors with invalid tokens hold up nobody else.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 
 use crate::fixture::*;
 use crate::http::Console;
@@ -84,6 +85,55 @@ async fn a_stranger_holds_up_no_token_and_no_sign_in_from_elsewhere() {
         (200, 303),
         "{known:?} {let_in:?}"
     );
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_visitor_who_reads_long_payloads_slowly_leaves_room_for_others() {
+    let db = Db::sqlite();
+    let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+    let long = format!("\"{}\"", "x".repeat(12 << 20));
+    let run = fixture.trigger("Plain", &long, 1).await[0];
+    let path = format!("/runs/{run}/input");
+    let [one, other] = ["one", "other"].map(|name| {
+        let secret = printed(&fixture, &["token", "create", name]);
+        Ask::form("/sign-in", &format!("secret={secret}"))
+            .of(&console)
+            .cookie()
+    });
+    // From one address, as behind a proxy.
+    let begun = |cookie: &str| {
+        let mut stream = std::net::TcpStream::connect(&console.address).unwrap();
+        let (host, mut status) = (&console.address, [0; 12]);
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n"
+        )
+        .unwrap();
+        stream.read_exact(&mut status).unwrap();
+        (String::from_utf8(status[9..].to_vec()).unwrap(), stream)
+    };
+    let slow: Vec<_> = (0..3).map(|_| begun(&one)).collect();
+    assert!(slow.iter().all(|(status, _)| status == "200"), "{slow:?}");
+    let refused = Ask::get(&path).cookie(&one).of(&console);
+    assert_eq!(
+        (refused.status, refused.header("retry-after")),
+        (503, Some("2"))
+    );
+    assert!(
+        refused.body.contains("too little room for others"),
+        "{refused:?}"
+    );
+    assert!(
+        refused.body.contains("<span>one · read</span>"),
+        "{refused:?}"
+    );
+    assert_eq!(begun(&other).0, "200");
+    drop(slow);
+    eventually(PATIENCE, "those who are gone make room", async || {
+        (begun(&one).0 == "200").then_some(())
+    })
+    .await;
     daemon.stop().await;
 }
 

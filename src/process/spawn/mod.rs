@@ -42,8 +42,27 @@ const NOT_INHERITED: [&str; 6] = [
 
 const EXEC: &str = "exec /proc/self/exe";
 
-/// The calls of a child that may fail before it is the new image. The child names one by its index.
-const IN_CHILD: [&str; 4] = ["prctl(PR_SET_PDEATHSIG)", "dup2", "sigprocmask", EXEC];
+/// A call of a child that may fail before it is the new image.
+#[derive(Clone, Copy)]
+enum InChild {
+    DeathSignal,
+    Input,
+    Mask,
+    Exec,
+}
+
+impl InChild {
+    const ALL: [Self; 4] = [Self::DeathSignal, Self::Input, Self::Mask, Self::Exec];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::DeathSignal => "prctl(PR_SET_PDEATHSIG)",
+            Self::Input => "dup2",
+            Self::Mask => "sigprocmask",
+            Self::Exec => EXEC,
+        }
+    }
+}
 
 /// A system call without which no child can be started.
 #[derive(Debug, thiserror::Error)]
@@ -267,7 +286,7 @@ impl Plan<'_> {
         unsafe {
             libc::setpgid(0, 0);
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
-                self.fail(0);
+                self.fail(InChild::DeathSignal);
             }
             // The parent may have died before that was set, and then nobody tells us.
             if libc::getppid() != self.parent {
@@ -275,7 +294,7 @@ impl Plan<'_> {
             }
             exec::default_signals();
             if libc::dup2(self.stdin, 0) < 0 {
-                self.fail(1);
+                self.fail(InChild::Input);
             }
             exec::close_on_exec_from(3);
             if libc::sigprocmask(
@@ -284,25 +303,25 @@ impl Plan<'_> {
                 std::ptr::null_mut(),
             ) != 0
             {
-                self.fail(2);
+                self.fail(InChild::Mask);
             }
             libc::execve(
                 OWN_IMAGE.as_ptr(),
                 self.argv.as_ptr(),
                 self.environment.as_ptr(),
             );
-            self.fail(3)
+            self.fail(InChild::Exec)
         }
     }
 
-    /// Reports that this call of `IN_CHILD` failed.
+    /// Reports that this call failed.
     ///
     /// # Safety
     /// As `run`.
-    unsafe fn fail(&self, call: i32) -> ! {
+    unsafe fn fail(&self, call: InChild) -> ! {
         // SAFETY: as `run`; errno is read before anything can change it.
         unsafe {
-            let words = [*libc::__errno_location(), call];
+            let words = [*libc::__errno_location(), call as i32];
             libc::write(self.errors, words.as_ptr().cast(), size_of_val(&words));
             libc::_exit(127)
         }
@@ -341,10 +360,9 @@ fn read_error(from_child: &OwnedFd) -> io::Result<()> {
                     let word = words[at..].first_chunk().copied();
                     i32::from_ne_bytes(word.unwrap_or_default())
                 });
-                let call = usize::try_from(call).ok();
-                let call = call.and_then(|it| IN_CHILD.get(it)).copied();
+                let call = InChild::ALL.into_iter().find(|it| *it as i32 == call);
                 let error = io::Error::from_raw_os_error(errno);
-                return Err(during(call.unwrap_or(EXEC))(error));
+                return Err(during(call.map_or(EXEC, InChild::name))(error));
             }
             // The child wrote nothing: the exec closed the descriptor, or the child ended before;
             // `wait` will say which.

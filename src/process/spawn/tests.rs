@@ -34,13 +34,13 @@ fn an_error_names_the_system_call_and_the_remedy() {
 }
 
 #[test]
-fn a_child_that_does_not_become_the_daemon_names_the_system_call() {
-    for (call, name) in IN_CHILD.iter().enumerate() {
+fn the_word_of_a_child_that_did_not_become_the_daemon_names_the_system_call() {
+    for call in InChild::ALL {
         let (from_child, to_parent) = nix::unistd::pipe().unwrap();
-        let words = [libc::EPERM, i32::try_from(call).unwrap()].map(i32::to_ne_bytes);
+        let words = [libc::EPERM, call as i32].map(i32::to_ne_bytes);
         nix::unistd::write(&to_parent, words.as_flattened()).unwrap();
         let error = read_error(&from_child).unwrap_err();
-        let said = format!("{name}: Operation not permitted (os error 1)");
+        let said = format!("{}: Operation not permitted (os error 1)", call.name());
         assert_eq!(error.to_string(), said);
     }
     let (from_child, _) = nix::unistd::pipe().unwrap();
@@ -112,6 +112,10 @@ fn an_exec_that_fails_is_an_error_and_leaves_no_zombie() {
     // An argument beyond what the kernel takes.
     let error = spawn(&[OsString::from("x".repeat(4 << 20))], &[], None).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ArgumentListTooLong, "{error}");
+    assert!(
+        error.to_string().starts_with("exec /proc/self/exe: "),
+        "{error}"
+    );
     let error = spawn(&[OsString::from("a\0b")], &[], None).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
 }

@@ -197,7 +197,7 @@ pub async fn resume(deed: Deed) -> Answered {
     Answer::json(&ResumedJson { run_id, resumed })
 }
 
-/// A text in one line, at least one of whose letters is shown (`pause::reason_of`).
+/// A text in one line, at least one of whose letters is shown: `pause::reason_of`, but for letters beyond U+FFFF.
 const A_LINE: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*\
                       [^\\u0000-\\u0020\\u007f-\\u00a0\\u00ad\\u034f\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f\
                       \\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u2800\\u3000\\u3164\\ufe00-\\ufe0f\\ufeff\
@@ -234,4 +234,43 @@ pub async fn unpause(deed: Deed) -> Answered {
     let by = deed.visitor.actor(Channel::Api);
     let was_paused = deeds::unpause(&deed.site, pipeline, by).await?;
     Answer::json(&UnpausedJson { was_paused })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::store::pause::reason_of;
+
+    /// The letters that a class excludes whose text has a form such as `\u0000-\u0020\u00ad`.
+    fn excluded(class: &str) -> BTreeSet<u32> {
+        let hex = |text: &str| u32::from_str_radix(text, 16).unwrap();
+        let parts = class.replace("-\\u", "-");
+        let parts = parts.split("\\u").filter(|it| !it.is_empty());
+        let ranges = parts.map(|part| part.split_once('-').unwrap_or((part, part)));
+        ranges
+            .flat_map(|(first, last)| hex(first)..=hex(last))
+            .collect()
+    }
+
+    #[test]
+    fn the_description_takes_the_reasons_of_a_pause_that_the_route_takes() {
+        let class = A_LINE
+            .split("[^")
+            .nth(2)
+            .unwrap()
+            .split(']')
+            .next()
+            .unwrap();
+        let excluded = excluded(class);
+        for letter in (0..=0xffff).filter_map(char::from_u32) {
+            let is_taken = reason_of(&letter.to_string()).is_some();
+            assert_eq!(
+                is_taken,
+                !excluded.contains(&u32::from(letter)),
+                "{letter:?}"
+            );
+        }
+    }
 }

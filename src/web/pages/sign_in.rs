@@ -118,7 +118,11 @@ pub async fn sign_in(
         };
         token::open_session(conn, &with, &new).await
     });
-    if !let_in.await.map_err(unsure)? {
+    let opened = let_in.await;
+    if !matches!(opened, Ok(true)) {
+        site.visitors.not_opened(&token);
+    }
+    if !opened.map_err(unsure)? {
         return refused();
     }
     tracing::info!(name = token.name, scope = %token.scope, "a browser was let in");
