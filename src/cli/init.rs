@@ -182,7 +182,9 @@ impl Init {
                 .create_new(true)
                 .mode(file.mode)
                 .open(&path)?;
+            // Half a file would be in the way of the next try.
             to.write_all(file.text.as_bytes())
+                .inspect_err(|_| drop(std::fs::remove_file(&path)))
         });
         written.map_err(|error| {
             Failure::failed(Problem::new(format!(

@@ -220,6 +220,7 @@ fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode
                 Err(lost)
                     if lost.kind() != std::io::ErrorKind::BrokenPipe && !error.use_stderr() =>
                 {
+                    let _ = writeln!(std::io::stderr(), "error: {}", out::unwritten(&lost));
                     ExitCode::FAILURE
                 }
                 _ => ExitCode::from(error.exit_code() as u8),

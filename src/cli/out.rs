@@ -145,10 +145,13 @@ fn written(done: std::io::Result<()>) -> Result<(), Failure> {
     match done {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::NobodyReads),
-        Err(error) => Err(Failure::failed(Problem::new(format!(
-            "standard output cannot be written: {error}"
-        )))),
+        Err(error) => Err(Failure::failed(Problem::new(unwritten(&error)))),
     }
+}
+
+/// The words for an output that is lost.
+pub fn unwritten(error: &std::io::Error) -> String {
+    format!("standard output cannot be written: {error}")
 }
 
 /// Text in a colour.

@@ -2,7 +2,7 @@
 //!
 //! Owns: the name under which actions are recorded. Never: checks a person's identity.
 
-use crate::machine::letters::{NAME_MAX, UID, is_name};
+use crate::machine::letters::{NAME_MAX, UID, form_of_a_name, is_name};
 use crate::model::Channel;
 use crate::problem::Problem;
 use crate::process::identity::Identity;
@@ -20,10 +20,7 @@ pub fn actor(given: Option<String>) -> Result<Actor, Failure> {
         None => Ok(Actor::new(person(), channel)),
         Some(name) if is_name(&name) => Ok(Actor::new(name, channel)),
         Some(_) => {
-            let problem = Problem::new(format!(
-                "a name has 1 to {NAME_MAX} letters that are shown, with single spaces between them, and neither `(` nor \
-                 `{UID}` at its beginning"
-            ));
+            let problem = Problem::new(form_of_a_name());
             Err(Failure::usage(
                 problem.help("name the person who does it: `--by ana`"),
             ))

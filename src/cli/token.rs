@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::machine::letters::is_name;
+use crate::machine::letters::{form_of_a_name, is_name};
 use crate::model::{Scope, TokenKind};
 use crate::problem::Problem;
 use crate::secret::Secret;
@@ -109,8 +109,8 @@ impl Token {
 
 async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(), Failure> {
     if !is_name(&wanted.name) {
-        let problem = Problem::new("this is not a valid name for a token");
-        let help = "name the person or the program that it is for, in one line: `shop`";
+        let problem = Problem::new(form_of_a_name());
+        let help = "name the person or the program that the token is for: `shop`";
         return Err(Failure::usage(problem.help(help)));
     }
     if wanted.pipelines.iter().any(String::is_empty) {

@@ -18,9 +18,10 @@ pub fn is_hidden(char: char) -> bool {
                 | '\u{2028}'..='\u{202e}'
                 | '\u{2060}'..='\u{206f}'
                 | '\u{feff}'
-                | '\u{fff9}'..='\u{fffb}'
+                | '\u{fff0}'..='\u{fffb}'
                 | '\u{fffe}'..='\u{ffff}'
-                | '\u{e0000}'..='\u{e007f}'
+                | '\u{e0000}'..='\u{e00ff}'
+                | '\u{e01f0}'..='\u{e0fff}'
         )
 }
 
@@ -38,18 +39,30 @@ fn is_blank(char: char) -> bool {
             | '\u{2800}'
             | '\u{3164}'
             | '\u{ffa0}'
+            | '\u{13430}'..='\u{1343f}'
+            | '\u{16fe4}'
+            | '\u{1bca0}'..='\u{1bca3}'
             | '\u{1d173}'..='\u{1d17a}'
     )
 }
 
-/// True for a letter that only changes the form of the one before it: an emoji has one, and so have some ideographs.
+/// True for a letter that only changes the form of those beside it: an emoji has one, and so have some ideographs and
+/// many names in Persian.
 fn is_selector(char: char) -> bool {
-    matches!(char, '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
+    matches!(char, '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
 /// True for a letter that a reader sees.
 pub fn is_shown(char: char) -> bool {
     !char.is_whitespace() && !is_hidden(char) && !is_blank(char) && !is_selector(char)
+}
+
+/// The form of a name, for the person who gives one.
+pub fn form_of_a_name() -> String {
+    format!(
+        "a name has 1 to {NAME_MAX} letters that are shown, with single spaces between them, and neither `(` nor `{UID}` \
+         at its beginning"
+    )
 }
 
 /// True for the name of a person or a program: one line that stands neither for a deadline nor for an account by its
@@ -82,6 +95,10 @@ mod tests {
             "\u{fe0f}",
             "\u{3164}",
             "u\u{34f}id 0",
+            "u\u{200d}id 0",
+            "u\u{1bca0}id 0",
+            "u\u{fff0}id 0",
+            "u\u{e01f0}id 0",
             "ana\u{202e}",
             "<input value=\"\u{202e}x\">",
             "",
@@ -99,6 +116,7 @@ mod tests {
             "Müller, 漢字",
             "葛\u{e0100}城",
             "on call \u{2764}\u{fe0f}",
+            "علی\u{200c}رضا",
         ] {
             assert!(is_name(name), "{name:?}");
         }

@@ -399,6 +399,9 @@ impl Source {
             (Self::Io(error), _) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 "this user may start no more threads: raise its limit of processes (`ulimit -u`; `TasksMax` of systemd)"
             }
+            (Self::Io(error), _) if error.raw_os_error() == Some(libc::EMFILE) => {
+                "raise the limit of open files: `LimitNOFILE` of the service, or `ulimit -n`"
+            }
             // Except for a wait that was too long, an error of the operating system comes from a
             // file of ours.
             (Self::Io(error), _) if error.kind() != std::io::ErrorKind::TimedOut => {

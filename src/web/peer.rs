@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderMap, HeaderName};
 
 use crate::config::Proxy;
-use crate::machine::letters::{UID, is_name};
+use crate::machine::letters::{UID, form_of_a_name, is_name};
 use crate::model::Scope;
 
 use super::refusal::Refusal;
@@ -69,8 +69,9 @@ impl Peer {
         };
         if !is_name(name) {
             let detail = format!(
-                "the proxy names a visitor in `{}` by what is no name",
-                proxy.user
+                "the visitor's name in the proxy's header `{}` cannot be recorded: {}",
+                proxy.user,
+                form_of_a_name()
             );
             return Err(Refusal::new(StatusCode::BAD_REQUEST, detail));
         }

@@ -787,7 +787,7 @@ mod tests {
     #[test]
     fn sessions_are_counted_for_each_token_and_within_any_hour() {
         let (mut opened, now) = (Opened::default(), Instant::now());
-        let minutes = |n| now + Duration::from_secs(n * 60);
+        let minutes = |n: u64| now + Duration::from_secs(n * 60);
         let mut admitted = |id: &str, at: Instant| {
             (0..SESSIONS * 2)
                 .filter(|_| opened.admit(id, at).is_ok())

@@ -201,7 +201,7 @@ pub async fn resume(deed: Deed) -> Answered {
 const A_LINE: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*\
                       [^\\u0000-\\u0020\\u007f-\\u00a0\\u00ad\\u034f\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f\
                       \\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u2800\\u3000\\u3164\\ufe00-\\ufe0f\\ufeff\
-                      \\uffa0\\ufff9-\\ufffb\\ufffe\\uffff]\
+                      \\uffa0\\ufff0-\\ufffb\\ufffe\\uffff]\
                       [^\\u0000-\\u001f\\u007f-\\u009f]*$";
 
 /// A request to pause a pipeline.

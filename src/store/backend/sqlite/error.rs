@@ -46,7 +46,8 @@ impl DriverError for rusqlite::Error {
         match primary(self) {
             // The files beside the database are made first, where nobody has it open.
             _ if matches!(code, ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_WRITE) => {
-                "make room on the disk that the database is on; if there is some, check that the disk is sound"
+                "make room on the disk that the database is on; if there is some, raise the limit of the size of \
+                 files (`ulimit -f`), or check that the disk is sound"
             }
             ffi::SQLITE_FULL => "make room on the disk that the database is on",
             ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => {
@@ -55,7 +56,8 @@ impl DriverError for rusqlite::Error {
             }
             _ => {
                 "check that this user may write the file in `database.url` and the directory that it \
-                 is in, and that the disk is not mounted read-only"
+                 is in, that the disk is not mounted read-only, and that the limit of open files (`ulimit -n`) \
+                 leaves some for the database"
             }
         }
     }
