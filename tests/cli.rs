@@ -376,6 +376,24 @@ fn check_notes_scripts_that_would_not_start() {
     ] {
         assert!(ended.stdout.contains(part), "{part}: {ended:?}");
     }
+    let strict = place.run(["check", "--strict"]);
+    strict.failed(2, "there is no script `steps/gone.sh`");
+    assert!(strict.stderr.contains("has no `#!` line"), "{strict:?}");
+    let strict = place.run(["check", "--strict", "--json"]).json();
+    assert_eq!(strict["ok"], false);
+    assert_eq!(strict["problems"].as_array().unwrap().len(), 2, "{strict}");
+}
+
+#[test]
+fn check_notes_cases_of_a_divert_that_look_like_comparisons() {
+    let place = Place::ready();
+    let text = "pipeline: Big\nsteps:\n  A: { command: [cat] }\n  B: { command: [cat] }\n\
+                flow:\n- start: A\n- divert: { \">100\": B, otherwise: B }\n";
+    place.write("pipelines/big.yml", text);
+    let ended = place.run(["check"]);
+    ended.fine();
+    let told = "! the divert after `A` of pipeline `Big` takes `>100` for a text, and computes nothing; let the step";
+    assert!(ended.stdout.contains(told), "{ended:?}");
 }
 
 #[test]

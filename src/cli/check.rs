@@ -31,8 +31,13 @@ use super::setup::CliContext;
 #[command(before_long_help = "Examples:
   ductworkd check
   ductworkd check -e production --json | jq '.problems[] | {file, message}'
+  ductworkd check --strict    # before a deployment
 ")]
-pub struct Check {}
+pub struct Check {
+    /// Take each note, such as a script that is not there, for a problem
+    #[arg(long)]
+    strict: bool,
+}
 
 impl Check {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
@@ -60,7 +65,11 @@ impl Check {
         notes.extend(unasked(&pipelines));
         notes.extend(unread(&config));
         notes.extend(doubtful(&config, &pipelines));
+        notes.extend(compared(&pipelines));
         programs(&config, &pipelines, cli, &mut problems);
+        if self.strict {
+            problems.append(&mut notes);
+        }
         let fine = problems.is_empty();
         if cli.out.json {
             let names = pipelines.iter().map(|found| &found.definition.pipeline);
@@ -280,6 +289,35 @@ fn unasked(pipelines: &[&Found]) -> Vec<Problem> {
         })
     };
     pipelines.iter().filter_map(note).collect()
+}
+
+/// Cases of a divert that look like comparisons.
+fn compared(pipelines: &[&Found]) -> Vec<Problem> {
+    let mut notes = Vec::new();
+    for found in pipelines {
+        for node in &found.definition.nodes {
+            let Edge::Divert { cases, .. } = &node.next else {
+                continue;
+            };
+            for case in cases {
+                if !case.when.starts_with(['<', '>', '=', '!']) {
+                    continue;
+                }
+                let message = format!(
+                    "the divert after `{}` of pipeline `{}` takes `{}` for a text, and computes nothing",
+                    node.name, found.definition.pipeline, case.when
+                );
+                let step = node.step.as_ref();
+                notes.push(Problem {
+                    file: found.file.clone(),
+                    at: step.and_then(|step| found.steps_at.get(step).cloned()),
+                    ..Problem::new(message)
+                        .help("let the step return a word for each path, such as `large`")
+                });
+            }
+        }
+    }
+    notes
 }
 
 /// The check that is possible before a step runs: its program exists.

@@ -175,6 +175,10 @@ fn refused(refusal: revive::Revive, run: &Run, config: &Config) -> Failure {
             format!("the run {id} was cancelled: only halted runs are revived"),
             format!("to do its work from the beginning: {}", again()),
         ),
+        revive::Revive::NotHalted(RunStatus::Dampened) => (
+            format!("the run {id} waits for a person: only halted runs are revived"),
+            format!("`ductworkd resume {id} [VALUE]` answers it"),
+        ),
         revive::Revive::NotHalted(status) => (
             format!("the run {id} is {status}: only halted runs are revived"),
             format!("`ductworkd why {id}` says what it is waiting for"),

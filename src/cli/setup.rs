@@ -429,7 +429,11 @@ pub async fn wake_for(conn: &mut Conn, config: &Config, run: RunId) -> Option<St
 /// The failure that a run which is over is not changed.
 pub fn has_ended(run: RunId, status: RunStatus) -> Failure {
     let problem = Problem::new(format!("the run {run} has ended: it is {status}"));
-    Failure::failed(problem.help(format!("`ductworkd show {run}` shows it")))
+    let help = match status {
+        RunStatus::Halted => format!("`ductworkd revive {run}` continues it where it halted"),
+        _ => format!("`ductworkd show {run}` shows it"),
+    };
+    Failure::failed(problem.help(help))
 }
 
 /// Runs one command to its end.

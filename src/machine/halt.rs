@@ -262,8 +262,15 @@ impl HaltFact {
             return Some(plain(first));
         }
         if self.is(HaltReason::JobCrashesExhausted) {
-            let first = format!("look for what kills {}, often a lack of memory", self.node);
-            return Some(plain(first));
+            // The kernel takes memory back with this signal alone.
+            let other = |error: &String| {
+                error.starts_with("killed by ") && !error.starts_with("killed by SIGKILL")
+            };
+            let memory = match self.error.as_ref().is_some_and(other) {
+                true => "",
+                false => ", often a lack of memory",
+            };
+            return Some(plain(format!("look for what kills {}{memory}", self.node)));
         }
         if self.is(HaltReason::JobRetriesExhausted) && self.is_killed() {
             return Some(plain(format!("look for what kills {}", self.node)));
@@ -501,6 +508,15 @@ mod tests {
             of(HaltReason::JobCrashesExhausted, None),
             format!("{kills}, often a lack of memory, then: {revive}")
         );
+        for (by, memory) in [
+            ("SIGKILL: by", ", often a lack of memory"),
+            ("SIGTERM: by", ""),
+        ] {
+            let mut killed = fact(HaltReason::JobCrashesExhausted, "List", None);
+            killed.error = Some(format!("killed by {by} a person"));
+            let told = format!("{kills}{memory}, then: {revive}");
+            assert_eq!(remedy(&[killed], run), told);
+        }
         let invalid = of(HaltReason::TransitionInvalid, Some("1"));
         assert!(
             invalid.starts_with(&format!("fix List, then: {revive} ")),

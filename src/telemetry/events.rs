@@ -474,7 +474,11 @@ pub fn crossed(crossed: &Crossed) {
     }
     for (run, pipeline, status) in &crossed.ended {
         match status {
-            RunStatus::Halted => warn!(run_id = %run, pipeline, "run halted"),
+            RunStatus::Halted => {
+                let first = crossed.halted.iter().find(|(of, _, _)| of == run);
+                let reason = first.map(|(_, _, reason)| reason.as_str());
+                warn!(run_id = %run, pipeline, reason, "run halted");
+            }
             _ => info!(run_id = %run, pipeline, status = status.as_str(), "run ended"),
         }
     }
