@@ -45,6 +45,8 @@ pub struct Facts {
     pub cancelling_at: Option<i64>,
     /// The run that continues it.
     pub revived_as: Option<RunId>,
+    /// The hook that was called when it ended, if the hook has failed for good.
+    pub failed_hook: Option<HookFact>,
     /// Its input: all of it, or none if it is too long for a command line.
     pub input: Option<String>,
     /// The database's time.
@@ -224,8 +226,35 @@ impl Why {
     }
 }
 
-/// The one fact that keeps a run from moving, and the remedy.
+/// A hook that has failed for good.
+#[derive(Clone, Debug)]
+pub struct HookFact {
+    /// `on_halt` or `on_complete`.
+    pub via: String,
+    /// The error of its last attempt.
+    pub error: Option<String>,
+}
+
+/// The one fact that keeps a run from moving, and the remedy; for a run that has ended, how, and whether its hook
+/// has failed.
 pub fn why(facts: &Facts) -> Why {
+    let mut why = of_run(facts);
+    if let Some(hook) = &facts.failed_hook {
+        let HookFact { via, error } = hook;
+        let error = error.as_ref().map_or(String::new(), |it| format!(": {it}"));
+        why.fact
+            .push_str(&format!("; its `{via}` hook has failed{error}"));
+        if why.cause == "completed" {
+            let run = facts.run_id;
+            why.remedy = Some(format!(
+                "do the work of the hook by hand, because no hook is called again: `ductworkd logs {run}` has its log"
+            ));
+        }
+    }
+    why
+}
+
+fn of_run(facts: &Facts) -> Why {
     let run = facts.run_id;
     let ended = || match facts.ended_at {
         Some(at) => format!(" {}", time::relative(at, facts.now)),
@@ -809,6 +838,7 @@ mod tests {
             unreadable: None,
             definition: "0123456789ab".into(),
             graph: None,
+            failed_hook: None,
             holder: None,
             backlog: Some(3),
             pause: None,
@@ -1261,6 +1291,19 @@ mod tests {
         facts.status = RunStatus::Completed;
         assert_eq!(why(&facts).fact, "it completed 1m 30s ago");
         assert_eq!(why(&facts).remedy, None);
+        facts.failed_hook = Some(HookFact {
+            via: "on_complete".into(),
+            error: Some("no such host".into()),
+        });
+        let failed = "it completed 1m 30s ago; its `on_complete` hook has failed: no such host";
+        assert_eq!(why(&facts).fact, failed);
+        assert!(
+            why(&facts)
+                .remedy
+                .unwrap()
+                .starts_with("do the work of the hook by hand")
+        );
+        facts.failed_hook = None;
         facts.status = RunStatus::Halted;
         facts.halts.push(HaltFact {
             reason: HaltReason::JobRetriesExhausted.to_string(),

@@ -10,8 +10,8 @@ use uuid::Uuid;
 use crate::machine::halt::{HaltFact, OutputFact};
 use crate::machine::stuck::Mover;
 use crate::machine::why::{
-    self, BACKLOG_MAX, BarrierFact, Facts, HALTS_MAX, INPUT_MAX, Leaf, LeafState, ProcessFact,
-    Unreadable,
+    self, BACKLOG_MAX, BarrierFact, Facts, HALTS_MAX, HookFact, INPUT_MAX, Leaf, LeafState,
+    ProcessFact, Unreadable,
 };
 use crate::model::*;
 
@@ -133,6 +133,14 @@ statements! {
                (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
          ORDER BY b.id";
     REVIVED_AS = "SELECT id FROM ductwork_runs WHERE revived_from = :run";
+    /// It is a step of the root branch.
+    FAILED_HOOK = "
+        SELECT s.via, (SELECT e.error_message FROM ductwork_executions e
+                                WHERE e.step_id = s.id ORDER BY e.attempt DESC LIMIT 1) AS error_message
+          FROM ductwork_branches b
+          JOIN ductwork_steps s ON {key:s.branch_id;b.id}
+         WHERE b.run_id = :run AND b.fan_out_id IS NULL AND s.via IN ('on_halt', 'on_complete')
+           AND s.status = 'failed'";
     BACKLOG = "
         SELECT count(*) AS n FROM (
             SELECT 1 FROM ductwork_availabilities
@@ -167,6 +175,7 @@ pub async fn facts(
             ended_at: found.ended_at(),
             cancelling_at: found.cancelling_at,
             revived_as: None,
+            failed_hook: None,
             input: Some(found.input.get())
                 .filter(|input| input.len() <= INPUT_MAX)
                 .map(str::to_owned),
@@ -191,6 +200,7 @@ pub async fn facts(
         facts.halts = halts(conn, run, HALTS_MAX).await?;
         if found.status.is_terminal() {
             facts.revived_as = revived_as(conn, run).await?;
+            facts.failed_hook = failed_hook(conn, run).await?;
             return Ok(Some(facts));
         }
         let (leaves, barriers) = leaves_and_barriers(conn, run, &facts.pipeline).await?;
@@ -298,6 +308,18 @@ pub async fn revived_as(conn: &mut Conn, run: RunId) -> Result<Option<RunId>, Er
     let args = [("run", run.0.into())];
     let next = conn.fetch_optional(&REVIVED_AS, &args).await?;
     Ok(next.map(|row| row.get("id")).transpose()?.map(RunId))
+}
+
+/// The hook that was called when this run ended, if it has failed for good.
+async fn failed_hook(conn: &mut Conn, run: RunId) -> Result<Option<HookFact>, Error> {
+    let args = [("run", run.0.into())];
+    let Some(row) = conn.fetch_optional(&FAILED_HOOK, &args).await? else {
+        return Ok(None);
+    };
+    Ok(Some(HookFact {
+        via: row.get("via")?,
+        error: row.get("error_message")?,
+    }))
 }
 
 /// The reasons why branches of a run halted by themselves, for the first `n` of them.

@@ -6,14 +6,16 @@ use ductwork::definition::{Definition, Pipeline, Question, Unanswered};
 use ductwork::model::*;
 use ductwork::store::action::Actor;
 use ductwork::store::cancel::{Cancel, cancel};
+use ductwork::store::definition::Definitions;
 use ductwork::store::prune::prune;
 use ductwork::store::query;
 use ductwork::store::resume::{Passed, Resume, pass_deadlines, resume, waiting};
 use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::Statement;
+use ductwork::store::why;
 use serde_json::{Value, json};
 
-use crate::driver::{Did, Driver};
+use crate::driver::{Did, Driver, LEASE};
 use crate::flows::ink;
 use crate::on_every_database;
 use crate::support::Db;
@@ -107,6 +109,31 @@ on_every_database! {
             let output = driver.run(run).await.1.unwrap();
             assert_eq!(told[0].1["output"], output);
         }
+    }
+
+    async fn a_hook_that_has_failed_for_good_is_told_with_the_run(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let flow = p().start("A").on_complete("Completed").on_halt("Halted").build().unwrap();
+        for (step, hook, status) in [
+            (Did::Returned(json!(1)), "on_complete", RunStatus::Completed),
+            (Did::Refused, "on_halt", RunStatus::Halted),
+        ] {
+            for does in [Did::Refused, Did::Returned(json!(1))] {
+                let fails = matches!(does, Did::Refused);
+                let run = driver.trigger(&flow, "1").await;
+                driver.work("P", |claimed| match claimed.via.is_hook() {
+                    true => does.clone(),
+                    false => step.clone(),
+                })
+                .await;
+                assert_eq!(driver.run(run).await.0, status);
+                let facts = why::facts(&mut driver.conn, run, LEASE, &Definitions::default()).await;
+                let failed = facts.unwrap().unwrap().failed_hook;
+                let failed = failed.map(|it| (it.via, it.error.is_some()));
+                assert_eq!(failed, fails.then(|| (hook.to_owned(), true)));
+            }
+        }
+        driver.audit().await;
     }
 
     async fn without_an_answer_a_branch_goes_on_or_halts_when_its_time_is_over(db: Db) {

@@ -28,6 +28,7 @@ pub const LEASE: Duration = Duration::from_secs(600);
 const HOST: &str = "here";
 
 /// The outcome of a step for an input.
+#[derive(Clone)]
 pub enum Did {
     /// The step returned this.
     Returned(Value),
