@@ -434,6 +434,16 @@ fn the_page_of_a_run_has_a_timeline_and_tells_of_each_failed_attempt() {
         "{shown}"
     );
     assert!(!shown.contains("ExitStatus"), "{shown}");
+
+    let revived = place.run(&["revive", &id, "--json"]);
+    let next: serde_json::Value = serde_json::from_slice(&revived.stdout).unwrap();
+    let next = next["run_id"].as_str().unwrap();
+    let said = text(&place.run(&["watch", &id]).stderr);
+    assert!(
+        said.contains(&format!("  revived as:  ductworkd watch {next}\n")),
+        "{said}"
+    );
+    assert!(!said.contains("go on:"), "{said}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::model::{RunId, RunStatus, Via, short as short_id};
 use crate::problem::{Problem, Problems};
 use crate::store::query::{self, NodeProgress};
 use crate::store::resume::{self, WaitingStep};
+use crate::store::why::revived_as;
 use crate::store::{self, Conn};
 
 use super::exit::{Code, Failure};
@@ -527,7 +528,10 @@ pub async fn report(
             }
             let facts: Vec<_> = halts.into_iter().map(|halt| halt.fact).collect();
             say(&format!("  look at it:  ductworkd show {id}"));
-            say(&format!("  go on:       {}", clean(&remedy(&facts, run))));
+            match revived_as(conn, run).await? {
+                Some(next) => say(&format!("  revived as:  ductworkd watch {next}")),
+                None => say(&format!("  go on:       {}", clean(&remedy(&facts, run)))),
+            }
         }
         Some(RunStatus::Dampened) => {
             say(&style.yellow(&format!("run {id} waits for a person")));
