@@ -404,7 +404,9 @@ fn an_input_says_how_it_is_mended() {
         ("[1, ]", "remove the comma before the closing bracket"),
         ("{\"a\":1,}", "remove the comma before the closing bracket"),
         ("big.json", "to read a file: `- < big.json`"),
-        ("hello", "double quotes"),
+        ("hello", "strings need double quotes of their own"),
+        ("{key: 1}", "keys and strings need double quotes"),
+        ("@gone.json", "to read a file: `- < FILE`"),
     ] {
         let ended = place.run(["trigger", "Hello", input]);
         ended.failed(2, "the input is not one JSON value");

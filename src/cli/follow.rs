@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::config::Config;
 use crate::definition::Definition;
 use crate::machine::halt::remedy;
+use crate::machine::why::answer;
 use crate::model::{RunId, RunStatus, Via, short as short_id};
 use crate::problem::{Problem, Problems};
 use crate::store::query::{self, NodeProgress};
@@ -381,9 +382,8 @@ impl<'a> View<'a> {
                     .iter()
                     .map(|line| style.yellow(&format!("{asks} {line}"))),
             );
-            lines.push(hint::pasteable(&format!(
-                "answer: ductworkd resume {id} [VALUE]"
-            )));
+            let answer = answer(&id, seen.asks.len());
+            lines.push(hint::pasteable(&format!("answer: {answer}")));
         }
         if self.hidden > 0 && rests && seen.status != Some(RunStatus::Completed) {
             let (hidden, id) = (counted(self.hidden, "log line"), short_id(self.follow.run));
@@ -543,11 +543,7 @@ pub async fn report(
                     say(&format!("    {line}"));
                 }
             }
-            let which = match waiting.len() {
-                0 | 1 => "",
-                _ => " --step STEP",
-            };
-            say(&format!("  answer:  ductworkd resume {id} [VALUE]{which}"));
+            say(&format!("  answer:  {}", answer(&id, waiting.len())));
             return Err(Failure::Quiet(Code::Waiting));
         }
         Some(status) => say(&format!("run {id} is {status}")),

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::config::Config;
 use crate::definition::Definition;
 use crate::definition::difference::differences;
-use crate::machine::why::trigger_again;
+use crate::machine::why::{answer, trigger_again};
 use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
 use crate::process::start;
@@ -15,6 +15,7 @@ use crate::store::definition::Definitions;
 use crate::store::query::{self, Run};
 use crate::store::revive::{self, Wanted};
 use crate::store::{Conn, Purpose};
+use crate::view::word;
 
 use super::exit::Failure;
 use super::follow;
@@ -177,10 +178,13 @@ fn refused(refusal: revive::Revive, run: &Run, config: &Config) -> Failure {
         ),
         revive::Revive::NotHalted(RunStatus::Dampened) => (
             format!("the run {id} waits for a person: only halted runs are revived"),
-            format!("`ductworkd resume {id} [VALUE]` answers it"),
+            format!("to answer it: {}", answer(id, 1)),
         ),
         revive::Revive::NotHalted(status) => (
-            format!("the run {id} is {status}: only halted runs are revived"),
+            format!(
+                "the run {id} is {}: only halted runs are revived",
+                word(status)
+            ),
             format!("`ductworkd why {id}` says what it is waiting for"),
         ),
         revive::Revive::AlreadyRevived(next) => (

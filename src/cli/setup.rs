@@ -581,6 +581,11 @@ pub fn json(
             _ if Path::new(given.trim_start_matches('@')).is_file() => {
                 format!("to read a file: `- < {}`", given.trim_start_matches('@'))
             }
+            _ if given.starts_with('@') => "to read a file: `- < FILE`".to_owned(),
+            _ if given.starts_with(['{', '[']) => {
+                "keys and strings need double quotes, and the whole single ones for the shell: '{\"key\": \"text\"}'"
+                    .to_owned()
+            }
             _ => "strings need double quotes of their own: '\"text\"'".to_owned(),
         };
         let message = match &error {

@@ -2,6 +2,7 @@
 //!
 //! Decided from facts that were loaded in one snapshot; all times are the database's.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -314,6 +315,15 @@ impl Facts {
 /// The most characters of an input in a command line.
 pub const INPUT_MAX: usize = 200;
 
+/// The command that answers a run with so many questions: a value answers one, and none answers all.
+pub fn answer(run: impl Display, questions: usize) -> String {
+    let value = match questions {
+        0 | 1 => "[VALUE]",
+        _ => "[VALUE --step STEP]",
+    };
+    format!("ductworkd resume {run} {value}")
+}
+
 /// The command that starts a run like this one; if the input is empty here, or longer than that
 /// limit, it is too long for a command line.
 pub fn trigger_again(pipeline: &str, input: &str, run: RunId) -> String {
@@ -438,17 +448,18 @@ fn active(facts: &Facts, run: &RunId) -> Why {
                 Some(deadline) => format!(" ({deadline})"),
                 None => String::new(),
             };
-            // A value answers one question only. Only the first leaves are known, so they are not counted.
+            // Only the first leaves are known, so they are not counted.
             let asks = |leaf: &&Leaf| matches!(leaf.state, LeafState::Asked);
-            let (others, which) = match facts.leaves.iter().filter(asks).count() {
-                0 | 1 => ("", ""),
-                _ => (", and for other answers", " [--step STEP]"),
+            let questions = facts.leaves.iter().filter(asks).count();
+            let others = match questions {
+                0 | 1 => "",
+                _ => ", and for other answers",
             };
             let fact = format!(
                 "it waits for a person at {}{prompt}{deadline}{others}",
                 leaf.node
             );
-            Why::new("dampened", fact).remedy(format!("ductworkd resume {run} [VALUE]{which}"))
+            Why::new("dampened", fact).remedy(answer(run, questions))
         }
         _ => Why::new(
             "unknown",

@@ -8,6 +8,7 @@ use std::fmt::Write;
 use anstyle::Style;
 
 use crate::definition::Definition;
+use crate::machine::why::answer;
 use crate::model::*;
 use crate::store::action::Action;
 use crate::store::definition::short as digits;
@@ -233,12 +234,9 @@ fn next(page: &Page<'_>) -> Vec<String> {
             ]
         }
         RunStatus::Dampened => {
-            // A value answers one question only.
-            let which = match page.nodes.iter().map(|row| row.waiting).sum::<u64>() {
-                0 | 1 => "",
-                _ => " [--step STEP]",
-            };
-            vec![format!("answer: ductworkd resume {id} [VALUE]{which}")]
+            let questions = page.nodes.iter().map(|row| row.waiting).sum::<u64>();
+            let questions = usize::try_from(questions).unwrap_or(usize::MAX);
+            vec![format!("answer: {}", answer(id, questions))]
         }
         RunStatus::InProgress => vec![
             format!("follow it: ductworkd watch {id}"),
