@@ -29,12 +29,21 @@ fn said(fixture: &DaemonFixture, verb: &[&str]) -> (Option<i32>, String) {
     (done.status.code(), said)
 }
 
+/// The error for which the daemon stops. A child may tell of its own stop before.
+async fn stops_for(daemon: &Daemon) -> String {
+    eventually(PATIENCE, "the reason of the stop is told", async || {
+        let told = daemon.logged("stopping").into_iter();
+        let mut errors = told.filter_map(|line| Some(line["error"].as_str()?.to_owned()));
+        errors.next()
+    })
+    .await
+}
+
 /// The daemon ends with the status of one that needs a person's help, and says what to do.
 async fn ends_misplaced(daemon: &mut Daemon, what: &str) {
-    let stopping = daemon.says("stopping").await;
+    let error = stops_for(daemon).await;
     let (status, _) = daemon.ended(PATIENCE).await;
     assert_eq!(status.code(), Some(2), "{status}");
-    let error = stopping[0]["error"].to_string();
     for part in [what, "put that very file back", "-wal"] {
         assert!(error.contains(part), "{part}: {error}");
     }
@@ -95,8 +104,7 @@ async fn a_file_that_is_deleted_ends_the_daemon_at_once() {
         fixture.trigger("Work", "1", 5).await;
         fixture.pids("pids", 1).await;
         std::fs::remove_file(&path).unwrap();
-        let stopping = daemon.says("stopping").await;
-        let error = stopping[0]["error"].to_string();
+        let error = stops_for(&daemon).await;
         assert!(error.contains("was deleted while it was in use"), "{error}");
         assert!(error.contains("-wal away first"), "{error}");
         // The steps wait for a file that nobody creates.
@@ -190,8 +198,7 @@ fn deleted(suffix: &'static str, finishes: bool) {
         let elsewhere = left_alone(&mut fixture).await;
         assert!(log.metadata().unwrap().len() > 0, "nothing is in it");
         std::fs::remove_file(format!("{}{suffix}", path.display())).unwrap();
-        let stopping = daemon.says("stopping").await;
-        let error = stopping[0]["error"].to_string();
+        let error = stops_for(&daemon).await;
         let expected = format!("the {suffix} file beside the database was deleted or moved");
         assert!(error.contains(&expected), "{error}");
         if finishes {
