@@ -43,18 +43,8 @@ fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Leaves the cores to all tests that wait for something: the worlds take what is left. Without the program, or the
-/// right, for it they take their part of the cores.
-fn take_idle_time() {
-    let pid = std::process::id().to_string();
-    let mut chrt = std::process::Command::new("chrt");
-    chrt.args(["--idle", "--all-tasks", "--pid", "0", &pid]);
-    let _ = chrt.output();
-}
-
 /// Does the work on every item, on two cores.
 fn on_both_cores<T: Sync>(all: &[T], work: impl Fn(&T) + Sync) {
-    take_idle_time();
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {
