@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::config::Config;
 use crate::definition::Definition;
 use crate::definition::difference::differences;
-use crate::machine::why::{answer, trigger_again};
+use crate::machine::why::trigger_again;
 use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
 use crate::process::start;
@@ -178,7 +178,9 @@ fn refused(refusal: revive::Revive, run: &Run, config: &Config) -> Failure {
         ),
         revive::Revive::NotHalted(RunStatus::Dampened) => (
             format!("the run {id} waits for a person: only halted runs are revived"),
-            format!("to answer it: {}", answer(id, 1)),
+            format!(
+                "`ductworkd resume {id}` answers it, and `ductworkd why {id}` says what it asks"
+            ),
         ),
         revive::Revive::NotHalted(status) => (
             format!(
