@@ -18,6 +18,7 @@ use crate::telemetry::chain;
 use crate::time::span;
 
 use super::exit::{Code, Failure};
+use super::interrupt;
 use super::live::counted;
 use super::out::clean;
 use super::patiently::patiently;
@@ -98,9 +99,10 @@ impl Copy {
             Ok(copied)
         };
         let copied = setup::block_on(async {
+            let mut enough = interrupt::caught()?;
             tokio::select! {
                 biased;
-                Ok(()) = tokio::signal::ctrl_c() => Err(stopped(&url)),
+                _ = enough.recv() => Err(stopped(&url)),
                 copied = copying => copied,
             }
         })?;

@@ -22,6 +22,7 @@ mod health;
 mod help;
 mod hint;
 mod init;
+mod interrupt;
 mod live;
 mod logs;
 mod metrics;
@@ -57,8 +58,6 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use clap::{FromArgMatches, Parser, Subcommand};
 
@@ -228,8 +227,8 @@ fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode
         }
     };
     let json = cli.json;
-    if std::process::id() == 1 {
-        end_by_signals(cli.verb.as_ref());
+    if std::process::id() == 1 && !handles_signals(cli.verb.as_ref()) {
+        interrupt::end_the_first_process();
     }
     let ended = dispatch(cli, embedded);
     let flushed = std::io::stdout().flush();
@@ -242,32 +241,20 @@ fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode
     }
 }
 
-/// The first process of a container gets no signal that it does not handle: without this, nothing but KILL ends a command
-/// that leaves its end to the signal. Proven by `a_command_that_is_the_first_process_of_a_container_ends_by_signals`.
-fn end_by_signals(verb: Option<&Verb>) {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let left_to = match verb {
-        None
-        | Some(
+/// True for a verb that starts processes of its own, and so handles every signal itself.
+fn handles_signals(verb: Option<&Verb>) -> bool {
+    matches!(
+        verb,
+        None | Some(
             Verb::Start(_)
-            | Verb::Console(_)
-            | Verb::Run(_)
-            | Verb::Drill(_)
-            | Verb::Bench(_)
-            | Verb::Child(_)
-            | Verb::Watcher(_),
-        ) => &[][..],
-        // They handle Ctrl-C themselves while they wait; without a wait they end soon.
-        Some(Verb::Watch(_) | Verb::Trigger(_) | Verb::Copy(_) | Verb::Top(_) | Verb::Runs(_)) => {
-            &[SIGTERM, SIGHUP][..]
-        }
-        Some(_) => &[SIGTERM, SIGHUP, SIGINT],
-    };
-    for signal in left_to {
-        // As a shell says it. Where this fails, the signal is ignored as before.
-        let always = Arc::new(AtomicBool::new(true));
-        let _ = signal_hook::flag::register_conditional_shutdown(*signal, 128 + signal, always);
-    }
+                | Verb::Console(_)
+                | Verb::Run(_)
+                | Verb::Drill(_)
+                | Verb::Bench(_)
+                | Verb::Child(_)
+                | Verb::Watcher(_)
+        )
+    )
 }
 
 /// The colours of the help and of a mistake in the arguments, which are not understood yet.

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::model::*;
@@ -19,6 +18,7 @@ use crate::wire::run::RunJson;
 
 use super::exit::Failure;
 use super::follow::{is_drawable, say};
+use super::interrupt;
 use super::live::{Frame, Screen};
 use super::out::{self, Cell, Out};
 use super::outage::Outages;
@@ -168,9 +168,7 @@ async fn watch(
     let terminal = terminal::stderr()?;
     let mut screen = Screen::on(terminal);
     // Signals are caught before the first picture, which says how to end this.
-    let mut enough = signal(SignalKind::interrupt()).map_err(|error| {
-        Failure::failed(Problem::new(format!("signals cannot be read: {error}")))
-    })?;
+    let mut enough = interrupt::caught()?;
     let drawing = async {
         let mut frame = picture("");
         loop {

@@ -21,6 +21,7 @@ use crate::time;
 use super::columns;
 use super::exit::{Code, Failure};
 use super::follow::hindrance;
+use super::interrupt;
 use super::live::{Frame, Screen};
 use super::out::{ASKS, BAD, Cell, DIM, paint, short, table};
 use super::outage::Outages;
@@ -77,6 +78,7 @@ impl Top {
             let mut screen = Screen::on(terminal::stderr()?);
             let mut window = Window::default();
             let colour = shot::style().colour;
+            let mut enough = interrupt::caught()?;
             let work = async {
                 loop {
                     let began = Instant::now();
@@ -99,7 +101,7 @@ impl Top {
             };
             tokio::select! {
                 biased;
-                _ = tokio::signal::ctrl_c() => Ok(ExitCode::from(Code::Interrupted as u8)),
+                _ = enough.recv() => Ok(ExitCode::from(Code::Interrupted as u8)),
                 failed = work => failed,
             }
         })

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Config, keys};
 use crate::definition::Definition;
@@ -16,6 +15,7 @@ use crate::store::{Conn, Purpose, query};
 
 use super::exit::{Code, Failure};
 use super::follow::{self, Follow, say};
+use super::interrupt;
 use super::nobody::{self, Lookout};
 use super::outage::Outages;
 use super::patiently::waiting;
@@ -142,10 +142,7 @@ impl Trigger {
             };
             let triggered = &triggered[0];
             // Before anybody learns of the run, and can interrupt the wait.
-            let enough = self.wait.then(|| signal(SignalKind::interrupt()));
-            let enough = enough.transpose().map_err(|error| {
-                Failure::failed(Problem::new(format!("signals cannot be read: {error}")))
-            })?;
+            let enough = self.wait.then(interrupt::caught).transpose()?;
             if triggered.created {
                 setup::wake(&mut conn, &config.location()?, pipeline).await;
             }

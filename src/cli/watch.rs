@@ -10,6 +10,7 @@ use crate::time;
 
 use super::exit::{Code, Failure};
 use super::follow::{self, Follow, View, is_drawable};
+use super::interrupt;
 use super::live::Screen;
 use super::outage::Outages;
 use super::setup::{self, CliContext};
@@ -60,17 +61,16 @@ impl Watch {
             let mut outages = Outages::new(config.location()?);
             let now = query::now(&mut conn).await?;
             let age = time::between(found.triggered_at, found.ended_at().unwrap_or(now));
+            let mut enough = interrupt::caught()?;
             let status = {
                 let mut view = View::new(&how, screen, None).begun(age);
                 tokio::select! {
                     biased;
-                    interrupted = tokio::signal::ctrl_c() => {
-                        if interrupted.is_ok() && cli.out.json {
+                    _ = enough.recv() => {
+                        if cli.out.json {
                             return Err(follow::interrupted(run));
                         }
-                        if interrupted.is_ok() {
-                            follow::say(&format!("the run goes on; ductworkd watch {run} shows it again"));
-                        }
+                        follow::say(&format!("the run goes on; ductworkd watch {run} shows it again"));
                         return Ok(ExitCode::from(Code::Interrupted as u8));
                     }
                     status = follow::to_rest(&mut conn, &how, &mut view, &|| false, &mut outages) => status?,

@@ -97,11 +97,14 @@ async fn a_command_that_is_the_first_process_of_a_container_ends_by_signals() {
         (&["watch", &run], Signal::SIGINT, 130),
         (&["logs", "--follow", &run], Signal::SIGINT, 130),
         (&["logs", "--follow", &run], Signal::SIGTERM, 143),
-        (&["runs", "--watch"], Signal::SIGTERM, 143),
+        (&["trigger", "--wait", "Work", "1"], Signal::SIGINT, 130),
+        (&["trigger", "--wait", "Work", "1"], Signal::SIGTERM, 143),
     ] {
         let mut command = fixture.start_as(&CONTAINER, verb);
         let wrapper = command.pid();
         let first = eventually(PATIENCE, "the command in its container", async || {
+            let ended = command.has_ended();
+            assert_eq!(ended, None, "{verb:?}: {}", command.text());
             let children = format!("/proc/{wrapper}/task/{wrapper}/children");
             let children = std::fs::read_to_string(children).ok()?;
             let first: i32 = children.split_whitespace().next()?.parse().ok()?;
