@@ -235,6 +235,12 @@ impl Words {
             ^ self.low;
     }
 
+    /// Adds the digest of others.
+    pub fn mix_digest(&mut self, digest: u128) {
+        self.mix(digest as u64);
+        self.mix((digest >> 64) as u64);
+    }
+
     /// The digest.
     pub fn digest(&self) -> u128 {
         u128::from(self.high) << 64 | u128::from(self.low)

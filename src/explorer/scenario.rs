@@ -24,6 +24,8 @@ pub struct Scenario {
     halves: Vec<usize>,
     who: Vec<Who>,
     pub limits: Limits,
+    /// It has so many states that only the long mode searches it to its end.
+    is_wide: bool,
 }
 
 /// The actors, and their runs.
@@ -90,7 +92,14 @@ impl Scenario {
                 faults,
                 late: 0,
             },
+            is_wide: false,
         }
+    }
+
+    /// The same, which only the long mode searches to its end.
+    fn wide(mut self) -> Self {
+        self.is_wide = true;
+        self
     }
 
     /// The same, where one message may arrive after its connection was given up.
@@ -348,6 +357,19 @@ pub fn triples() -> Vec<Scenario> {
             &[("chain", 0)],
             &[Leasing(1), Holding, Reaper],
             (1, 1, 0),
+        )
+        .wide(),
+        two(
+            "zombie worker, crash",
+            &[("chain", 0)],
+            &[Leasing(1), Holding, Reaper],
+            (1, 0, 0),
+        ),
+        two(
+            "zombie worker, tick",
+            &[("chain", 0)],
+            &[Leasing(1), Holding, Reaper],
+            (0, 1, 0),
         ),
         two(
             "zombie that fails",
@@ -360,12 +382,38 @@ pub fn triples() -> Vec<Scenario> {
             &[("divide", 1)],
             &[Advancer(1), Advancer(1), Reaper],
             (1, 1, 0),
+        )
+        .wide(),
+        two(
+            "two advancers, crash",
+            &[("divide", 1)],
+            &[Advancer(1), Advancer(1), Reaper],
+            (1, 0, 0),
+        ),
+        two(
+            "two advancers, tick",
+            &[("divide", 1)],
+            &[Advancer(1), Advancer(1), Reaper],
+            (0, 1, 0),
         ),
         two(
             "last arrivals",
             &[("divide", 3)],
             &[Advancer(1), Advancer(1), Reaper],
             (1, 1, 0),
+        )
+        .wide(),
+        two(
+            "last arrivals, crash",
+            &[("divide", 3)],
+            &[Advancer(1), Advancer(1), Reaper],
+            (1, 0, 0),
+        ),
+        two(
+            "last arrivals, tick",
+            &[("divide", 3)],
+            &[Advancer(1), Advancer(1), Reaper],
+            (0, 1, 0),
         ),
         two(
             "a claim that a recovery leaves",
@@ -502,6 +550,21 @@ pub fn triples() -> Vec<Scenario> {
             "late, and gone",
             &[("chain", 0), ("divide", 1)],
             &[LeavingWorker, LeavingAdvancer, Reaper],
+            (0, 0, 0),
+        )
+        .late()
+        .wide(),
+        two(
+            "late, and a worker is gone",
+            &[("chain", 0)],
+            &[LeavingWorker, Reaper],
+            (0, 0, 0),
+        )
+        .late(),
+        two(
+            "late, and an advancer is gone",
+            &[("divide", 1)],
+            &[LeavingAdvancer, Reaper],
             (0, 0, 0),
         )
         .late(),
@@ -712,7 +775,8 @@ pub fn sharp() -> Vec<Scenario> {
             &[("divide", 1)],
             &[Advancer(1), Advancer(1), Reaper],
             (0, 1, 1),
-        ),
+        )
+        .wide(),
         new(
             "both hold and beat",
             &[("divide", 1), ("divide", 1)],
@@ -724,16 +788,22 @@ pub fn sharp() -> Vec<Scenario> {
     ]
 }
 
-/// All of them.
-pub fn all() -> Vec<Scenario> {
+fn every() -> Vec<Scenario> {
     let mut all = triples();
     all.extend(sharp());
     all.extend(pairs());
     all
 }
 
+/// All that are searched to their end.
+pub fn all() -> Vec<Scenario> {
+    let mut all = every();
+    all.retain(|scenario| long() || !scenario.is_wide);
+    all
+}
+
 /// The scenario with this name.
 pub fn named(name: &str) -> Scenario {
-    let found = all().into_iter().find(|scenario| scenario.name == name);
+    let found = every().into_iter().find(|scenario| scenario.name == name);
     found.unwrap_or_else(|| panic!("there is no scenario {name}"))
 }

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::pin::pin;
 use std::str::FromStr;
 use std::task::{Context, Poll, Waker};
@@ -161,38 +162,75 @@ struct Digests {
 fn whole(stored: u128, left: Limits, actors: &[u128]) -> u128 {
     let mut words = Words::new();
     let left = [left.crashes, left.ticks, left.faults, left.late].map(u64::from);
-    let digests = actors.iter().chain([&stored]);
-    let digests = digests.flat_map(|digest| [*digest as u64, (*digest >> 64) as u64]);
-    digests.chain(left).for_each(|word| words.mix(word));
+    for digest in actors {
+        words.mix_digest(*digest);
+    }
+    words.mix_digest(stored);
+    for word in left {
+        words.mix(word);
+    }
     words.digest()
 }
 
 /// An actor's move in some state.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Deed {
-    stored: u128,
-    memory: u128,
     actor: usize,
-    verb: u8,
-    fault: u8,
+    fault: Fault,
+    /// Of the stored rows, the actor's memory, and the move.
+    words: Words,
 }
 
 impl Deed {
-    fn of(next: Move, here: &Digests) -> Option<(Self, Fault)> {
+    fn of(next: Move, here: &Digests) -> Option<Self> {
         let Move::Act(actor, verb, fault) = next else {
             return None;
         };
-        let deed = Self {
-            stored: here.stored,
-            memory: here.actors[actor],
-            actor,
-            verb,
-            fault: fault as u8,
-        };
+        let mut words = Words::new();
+        words.mix_digest(here.stored);
+        words.mix_digest(here.actors[actor]);
+        words.mix((actor as u64) << 16 | u64::from(verb) << 8 | fault as u64);
         // An actor that leaves is then known to have ended.
-        (verb != b'q').then_some((deed, fault))
+        (verb != b'q').then_some(Self {
+            actor,
+            fault,
+            words,
+        })
+    }
+
+    /// The digest of the move.
+    fn own(&self) -> u128 {
+        self.words.digest()
+    }
+
+    /// The digest of the move and the memory of another actor.
+    fn beside(&self, other: usize, memory: u128) -> u128 {
+        let mut words = self.words;
+        words.mix(other as u64);
+        words.mix_digest(memory);
+        words.digest()
     }
 }
+
+/// A part of a digest is its hash.
+#[derive(Default)]
+struct Part(u64);
+
+impl Hasher for Part {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only digests are hashed");
+    }
+
+    fn write_u128(&mut self, digest: u128) {
+        self.0 = digest as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+type Set = HashSet<u128, BuildHasherDefault<Part>>;
+type Map<T> = HashMap<u128, T, BuildHasherDefault<Part>>;
 
 /// The reason why a schedule did not end well.
 #[derive(Debug)]
@@ -256,14 +294,14 @@ pub struct Search<'a> {
     mutants: &'a [Mutant],
     conn: Conn,
     definitions: Definitions,
-    visited: HashSet<u128>,
+    visited: Set,
     /// The contents of the database whose invariants were found to hold.
-    sound: HashSet<u128>,
-    finished: HashSet<u128>,
+    sound: Set,
+    finished: Set,
     /// The stored rows and an actor's memory after its move.
-    became: HashMap<Deed, (u128, u128)>,
+    became: Map<(u128, u128)>,
     /// The memory of another actor, which may count differently after the move.
-    meanwhile: HashMap<(Deed, usize, u128), u128>,
+    meanwhile: Map<u128>,
     schedule: Vec<Move>,
     promises: &'a Promises,
     pub seen: Seen,
@@ -284,11 +322,11 @@ impl<'a> Search<'a> {
             conn: Conn::local(Local::open(mutants)),
             mutants,
             definitions: Definitions::default(),
-            visited: HashSet::new(),
-            sound: HashSet::new(),
-            finished: HashSet::new(),
-            became: HashMap::new(),
-            meanwhile: HashMap::new(),
+            visited: Set::default(),
+            sound: Set::default(),
+            finished: Set::default(),
+            became: Map::default(),
+            meanwhile: Map::default(),
             schedule: Vec::new(),
             promises,
             seen: Seen::default(),
@@ -403,27 +441,27 @@ impl<'a> Search<'a> {
     /// The state to which a move leads, if everything that it does was seen before: an actor's move
     /// depends on the stored rows and on its own memory, whatever the others remember.
     fn foreseen(&self, state: &State, here: &Digests, next: Move) -> Option<u128> {
-        let (deed, fault) = Deed::of(next, here)?;
-        let (stored, own) = *self.became.get(&deed)?;
+        let deed = Deed::of(next, here)?;
+        let (stored, own) = *self.became.get(&deed.own())?;
         let mut actors = Vec::with_capacity(here.actors.len());
         for (index, actor) in here.actors.iter().enumerate() {
             actors.push(match index == deed.actor {
                 true => own,
-                false => *self.meanwhile.get(&(deed, index, *actor))?,
+                false => *self.meanwhile.get(&deed.beside(index, *actor))?,
             });
         }
-        Some(whole(stored, state.left.without(fault), &actors))
+        Some(whole(stored, state.left.without(deed.fault), &actors))
     }
 
     fn remember(&mut self, done: Move, here: &Digests, there: &Digests) {
-        let Some((deed, _)) = Deed::of(done, here) else {
+        let Some(deed) = Deed::of(done, here) else {
             return;
         };
         let became = (there.stored, there.actors[deed.actor]);
-        self.became.insert(deed, became);
+        self.became.insert(deed.own(), became);
         for (index, actor) in here.actors.iter().enumerate() {
-            let other = (deed, index, *actor);
-            self.meanwhile.insert(other, there.actors[index]);
+            let beside = deed.beside(index, *actor);
+            self.meanwhile.insert(beside, there.actors[index]);
         }
     }
 
