@@ -161,8 +161,17 @@ fn execution_ended(counts: &mut Counts, pipeline: &str, sent: &Sent) {
     if is_retry && matches!(verdict, Verdict::Again { .. }) {
         counts.add(&metrics::RETRIES, &labels, 1);
     }
+    if *verdict == Verdict::Fail {
+        hook_failed(counts, pipeline, claimed.via);
+    }
     if claimed.attempt == 1 && claimed.via == Via::Start {
         counts.add(&metrics::RUNS_STARTED, &[pipeline], 1);
+    }
+}
+
+fn hook_failed(counts: &mut Counts, pipeline: &str, via: Via) {
+    if via.is_hook() {
+        counts.add(&metrics::HOOKS_FAILED, &[pipeline, via.as_str()], 1);
     }
 }
 
@@ -258,6 +267,9 @@ pub fn recovered(
         counts.add(&metrics::EXECUTIONS_ENDED, &labels, 1);
         if closed.again && result == ExecutionResult::ProcessCrashed {
             counts.add(&metrics::RETRIES, &labels, 1);
+        }
+        if let Some(via) = closed.via.filter(|_| !closed.again) {
+            hook_failed(counts, &closed.pipeline, via);
         }
         if closed.starts {
             counts.add(&metrics::RUNS_STARTED, &[&closed.pipeline], 1);

@@ -2,7 +2,7 @@
 //!
 //! Decided from facts that were loaded in one snapshot; all times are the database's.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ pub struct Leaf {
     /// The node at which it stands.
     pub node: String,
     /// The question that a person is asked there.
-    pub prompt: Option<String>,
+    pub question: Option<Question>,
     /// The consequence if nobody answers, and its time, in words.
     pub deadline: Option<String>,
     /// The number of the current attempt at its step.
@@ -151,6 +151,8 @@ pub struct Leaf {
     pub error: Option<String>,
     /// The thing that it waits for.
     pub state: LeafState,
+    /// The hook that was called when it began to wait for a person, if the hook has failed for good.
+    pub failed_hook: Option<HookFact>,
 }
 
 /// The thing that such a branch waits for.
@@ -210,6 +212,23 @@ pub struct Why {
     pub fact: String,
     /// The remedy; `None` when nothing has to be done.
     pub remedy: Option<String>,
+    /// The questions that people have to answer before the run goes on; of many, the first.
+    pub questions: Vec<Question>,
+}
+
+/// A question to a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The step that waits for the answer.
+    pub step: StepId,
+    /// Its node.
+    pub node: String,
+    /// The text of the question, if the definition has one.
+    pub prompt: Option<String>,
+    /// Since when it waits, in µs since 1970.
+    pub since: i64,
+    /// The deadline, in µs since 1970, and the stored word for the consequence when it passes.
+    pub deadline: Option<(i64, String)>,
 }
 
 impl Why {
@@ -218,6 +237,7 @@ impl Why {
             cause,
             fact,
             remedy: None,
+            questions: Vec::new(),
         }
     }
 
@@ -230,21 +250,33 @@ impl Why {
 /// A hook that has failed for good.
 #[derive(Clone, Debug)]
 pub struct HookFact {
-    /// `on_halt` or `on_complete`.
+    /// `on_halt`, `on_complete` or `on_wait`.
     pub via: String,
     /// The error of its last attempt.
     pub error: Option<String>,
+}
+
+/// The rest of a sentence.
+impl fmt::Display for HookFact {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "; its `{}` hook has failed", self.via)?;
+        match &self.error {
+            Some(error) => write!(to, ": {error}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The one fact that keeps a run from moving, and the remedy; for a run that has ended, how, and whether its hook
 /// has failed.
 pub fn why(facts: &Facts) -> Why {
     let mut why = of_run(facts);
+    if why.cause == "dampened" {
+        let asked = facts.leaves.iter();
+        why.questions = asked.filter_map(|leaf| leaf.question.clone()).collect();
+    }
     if let Some(hook) = &facts.failed_hook {
-        let HookFact { via, error } = hook;
-        let error = error.as_ref().map_or(String::new(), |it| format!(": {it}"));
-        why.fact
-            .push_str(&format!("; its `{via}` hook has failed{error}"));
+        why.fact.push_str(&hook.to_string());
         if why.cause == "completed" {
             let run = facts.run_id;
             why.remedy = Some(format!(
@@ -440,7 +472,8 @@ fn active(facts: &Facts, run: &RunId) -> Why {
         }
         LeafState::Ready { .. } => ready(facts, leaf, &place),
         LeafState::Asked => {
-            let prompt = match &leaf.prompt {
+            let question = leaf.question.as_ref();
+            let prompt = match question.and_then(|it| it.prompt.as_ref()) {
                 Some(prompt) => format!(": {prompt}"),
                 None => String::new(),
             };
@@ -455,8 +488,10 @@ fn active(facts: &Facts, run: &RunId) -> Why {
                 0 | 1 => "",
                 _ => ", and for other answers",
             };
+            let hook = leaf.failed_hook.as_ref();
+            let untold = hook.map_or_else(String::new, HookFact::to_string);
             let fact = format!(
-                "it waits for a person at {}{prompt}{deadline}{others}",
+                "it waits for a person at {}{prompt}{deadline}{others}{untold}",
                 leaf.node
             );
             Why::new("dampened", fact).remedy(answer(run, questions))
@@ -505,6 +540,8 @@ fn telling(facts: &Facts) -> &Leaf {
         .or_else(|| {
             first(&|state| matches!(state, LeafState::Queued { .. } | LeafState::Ready { .. }))
         })
+        // One of which nobody was told needs a person most.
+        .or_else(|| facts.leaves.iter().find(|leaf| leaf.failed_hook.is_some()))
         .or_else(|| first(&|state| state == LeafState::Asked))
         .unwrap_or(&facts.leaves[0])
 }
@@ -827,10 +864,17 @@ mod tests {
         let leaf = leaf.map(|state| Leaf {
             deadline: None,
             node: "Load".into(),
-            prompt: Some("go on?".into()),
+            question: (state == LeafState::Asked).then(|| Question {
+                step: StepId(uuid::Uuid::nil()),
+                node: "Load".into(),
+                prompt: Some("go on?".into()),
+                since: NOW,
+                deadline: None,
+            }),
             attempt: Some(1),
             error: None,
             state,
+            failed_hook: None,
         });
         Facts {
             run_id: RunId(uuid::Uuid::nil()),

@@ -148,6 +148,8 @@ pub struct Closed {
     pub pipeline: String,
     /// Its step.
     pub step: String,
+    /// The transition that created the step, if this version knows it.
+    pub via: Option<Via>,
     /// True where it was the first attempt of a run.
     pub starts: bool,
     /// True where it will be tried again.
@@ -486,10 +488,12 @@ async fn give_back_executions(
         }
     }
     for (row, verdict, pipeline) in &lost {
-        let starts = row.count("attempt")? == 1 && row.get::<String>("via")? == Via::Start.as_str();
+        let via = row.get::<String>("via")?.parse().ok();
+        let starts = row.count("attempt")? == 1 && via == Some(Via::Start);
         recovered.closed.push(Closed {
             pipeline: pipeline.clone(),
             step: row.get("step")?,
+            via,
             starts,
             again: matches!(verdict, Verdict::Again { .. }),
         });

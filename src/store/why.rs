@@ -11,7 +11,7 @@ use crate::machine::halt::{HaltFact, OutputFact};
 use crate::machine::stuck::Mover;
 use crate::machine::why::{
     self, BACKLOG_MAX, BarrierFact, Facts, HALTS_MAX, HookFact, INPUT_MAX, Leaf, LeafState,
-    ProcessFact, Unreadable,
+    ProcessFact, Question, Unreadable,
 };
 use crate::model::*;
 
@@ -24,7 +24,7 @@ use super::{pause, process, query, stuck, writable};
 
 macro_rules! leaf_columns {
     () => {
-        "b.status, b.ready_at, coalesce(b.claimed_for_advancing_at, ad.claimed_at) AS advancing_since, s.node, e.attempt, e.process_id,
+        "b.status, b.ready_at, coalesce(b.claimed_for_advancing_at, ad.claimed_at) AS advancing_since, s.node, s.id AS step_id, s.created_at AS asked_at, e.attempt, e.process_id,
                e.claimed_at, a.due_at, ad.process_id AS advancer_id, d.answer_by, d.unanswered,
                CASE WHEN e.id IS NOT NULL
                     THEN (SELECT x.error_message FROM ductwork_executions x
@@ -32,7 +32,9 @@ macro_rules! leaf_columns {
                     ELSE (SELECT x.error_message FROM ductwork_transitions t
                             JOIN ductwork_advancements x ON x.transition_id = t.id
                            WHERE t.from_step_id = s.id AND x.completed_at IS NOT NULL
-                           ORDER BY x.id DESC LIMIT 1) END AS error_message"
+                           ORDER BY x.id DESC LIMIT 1) END AS error_message,
+               h.via AS hook,
+               (SELECT x.error_message FROM ductwork_executions x WHERE x.step_id = h.id ORDER BY x.attempt DESC LIMIT 1) AS hook_error"
     };
 }
 
@@ -43,7 +45,8 @@ macro_rules! leaf_joins {
           LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.completed_at IS NULL
           LEFT JOIN ductwork_availabilities a ON {key:a.execution_id;e.id}
           LEFT JOIN ductwork_advancements ad {found:ductwork_advancements_open} ON {key:ad.branch_id;b.id} AND ad.completed_at IS NULL{narrow: AND ad.open_branch = b.id}
-          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;b.id}"
+          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;b.id}
+          LEFT JOIN ductwork_steps h ON {key:h.branch_id;b.id} AND h.ordinal = -s.ordinal AND h.via = 'on_wait' AND h.status = 'failed'"
     };
 }
 
@@ -208,12 +211,27 @@ pub async fn facts(
             let node: String = row.get("node")?;
             let place = definition.as_ref().ok();
             let place = place.and_then(|it| Some(it.node(it.find(&node)?)));
+            let due = Due::read(&row, facts.now)?;
+            let state = state(&row)?;
+            let question = match state {
+                LeafState::Asked => Some(Question {
+                    step: StepId(row.get("step_id")?),
+                    node: node.clone(),
+                    prompt: place.and_then(|node| node.prompt.clone()),
+                    since: row.get("asked_at")?,
+                    deadline: due
+                        .as_ref()
+                        .map(|due| (due.answer_by, due.unanswered.clone())),
+                }),
+                _ => None,
+            };
             facts.leaves.push(Leaf {
-                deadline: Due::read(&row, facts.now)?.map(|due| due.words()),
-                prompt: place.and_then(|node| node.prompt.clone()),
+                deadline: due.map(|due| due.words()),
+                question,
                 attempt: row.get::<Option<i64>>("attempt")?.map(|n| n.max(0) as u32),
                 error: row.get("error_message")?,
-                state: state(&row)?,
+                state,
+                failed_hook: hook(&row, "hook", "hook_error")?,
                 node,
             });
         }
@@ -313,13 +331,17 @@ pub async fn revived_as(conn: &mut Conn, run: RunId) -> Result<Option<RunId>, Er
 /// The hook that was called when this run ended, if it has failed for good.
 async fn failed_hook(conn: &mut Conn, run: RunId) -> Result<Option<HookFact>, Error> {
     let args = [("run", run.0.into())];
-    let Some(row) = conn.fetch_optional(&FAILED_HOOK, &args).await? else {
+    let row = conn.fetch_optional(&FAILED_HOOK, &args).await?;
+    let hook = row.map(|row| hook(&row, "via", "error_message"));
+    Ok(hook.transpose()?.flatten())
+}
+
+fn hook(row: &Row, via: &str, error: &str) -> Result<Option<HookFact>, Error> {
+    let Some(via) = row.get(via)? else {
         return Ok(None);
     };
-    Ok(Some(HookFact {
-        via: row.get("via")?,
-        error: row.get("error_message")?,
-    }))
+    let error = row.get(error)?;
+    Ok(Some(HookFact { via, error }))
 }
 
 /// The reasons why branches of a run halted by themselves, for the first `n` of them.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::machine::halt::HaltFact;
-use crate::machine::why::Why;
+use crate::machine::why::{Question, Why};
 use crate::model::*;
 use crate::store::query::Run;
 
@@ -152,6 +152,41 @@ pub struct WhyJson<'a> {
     pub fact: &'a str,
     /// The remedy; null if nothing has to be done.
     pub remedy: Option<String>,
+    /// Present only if the run waits for people: the questions, 100 at most. The step has the value to decide on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<QuestionJson<'a>>,
+}
+
+/// A question to a person.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Question")]
+pub struct QuestionJson<'a> {
+    /// The step that waits for the answer.
+    step: StepId,
+    /// Its node in the graph.
+    node: &'a str,
+    /// The text of the question; null if the definition has none.
+    prompt: Option<&'a str>,
+    /// Since when it waits.
+    since: Time,
+    /// Until when it waits for an answer; null without a deadline.
+    answer_by: Option<Time>,
+    /// The consequence if nobody answers by then, `approve` or `halt`; null without a deadline.
+    then: Option<&'a str>,
+}
+
+impl<'a> QuestionJson<'a> {
+    fn of(question: &'a Question) -> Self {
+        let deadline = question.deadline.as_ref();
+        Self {
+            step: question.step,
+            node: &question.node,
+            prompt: question.prompt.as_deref(),
+            since: Time::of(question.since),
+            answer_by: deadline.map(|(at, _)| Time::of(*at)),
+            then: deadline.map(|(_, then)| then.as_str()),
+        }
+    }
 }
 
 impl<'a> WhyJson<'a> {
@@ -163,6 +198,7 @@ impl<'a> WhyJson<'a> {
             cause: why.cause,
             fact: &why.fact,
             remedy,
+            questions: why.questions.iter().map(QuestionJson::of).collect(),
         }
     }
 }

@@ -110,6 +110,9 @@ pub struct Scene {
     unproven: Arc<Mutex<Vec<String>>>,
 }
 
+/// The longest that a fault may take: it waits for others, and on busy cores for its turn.
+pub const TAKES: Duration = WHOLE;
+
 /// Within this time, a process that was made to stand still in the way of others has been ended.
 const STOOD: Duration = Duration::from_secs(10);
 
@@ -120,7 +123,7 @@ impl Scene {
         Self {
             fixture,
             hosts: Vec::new(),
-            aside: Aside::new(location, PATIENCE),
+            aside: Aside::new(location, TAKES),
             url,
             server,
             nodes: None,
@@ -328,20 +331,12 @@ impl Scene {
         self.unproven.lock().unwrap().clone()
     }
 
-    /// How long a fault may take: on a cluster each waits for the nodes again and again.
-    pub fn patience(&self) -> Duration {
-        match self.nodes {
-            Some(_) => WHOLE,
-            None => PATIENCE,
-        }
-    }
-
     /// Waits until all lasting faults are over, and have struck or are known to have struck nobody.
     pub async fn quiet(&mut self) {
         let last = self.faults.iter().map(|fault| fault.until).max();
         tokio::time::sleep(last.unwrap_or_default().saturating_sub(uptime())).await;
         // Each thread that ends a fault holds a clone, until the fault has struck or given up.
-        eventually(self.patience(), "all faults have ended", async || {
+        eventually(TAKES, "all faults have ended", async || {
             self.watch().await;
             (Arc::strong_count(&self.unproven) == 1).then_some(())
         })

@@ -22,7 +22,7 @@ use crate::people::People;
 use crate::plan::{Blow, HOSTS, On, chosen, draw};
 use crate::proxy::Proxy;
 use crate::recovery::measure;
-use crate::scene::{Host, Scene};
+use crate::scene::{Host, Scene, TAKES};
 use crate::server::Server;
 use crate::space::Space;
 use crate::support::{self, Db};
@@ -266,7 +266,7 @@ fn on_network(
     scene.proxy = Some(Arc::new(proxy));
     // The caller is as impatient as a daemon: while it waits for a silent connection, no work arrives.
     let asking = Location::parse(&url).unwrap().leased(on.lease());
-    scene.aside = Aside::new(asking.clone(), scene.patience());
+    scene.aside = Aside::new(asking.clone(), TAKES);
     asking
 }
 

@@ -20,8 +20,9 @@ const RETRIES: &str = "pipeline: Retries\n\
 
 /// A run that halts.
 const FAILS: &str = "pipeline: Fails\n\
-     steps: { A: { command: [sh, -c, 'exit 1'], max_retry: 0 } }\n\
-     flow: [{ start: A }]\n";
+     steps: { A: { command: [sh, -c, 'exit 1'], max_retry: 0 }, Tell: { command: [sh, -c, 'exit 2'], max_retry: 0 } }\n\
+     flow: [{ start: A }]\n\
+     on_halt: Tell\n";
 
 /// Steps of some milliseconds.
 const QUICK: &str = "pipeline: Quick\n\
@@ -125,6 +126,8 @@ on_every_database! {
             assert_eq!(ended("Retries", "A", "success"), 20.0);
             assert_eq!(ended("Retries", "B", "success"), 20.0);
             assert_eq!(ended("Fails", "A", "error"), 3.0);
+            assert_eq!(ended("Fails", "Tell", "error"), 3.0);
+            assert_eq!(n(r#"hooks_failed_total{pipeline="Fails",hook="on_halt"}"#), 3.0);
             assert_eq!(n(r#"retries_total{pipeline="Retries",step="A",cause="error"}"#), 20.0);
             assert!(!series.contains_key(
                 r#"ductwork_retries_total{pipeline="Fails",step="A",cause="error"}"#
@@ -141,7 +144,7 @@ on_every_database! {
             assert!(n(r#"heartbeats_total{role="worker",outcome="written"}"#) > 0.0);
             assert!(n(r#"db_statements_total{role="worker"}"#) > 0.0);
             // Each execution was claimed, or leased with the result before it.
-            assert_eq!(n(r#"leases_granted_total{kind="execution"}"#), 63.0);
+            assert_eq!(n(r#"leases_granted_total{kind="execution"}"#), 66.0);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline, Question, Unanswered};
+use ductwork::machine;
 use ductwork::model::*;
 use ductwork::store::action::Actor;
 use ductwork::store::cancel::{Cancel, cancel};
@@ -132,6 +133,36 @@ on_every_database! {
                 let failed = failed.map(|it| (it.via, it.error.is_some()));
                 assert_eq!(failed, fails.then(|| (hook.to_owned(), true)));
             }
+        }
+        driver.audit().await;
+    }
+
+    async fn a_hook_of_a_wait_that_has_failed_for_good_is_told_with_the_question(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        for does in [Did::Refused, Did::Returned(json!(1))] {
+            let fails = matches!(does, Did::Refused);
+            let run = driver.trigger(&timed(Unanswered::Halt), "\"x\"").await;
+            driver.work("P", |claimed| match claimed.via.is_hook() {
+                true => does.clone(),
+                false => Did::Returned(ink(claimed)),
+            })
+            .await;
+            let facts = why::facts(&mut driver.conn, run, LEASE, &Definitions::default()).await;
+            let facts = facts.unwrap().unwrap();
+            let failed = facts.leaves[0].failed_hook.as_ref();
+            let failed = failed.map(|it| (it.via.as_str(), it.error.is_some()));
+            assert_eq!(failed, fails.then_some(("on_wait", true)));
+            let answer = machine::why::why(&facts);
+            assert_eq!(answer.fact.contains("its `on_wait` hook has failed: "), fails, "{}", answer.fact);
+            let asked = waiting(&mut driver.conn, run).await.unwrap().remove(0);
+            let due = asked.deadline.unwrap();
+            assert_eq!(answer.questions, [machine::why::Question {
+                step: asked.step_id,
+                node: asked.node,
+                prompt: Some("sure?".to_owned()),
+                since: asked.since,
+                deadline: Some((due.answer_by, "halt".to_owned())),
+            }]);
         }
         driver.audit().await;
     }
