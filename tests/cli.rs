@@ -1302,6 +1302,13 @@ fn a_key_makes_one_run() {
     second.fine();
     assert_eq!(second.json()["created"], false);
     assert_eq!(second.json()["run_id"], first.json()["run_id"]);
+    let told = place.run(["trigger", "Hello", "1", "--key", "k"]);
+    let run = format!("{}\n", first.json()["run_id"].as_str().unwrap());
+    assert_eq!((told.code, &told.stdout), (Some(0), &run), "{told:?}");
+    assert!(
+        told.stderr.starts_with("note: no run was started"),
+        "{told:?}"
+    );
     let third = place.run(["trigger", "Hello", "2", "--key", "k"]);
     third.failed(1, "this key already belongs to the run ");
     assert!(third.stderr.contains("give another key, or the same input"));
@@ -1331,18 +1338,20 @@ fn an_unknown_pipeline_is_1_and_the_nearest_is_named() {
 }
 
 #[test]
-fn a_mistake_in_the_file_of_another_pipeline_keeps_nobody_from_a_trigger() {
+fn a_mistake_in_the_file_of_another_pipeline_keeps_nobody_from_a_trigger_or_a_run() {
     let place = Place::ready();
     place.write("pipelines/other.yml", "pipeline: Other\nsteps: {\n");
-    let ended = place.run(["trigger", "Hello"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let note = "note: the file of another pipeline has a mistake";
-    assert!(ended.stderr.contains(note), "{ended:?}");
-    assert!(ended.stderr.contains("other.yml:"), "{ended:?}");
-    for name in ["Other", "Helo"] {
-        let ended = place.run(["trigger", name]);
-        ended.failed(2, "not valid YAML");
-        assert!(ended.stderr.contains("other.yml"), "{ended:?}");
+    for verb in ["trigger", "run"] {
+        let ended = place.run([verb, "Hello"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let note = "note: the file of another pipeline has a mistake";
+        assert!(ended.stderr.contains(note), "{ended:?}");
+        assert!(ended.stderr.contains("other.yml:"), "{ended:?}");
+        for name in ["Other", "Helo"] {
+            let ended = place.run([verb, name]);
+            ended.failed(2, "not valid YAML");
+            assert!(ended.stderr.contains("other.yml"), "{ended:?}");
+        }
     }
     // With two files of one name it is unclear which one is meant.
     let hello = std::fs::read_to_string(place.path().join("pipelines/hello.yml")).unwrap();
@@ -1643,6 +1652,11 @@ fn the_context_is_read_and_written_by_the_run_of_the_environment() {
         .failed(2, "not one JSON value");
     let all = place.run(["context", "list", "--run", &id, "--json"]);
     assert_eq!(all.fine().json(), serde_json::json!({ "a": { "b": 1 } }));
+    place.run(["cancel", &id]);
+    let set = place.run(["context", "set", "a", "2", "--run", &id]);
+    assert_eq!(set.code, Some(0), "{set:?}");
+    let note = "note: the run has ended (cancelled), so no step will read this value";
+    assert!(set.stderr.contains(note), "{set:?}");
 }
 
 #[test]

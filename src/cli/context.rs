@@ -2,13 +2,14 @@
 
 use serde_json::json;
 
-use crate::model::RunId;
+use crate::model::{RunId, RunStatus};
 use crate::problem::{Problem, Problems};
 use crate::step::socket::{self, Address, ask};
 use crate::store::{Conn, Purpose, context, query};
 use crate::telemetry;
 
 use super::exit::{Code, Failure};
+use super::follow::say;
 use super::out::short;
 use super::setup::{self, CliContext};
 
@@ -105,12 +106,22 @@ fn of_database(cli: &CliContext, run: &str, verb: Verb) -> Result<(), Failure> {
             Verb::List => listed(cli, &all(&mut conn, run).await?),
             Verb::Set { key, value } => {
                 let state = query::brief(&mut conn, run).await?;
-                let pipeline = state.map(|state| state.pipeline).unwrap_or_default();
-                let value = setup::value(&value, config.job_worker.max_payload(&pipeline))?;
-                match context::set(&mut conn, run, &key, value.get()).await? {
-                    true => Ok(()),
-                    false => Err(setup::no_run(&run.to_string())),
+                let Some(state) = state else {
+                    return Err(setup::no_run(&run.to_string()));
+                };
+                let max = config.job_worker.max_payload(&state.pipeline);
+                let value = setup::value(&value, max)?;
+                if !context::set(&mut conn, run, &key, value.get()).await? {
+                    return Err(setup::no_run(&run.to_string()));
                 }
+                // A halted run may be revived.
+                if matches!(state.status, RunStatus::Completed | RunStatus::Cancelled) {
+                    say(&format!(
+                        "note: the run has ended ({}), so no step will read this value",
+                        state.status
+                    ));
+                }
+                Ok(())
             }
         }
     })

@@ -6,7 +6,8 @@ use crate::process::start::Options;
 use crate::telemetry::{self, Level, ProcessLabel};
 
 use super::exit::Failure;
-use super::setup::{self, CliContext};
+use super::follow::say;
+use super::setup::CliContext;
 use super::shot::{self, Shot};
 use super::start::block_signals;
 use super::trigger::{check_key, input};
@@ -38,9 +39,9 @@ pub struct Run {
 impl Run {
     pub fn execute(self, cli: CliContext) -> Result<ExitCode, Failure> {
         let config = cli.config()?;
-        let pipelines = cli.pipelines(&config)?;
         check_key(self.key.as_deref())?;
-        let definition = setup::find_pipeline(&pipelines, &self.pipeline, &config)?.clone();
+        let (definition, note) = cli.pipeline(&config, &self.pipeline)?;
+        note.iter().for_each(|note| say(note));
         let max = config.job_worker.max_payload(&self.pipeline);
         let quiet = shot::wants_quiet(&config);
         let shot = Shot {
@@ -70,6 +71,7 @@ impl Run {
             env: cli.env,
             until_idle: false,
             suspends: true,
+            leaves_out_mistakes: true,
             environment: shot::environment(&config, quiet),
         };
         shot::run(config, cli.embedded, &options, shot)

@@ -93,11 +93,6 @@ impl CliContext {
             Err(_) => Err(start::Error::from(Problems(problems)).into()),
         }
     }
-
-    /// All pipelines that can be triggered here.
-    pub fn pipelines(&self, config: &Config) -> Result<Vec<Definition>, Failure> {
-        Ok(start::pipelines(config, &self.embedded)?)
-    }
 }
 
 /// A connection to a database that exists and has the schema of this program.

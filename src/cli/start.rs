@@ -54,6 +54,7 @@ impl Start {
         let _guard = log(&config, role, None);
         warn(&suspicions(&config, &cli));
         let options = start::Options {
+            leaves_out_mistakes: false,
             file: cli.file,
             env: cli.env,
             until_idle: self.until_idle,

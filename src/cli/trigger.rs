@@ -160,7 +160,14 @@ impl Trigger {
             let unread = |failure: Failure| failure.help(&there);
             match self.wait {
                 _ if cli.out.json => {}
-                false => cli.out.text(&format!("{run}\n")).map_err(unread)?,
+                false => {
+                    cli.out.text(&format!("{run}\n")).map_err(unread)?;
+                    if !triggered.created {
+                        say(
+                            "note: no run was started: this key belongs to a run that was triggered before",
+                        );
+                    }
+                }
                 // Standard output is for the result alone.
                 true => say(&format!(
                     "run {} of {pipeline} {}",

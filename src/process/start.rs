@@ -176,6 +176,8 @@ pub struct Options {
     pub until_idle: bool,
     /// It is a job of a terminal: TSTP suspends it, and it has no console. At TSTP a daemon only stops claiming.
     pub suspends: bool,
+    /// A pipeline with a mistake keeps no other from its workers.
+    pub leaves_out_mistakes: bool,
     /// Changes to the environment of the children (`None` removes).
     pub environment: Vec<(OsString, Option<OsString>)>,
 }
@@ -226,7 +228,10 @@ pub fn start_until(
     options: &Options,
     until: impl AsyncFnOnce(Handle, Arc<Config>) -> u8,
 ) -> Result<ExitCode, Error> {
-    let definitions = pipelines(&config, &embedded)?;
+    let definitions = match options.leaves_out_mistakes {
+        true => usable(&config, &embedded).0,
+        false => pipelines(&config, &embedded)?,
+    };
     let served = Served::of(&config, &definitions);
     if served.names.is_empty() {
         return Err(Problems(vec![no_pipelines(&config)]).into());
