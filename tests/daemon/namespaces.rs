@@ -120,6 +120,22 @@ async fn a_command_that_is_the_first_process_of_a_container_ends_by_signals() {
         let (status, _) = command.ended(PATIENCE).await;
         assert_eq!(status.code(), Some(code), "{verb:?}, {signal}: {status}");
     }
+    // A command that handles Ctrl-C itself.
+    let mut command = fixture.start_as(&CONTAINER, &["trigger", "--wait", "Work", "1"]);
+    let wrapper = command.pid();
+    eventually(PATIENCE, "it waits", async || {
+        command.text().contains("triggered").then_some(())
+    })
+    .await;
+    let children = std::fs::read_to_string(format!("/proc/{wrapper}/task/{wrapper}/children"));
+    send(children.unwrap().trim().parse().unwrap(), Signal::SIGINT);
+    let (status, _) = command.ended(PATIENCE).await;
+    assert_eq!(status.code(), Some(130));
+    assert!(
+        command.text().contains("the run goes on"),
+        "{}",
+        command.text()
+    );
 }
 
 /// The system's resolver waits in a thread that nobody can end, for 10 s here.
@@ -241,26 +257,29 @@ on_every_database! {
         stop(&mut one).await;
         stop(&mut two).await;
     }
+}
 
-    async fn as_pid_1_it_leaves_no_zombie_of_all_that_steps_daemonise(db: Db) {
-        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[DAEMONISING]).await;
-        let mut daemon = fixture.start_as(&CONTAINER, &["start"]);
-        daemon.ready().await;
-        let init = init(&daemon).await;
-        fixture.trigger("Daemonising", "1", 1_000).await;
-        fixture.completed(PATIENCE).await;
-        fixture.said("daemons", 1_000 * 2).await;
-        // unshare, the supervisor and its two children; all others have ended and were reaped.
-        let four = eventually(PATIENCE, "only the daemon is left", async || {
-            let left = daemon.processes();
-            (left.len() == 4 && children(init).len() == 2).then_some(left)
-        })
-        .await;
-        assert!(four.iter().all(|process| process.state != 'Z'), "{four:#?}");
-        stop(&mut daemon).await;
-        fixture.succeeded_once_each().await;
-        fixture.audited().await;
-    }
+/// The kernel hands orphans to pid 1, whatever the database.
+#[tokio::test]
+async fn as_pid_1_it_leaves_no_zombie_of_all_that_steps_daemonise() {
+    let db = Db::sqlite();
+    let mut fixture = DaemonFixture::new(&db, Settings::default(), &[DAEMONISING]).await;
+    let mut daemon = fixture.start_as(&CONTAINER, &["start"]);
+    daemon.ready().await;
+    let init = init(&daemon).await;
+    fixture.trigger("Daemonising", "1", 1_000).await;
+    fixture.completed(PATIENCE).await;
+    fixture.said("daemons", 1_000 * 2).await;
+    // unshare, the supervisor and its two children; all others have ended and were reaped.
+    let four = eventually(PATIENCE, "only the daemon is left", async || {
+        let left = daemon.processes();
+        (left.len() == 4 && children(init).len() == 2).then_some(left)
+    })
+    .await;
+    assert!(four.iter().all(|process| process.state != 'Z'), "{four:#?}");
+    stop(&mut daemon).await;
+    fixture.succeeded_once_each().await;
+    fixture.audited().await;
 }
 
 /// Its children, zombies included.

@@ -83,9 +83,9 @@ on_every_database! {
                         Revive::Done(next) => next,
                         unexpected => panic!("{place}: {unexpected:?}"),
                     };
+                    // The next audit covers the rest of the run.
                     driver.audit().await;
                     work(&mut driver).await;
-                    driver.audit().await;
                     let key = (other, flow.input.to_string());
                     if !ends.contains_key(&key) {
                         let whole = driver.trigger(&new.definition, &key.1).await;
@@ -97,8 +97,10 @@ on_every_database! {
                     others += usize::from(new.definition.digest() != flow.definition.digest());
                     run = halted(&mut driver, flow, at).await;
                 }
+                driver.audit().await;
+                // An audit reads all that there is.
+                driver.forget().await;
             }
-            driver.forget().await;
         }
         assert!(others > 20 && taken > others && refused > taken, "{taken}, {others}, {refused}");
     }
