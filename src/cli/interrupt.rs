@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use nix::sys::signal::{SigSet, SigmaskHow};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit::Failure;
@@ -27,6 +27,7 @@ pub fn end_the_first_process() {
     for (signal, ends) in [
         (SIGTERM, &always),
         (SIGHUP, &always),
+        (SIGQUIT, &always),
         (SIGINT, until_caught),
     ] {
         // As a shell says it. Where this fails, the signal is ignored as before.
@@ -37,17 +38,37 @@ pub fn end_the_first_process() {
     let _ = mask.and_then(|mask| mask.thread_set_mask());
 }
 
-/// Ctrl-C, from now on, for a command that ends in its own way.
+/// Ctrl-C, as long as this lives, for a command that ends in its own way.
+pub struct Caught(Signal);
+
+/// Catches Ctrl-C from now on.
 ///
 /// # Errors
 ///
 /// The kernel refuses.
-pub fn caught() -> Result<Signal, Failure> {
+pub fn caught() -> Result<Caught, Failure> {
     let caught = signal(SignalKind::interrupt()).map_err(|error| {
         Failure::failed(Problem::new(format!("signals cannot be read: {error}")))
     })?;
-    if let Some(ends) = ENDS.get() {
-        ends.store(false, Ordering::SeqCst);
+    ends(false);
+    Ok(Caught(caught))
+}
+
+impl Caught {
+    /// Waits for it.
+    pub async fn recv(&mut self) {
+        self.0.recv().await;
     }
-    Ok(caught)
+}
+
+impl Drop for Caught {
+    fn drop(&mut self) {
+        ends(true);
+    }
+}
+
+fn ends(yes: bool) {
+    if let Some(ends) = ENDS.get() {
+        ends.store(yes, Ordering::SeqCst);
+    }
 }

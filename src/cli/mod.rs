@@ -241,7 +241,7 @@ fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode
     }
 }
 
-/// True for a verb that starts processes of its own, and so handles every signal itself.
+/// True for a verb that handles every signal itself: it starts processes, or is one that was started so.
 fn handles_signals(verb: Option<&Verb>) -> bool {
     matches!(
         verb,

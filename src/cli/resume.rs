@@ -82,6 +82,9 @@ impl Resume {
             }
             match cli.out.json {
                 true => cli.out.value(&json!({ "run_id": run, "resumed": resumed })),
+                false if resumed > 1 => cli.out.text(&format!(
+                    "{run} resumed: {resumed} questions are answered\n"
+                )),
                 false => cli.out.text(&format!("{run} resumed\n")),
             }
         })

@@ -425,7 +425,9 @@ pub async fn wake_for(conn: &mut Conn, config: &Config, run: RunId) -> Option<St
 pub fn has_ended(run: RunId, status: RunStatus) -> Failure {
     let problem = Problem::new(format!("the run {run} has ended: it is {status}"));
     let help = match status {
-        RunStatus::Halted => format!("`ductworkd revive {run}` continues it where it halted"),
+        RunStatus::Halted => format!(
+            "`ductworkd revive {run}` continues it where it halted; if nobody wants that, nothing has to be done"
+        ),
         _ => format!("`ductworkd show {run}` shows it"),
     };
     Failure::failed(problem.help(help))

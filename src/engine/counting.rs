@@ -72,6 +72,9 @@ pub fn begin(counts: &mut Counts, role: Role, pipeline: Option<&str>) {
             for status in [RunStatus::Completed, RunStatus::Halted] {
                 counts.add(&metrics::RUNS_ENDED, &[pipeline, status.as_str()], 0);
             }
+            for hook in [Via::OnHalt, Via::OnComplete, Via::OnWait] {
+                counts.add(&metrics::HOOKS_FAILED, &[pipeline, hook.as_str()], 0);
+            }
         }
         (Role::Advancer, _) => counts.add(&metrics::STALE_WRITES, &own, 0),
         (Role::Console, _) => {

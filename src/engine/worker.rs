@@ -1045,7 +1045,9 @@ impl Worker {
                     _ => "none".to_owned(),
                 };
                 let result = finished.ending.result().as_str();
-                events::unsuccessful(&job.assignment, result, finished.error.as_ref(), &next);
+                let hook = Some(finished.claimed.via).filter(|via| via.is_hook());
+                let error = finished.error.as_ref();
+                events::unsuccessful(&job.assignment, result, error, &next, hook);
             }
         }
         state.work.finish(finished);

@@ -6,7 +6,7 @@
 use serde_json::value::RawValue;
 
 use crate::definition::{Definition, Edge, Then};
-use crate::model::{HaltReason, RunId, Via};
+use crate::model::{HaltReason, RunId, StepId, Via};
 use crate::time;
 
 use super::advance;
@@ -16,7 +16,9 @@ use super::advance;
 pub struct HaltFact {
     /// Why, as stored: a newer version may have written a word that this one does not know.
     pub reason: String,
-    /// The node at which it halted.
+    /// The step at which it halted.
+    pub step: Option<StepId>,
+    /// The node of that step.
     pub node: String,
     /// The transition by which the step there was reached.
     pub via: String,

@@ -2,7 +2,7 @@
 //!
 //! Decided from facts that were loaded in one snapshot; all times are the database's.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -151,8 +151,13 @@ pub struct Leaf {
     pub error: Option<String>,
     /// The thing that it waits for.
     pub state: LeafState,
-    /// The hook that was called when it began to wait for a person, if the hook has failed for good.
-    pub failed_hook: Option<HookFact>,
+}
+
+impl Leaf {
+    fn is_untold(&self) -> bool {
+        let question = self.question.as_ref();
+        question.is_some_and(|question| question.failed_hook.is_some())
+    }
 }
 
 /// The thing that such a branch waits for.
@@ -212,7 +217,7 @@ pub struct Why {
     pub fact: String,
     /// The remedy; `None` when nothing has to be done.
     pub remedy: Option<String>,
-    /// The questions that people have to answer before the run goes on; of many, the first.
+    /// The questions of the run that people have yet to answer, those of its [leaves](Facts::leaves).
     pub questions: Vec<Question>,
 }
 
@@ -229,6 +234,8 @@ pub struct Question {
     pub since: i64,
     /// The deadline, in µs since 1970, and the stored word for the consequence when it passes.
     pub deadline: Option<(i64, String)>,
+    /// The hook that was called when it was asked, if the hook has failed for good.
+    pub failed_hook: Option<HookFact>,
 }
 
 impl Why {
@@ -248,7 +255,7 @@ impl Why {
 }
 
 /// A hook that has failed for good.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookFact {
     /// `on_halt`, `on_complete` or `on_wait`.
     pub via: String,
@@ -256,14 +263,12 @@ pub struct HookFact {
     pub error: Option<String>,
 }
 
-/// The rest of a sentence.
-impl fmt::Display for HookFact {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "; its `{}` hook has failed", self.via)?;
-        match &self.error {
-            Some(error) => write!(to, ": {error}"),
-            None => Ok(()),
-        }
+impl HookFact {
+    /// The rest of a sentence.
+    fn told(&self, of: &str) -> String {
+        let error = self.error.as_ref();
+        let error = error.map_or(String::new(), |error| format!(": {error}"));
+        format!("; {of} has failed{error}")
     }
 }
 
@@ -271,16 +276,26 @@ impl fmt::Display for HookFact {
 /// has failed.
 pub fn why(facts: &Facts) -> Why {
     let mut why = of_run(facts);
-    if why.cause == "dampened" {
-        let asked = facts.leaves.iter();
-        why.questions = asked.filter_map(|leaf| leaf.question.clone()).collect();
+    let asked = facts.leaves.iter();
+    why.questions = asked.filter_map(|leaf| leaf.question.clone()).collect();
+    let untold = why.questions.iter();
+    let untold: Vec<&HookFact> = untold.filter_map(|it| it.failed_hook.as_ref()).collect();
+    if let Some(hook) = untold.first() {
+        let of = match (untold.len(), why.questions.len()) {
+            (1, 1) => "its `on_wait` hook".to_owned(),
+            (1, _) => "the `on_wait` hook of one question".to_owned(),
+            (n, _) => format!("the `on_wait` hook of {n} questions"),
+        };
+        why.fact.push_str(&hook.told(&of));
     }
     if let Some(hook) = &facts.failed_hook {
-        why.fact.push_str(&hook.to_string());
+        let of = format!("its `{}` hook", hook.via);
+        why.fact.push_str(&hook.told(&of));
         if why.cause == "completed" {
             let run = facts.run_id;
             why.remedy = Some(format!(
-                "do the work of the hook by hand, because no hook is called again: `ductworkd logs {run}` has its log"
+                "do the work of the hook by hand, because no hook is called again: `ductworkd show {run} --json` has its \
+                 input, and `ductworkd logs {run}` its log"
             ));
         }
     }
@@ -488,10 +503,8 @@ fn active(facts: &Facts, run: &RunId) -> Why {
                 0 | 1 => "",
                 _ => ", and for other answers",
             };
-            let hook = leaf.failed_hook.as_ref();
-            let untold = hook.map_or_else(String::new, HookFact::to_string);
             let fact = format!(
-                "it waits for a person at {}{prompt}{deadline}{others}{untold}",
+                "it waits for a person at {}{prompt}{deadline}{others}",
                 leaf.node
             );
             Why::new("dampened", fact).remedy(answer(run, questions))
@@ -541,7 +554,7 @@ fn telling(facts: &Facts) -> &Leaf {
             first(&|state| matches!(state, LeafState::Queued { .. } | LeafState::Ready { .. }))
         })
         // One of which nobody was told needs a person most.
-        .or_else(|| facts.leaves.iter().find(|leaf| leaf.failed_hook.is_some()))
+        .or_else(|| facts.leaves.iter().find(|leaf| leaf.is_untold()))
         .or_else(|| first(&|state| state == LeafState::Asked))
         .unwrap_or(&facts.leaves[0])
 }
@@ -870,11 +883,11 @@ mod tests {
                 prompt: Some("go on?".into()),
                 since: NOW,
                 deadline: None,
+                failed_hook: None,
             }),
             attempt: Some(1),
             error: None,
             state,
-            failed_hook: None,
         });
         Facts {
             run_id: RunId(uuid::Uuid::nil()),

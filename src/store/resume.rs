@@ -76,7 +76,7 @@ statements! {
 const DEADLINES: usize = 100;
 
 /// The name that is stored where a deadline answered.
-const DEADLINE: &str = "(deadline)";
+pub const DEADLINE: &str = "(deadline)";
 
 /// A step at which a branch waits for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! Owns: reading them, bounded, in one snapshot. Never: concludes anything from them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -32,9 +32,7 @@ macro_rules! leaf_columns {
                     ELSE (SELECT x.error_message FROM ductwork_transitions t
                             JOIN ductwork_advancements x ON x.transition_id = t.id
                            WHERE t.from_step_id = s.id AND x.completed_at IS NOT NULL
-                           ORDER BY x.id DESC LIMIT 1) END AS error_message,
-               h.via AS hook,
-               (SELECT x.error_message FROM ductwork_executions x WHERE x.step_id = h.id ORDER BY x.attempt DESC LIMIT 1) AS hook_error"
+                           ORDER BY x.id DESC LIMIT 1) END AS error_message"
     };
 }
 
@@ -45,8 +43,7 @@ macro_rules! leaf_joins {
           LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.completed_at IS NULL
           LEFT JOIN ductwork_availabilities a ON {key:a.execution_id;e.id}
           LEFT JOIN ductwork_advancements ad {found:ductwork_advancements_open} ON {key:ad.branch_id;b.id} AND ad.completed_at IS NULL{narrow: AND ad.open_branch = b.id}
-          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;b.id}
-          LEFT JOIN ductwork_steps h ON {key:h.branch_id;b.id} AND h.ordinal = -s.ordinal AND h.via = 'on_wait' AND h.status = 'failed'"
+          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;b.id}"
     };
 }
 
@@ -120,7 +117,7 @@ statements! {
     /// it. The limit comes before everything that is read for each branch: a wide fan-out may have a million that
     /// halted.
     HALTS = "
-        SELECT b.halt_reason, s.node, s.via, {big:octet_length(s.output)} AS size,
+        SELECT b.halt_reason, s.id AS step_id, s.node, s.via, {big:octet_length(s.output)} AS size,
                CASE WHEN octet_length(s.output) <= :whole THEN s.output ELSE substr(s.output, 1, 100) END AS output,
                f.width, coalesce(e.error_message,
                    (SELECT a.error_message FROM ductwork_transitions t
@@ -142,8 +139,18 @@ statements! {
                                 WHERE e.step_id = s.id ORDER BY e.attempt DESC LIMIT 1) AS error_message
           FROM ductwork_branches b
           JOIN ductwork_steps s ON {key:s.branch_id;b.id}
-         WHERE b.run_id = :run AND b.fan_out_id IS NULL AND s.via IN ('on_halt', 'on_complete')
-           AND s.status = 'failed'";
+         WHERE b.run_id = :run AND b.fan_out_id IS NULL AND s.via IN ('on_halt', 'on_complete', 'on_wait')
+           AND s.status = 'failed'
+         ORDER BY CASE s.via WHEN 'on_wait' THEN 1 ELSE 0 END, s.id LIMIT 1";
+    /// The hook of a question stands at the negative ordinal of its step.
+    FAILED_WAIT_HOOKS = "
+        SELECT s.id, h.via, (SELECT e.error_message FROM ductwork_executions e
+                                      WHERE e.step_id = h.id ORDER BY e.attempt DESC LIMIT 1) AS error_message
+          FROM {rows:x(id id)}
+          JOIN ductwork_steps s ON {key:s.id;x.id}
+          JOIN ductwork_steps h ON {key:h.branch_id;s.branch_id} AND h.ordinal = -s.ordinal
+         WHERE h.via = 'on_wait' AND h.status = 'failed'
+         ORDER BY s.id";
     BACKLOG = "
         SELECT count(*) AS n FROM (
             SELECT 1 FROM ductwork_availabilities
@@ -204,6 +211,14 @@ pub async fn facts(
         if found.status.is_terminal() {
             facts.revived_as = revived_as(conn, run).await?;
             facts.failed_hook = failed_hook(conn, run).await?;
+            if facts.failed_hook.is_none() {
+                // Nobody answered, perhaps because nobody was told.
+                let unanswered = HaltReason::Unanswered.to_string();
+                let halts = facts.halts.iter();
+                let steps = halts.filter(|halt| halt.reason == unanswered);
+                let steps = steps.filter_map(|halt| halt.step).collect();
+                facts.failed_hook = failed_wait_hooks(conn, steps).await?.into_values().next();
+            }
             return Ok(Some(facts));
         }
         let (leaves, barriers) = leaves_and_barriers(conn, run, &facts.pipeline).await?;
@@ -222,6 +237,7 @@ pub async fn facts(
                     deadline: due
                         .as_ref()
                         .map(|due| (due.answer_by, due.unanswered.clone())),
+                    failed_hook: None,
                 }),
                 _ => None,
             };
@@ -231,9 +247,16 @@ pub async fn facts(
                 attempt: row.get::<Option<i64>>("attempt")?.map(|n| n.max(0) as u32),
                 error: row.get("error_message")?,
                 state,
-                failed_hook: hook(&row, "hook", "hook_error")?,
                 node,
             });
+        }
+        let asked = facts.leaves.iter_mut();
+        let mut asked: Vec<&mut Question> =
+            asked.filter_map(|leaf| leaf.question.as_mut()).collect();
+        let steps = asked.iter().map(|question| question.step).collect();
+        let mut failed = failed_wait_hooks(conn, steps).await?;
+        for question in &mut asked {
+            question.failed_hook = failed.remove(&question.step);
         }
         for row in barriers {
             facts.barriers.push(BarrierFact {
@@ -332,16 +355,29 @@ pub async fn revived_as(conn: &mut Conn, run: RunId) -> Result<Option<RunId>, Er
 async fn failed_hook(conn: &mut Conn, run: RunId) -> Result<Option<HookFact>, Error> {
     let args = [("run", run.0.into())];
     let row = conn.fetch_optional(&FAILED_HOOK, &args).await?;
-    let hook = row.map(|row| hook(&row, "via", "error_message"));
-    Ok(hook.transpose()?.flatten())
+    row.as_ref().map(hook).transpose()
 }
 
-fn hook(row: &Row, via: &str, error: &str) -> Result<Option<HookFact>, Error> {
-    let Some(via) = row.get(via)? else {
-        return Ok(None);
-    };
-    let error = row.get(error)?;
-    Ok(Some(HookFact { via, error }))
+/// The hooks that were called when these steps began to wait for a person, and have failed for good, by step.
+async fn failed_wait_hooks(
+    conn: &mut Conn,
+    steps: Vec<StepId>,
+) -> Result<BTreeMap<StepId, HookFact>, Error> {
+    if steps.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let rows = Rows::new().ids("id", steps);
+    let args = [("x", (&rows).into())];
+    let failed = conn.fetch(&FAILED_WAIT_HOOKS, &args).await?;
+    let of = |row: &Row| Ok((StepId(row.get("id")?), hook(row)?));
+    failed.iter().map(of).collect()
+}
+
+fn hook(row: &Row) -> Result<HookFact, Error> {
+    Ok(HookFact {
+        via: row.get("via")?,
+        error: row.get("error_message")?,
+    })
 }
 
 /// The reasons why branches of a run halted by themselves, for the first `n` of them.
@@ -357,6 +393,7 @@ pub async fn halts(conn: &mut Conn, run: RunId, n: usize) -> Result<Vec<HaltFact
         let size: Option<i64> = row.get("size")?;
         halts.push(HaltFact {
             reason: row.get("halt_reason")?,
+            step: Some(StepId(row.get("step_id")?)),
             node: row.get("node")?,
             via: row.get("via")?,
             error: row.get("error_message")?,

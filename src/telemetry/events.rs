@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{debug, error, info, warn};
 
-use crate::model::{BranchId, ExecutionId, HaltReason, ProcessId, RunId, RunStatus};
+use crate::model::{BranchId, ExecutionId, HaltReason, ProcessId, RunId, RunStatus, Via};
 use crate::step::Assignment;
 use crate::store::clock::Overtaken;
 use crate::store::commit::StoredError;
@@ -452,10 +452,12 @@ pub fn unsuccessful(
     result: &str,
     error: Option<&StoredError>,
     next: &str,
+    hook: Option<Via>,
 ) {
     warn!(
         run_id = %assignment.run_id,
         step = assignment.step,
+        hook = hook.map(Via::as_str),
         execution_id = %assignment.execution_id,
         attempt = assignment.attempt,
         result,

@@ -25,7 +25,7 @@ use crate::store::pause::{self, REASON_MAX};
 use crate::store::resume::{self, Resume};
 use crate::store::revive::{self, Revive, Wanted};
 use crate::store::trigger::{self, KEY_MAX, NewRun, Triggered};
-use crate::store::{Conn, Error, definition, known, query};
+use crate::store::{Conn, Error, definition, known, page, query};
 use crate::view::word;
 
 use super::pages::clip;
@@ -314,18 +314,34 @@ pub async fn resume(
     let asked = site.acts.read(async move |conn| {
         let value = value.as_deref().map(RawValue::get);
         let resumed = resume::resume(conn, run, step, value, Some(&by)).await?;
-        let mut answered = None;
-        match resumed {
-            Resume::Done(_) => wake_for(&shared, conn, run).await,
-            Resume::NotDampened(_) => answered = who_answered(conn, run).await?,
-            Resume::NotFound | Resume::Ambiguous(_) => {}
+        let mut answered = Answered::Unknown;
+        match (&resumed, step) {
+            (Resume::Done(_), _) => wake_for(&shared, conn, run).await,
+            (Resume::NotDampened(_), Some(step)) => {
+                answered = match page::step(conn, run, step).await? {
+                    Some(found) => Answered::of(found.head.answered_by),
+                    None => Answered::NoStep(step),
+                };
+            }
+            (Resume::NotDampened(_), None) => {
+                answered = Answered::of(who_answered(conn, run).await?);
+            }
+            (Resume::NotFound | Resume::Ambiguous(_), _) => {}
         }
         Ok((resumed, answered))
     });
     let (resumed, answered) = asked.await.map_err(unsure)?;
-    let answered = match &answered {
-        Some(by) => format!("; {} has answered", clip(by, LETTERS)),
-        None => String::new(),
+    let answered = match answered {
+        Answered::Unknown => String::new(),
+        Answered::By(by) if by == resume::DEADLINE => "; its deadline has passed".to_owned(),
+        Answered::By(by) => format!("; {} has answered", clip(&by, LETTERS)),
+        Answered::NoStep(step) => {
+            let detail = format!("the run {run} has no step {step}");
+            let remedy = "`/api/v1/runs/{id}/steps` lists the run's steps";
+            return Err(Refusal::new(StatusCode::NOT_FOUND, detail)
+                .remedy(remedy)
+                .about(run));
+        }
     };
     match resumed {
         Resume::Done(resumed) => Ok(resumed),
@@ -354,6 +370,20 @@ pub async fn resume(
                 names.join(", ")
             )))
         }
+    }
+}
+
+/// The reason why a question is no longer asked.
+enum Answered {
+    Unknown,
+    By(String),
+    /// The run has no such step.
+    NoStep(StepId),
+}
+
+impl Answered {
+    fn of(by: Option<String>) -> Self {
+        by.map_or(Self::Unknown, Self::By)
     }
 }
 

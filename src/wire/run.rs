@@ -152,7 +152,8 @@ pub struct WhyJson<'a> {
     pub fact: &'a str,
     /// The remedy; null if nothing has to be done.
     pub remedy: Option<String>,
-    /// Present only if the run waits for people: the questions, 100 at most. The step has the value to decide on.
+    /// Present only if people have yet to answer questions of the run, which may go on elsewhere: these questions, 100 at
+    /// most. The step has the value to decide on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<QuestionJson<'a>>,
 }
@@ -173,11 +174,16 @@ pub struct QuestionJson<'a> {
     answer_by: Option<Time>,
     /// The consequence if nobody answers by then, `approve` or `halt`; null without a deadline.
     then: Option<&'a str>,
+    /// Present only if its `on_wait` hook has failed for good, so that perhaps nobody was told: the error of its last
+    /// attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hook_error: Option<&'a str>,
 }
 
 impl<'a> QuestionJson<'a> {
     fn of(question: &'a Question) -> Self {
         let deadline = question.deadline.as_ref();
+        let hook = question.failed_hook.as_ref();
         Self {
             step: question.step,
             node: &question.node,
@@ -185,6 +191,7 @@ impl<'a> QuestionJson<'a> {
             since: Time::of(question.since),
             answer_by: deadline.map(|(at, _)| Time::of(*at)),
             then: deadline.map(|(_, then)| then.as_str()),
+            hook_error: hook.map(|hook| hook.error.as_deref().unwrap_or_default()),
         }
     }
 }

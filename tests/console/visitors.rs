@@ -658,6 +658,11 @@ on_every_database! {
         for part in ["ana has answered", &format!("href=\"{path}\"")] {
             assert!(late.body.contains(part), "{part}: {late:?}");
         }
+        let nobody = uuid::Uuid::nil();
+        let strange = sent(&format!("{path}/resume"), &format!("proof={proof}&step={nobody}&value=2"));
+        assert_eq!(strange.status, 404, "{strange:?}");
+        assert!(strange.body.contains(&format!("has no step {nobody}")), "{strange:?}");
+        assert!(!strange.body.contains("has answered"), "{strange:?}");
         let none = got("/bulk/new?verb=revive");
         assert!(none.status == 400 && none.body.contains("\"/runs\">Choose some runs"), "{none:?}");
         let ended = got(&format!("/bulk/new?verb=revive&run={asks}"));

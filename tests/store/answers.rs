@@ -149,9 +149,9 @@ on_every_database! {
             .await;
             let facts = why::facts(&mut driver.conn, run, LEASE, &Definitions::default()).await;
             let facts = facts.unwrap().unwrap();
-            let failed = facts.leaves[0].failed_hook.as_ref();
-            let failed = failed.map(|it| (it.via.as_str(), it.error.is_some()));
-            assert_eq!(failed, fails.then_some(("on_wait", true)));
+            let failed = facts.leaves[0].question.as_ref().unwrap().failed_hook.clone();
+            let told = failed.as_ref().map(|it| (it.via.as_str(), it.error.is_some()));
+            assert_eq!(told, fails.then_some(("on_wait", true)));
             let answer = machine::why::why(&facts);
             assert_eq!(answer.fact.contains("its `on_wait` hook has failed: "), fails, "{}", answer.fact);
             let asked = waiting(&mut driver.conn, run).await.unwrap().remove(0);
@@ -162,7 +162,17 @@ on_every_database! {
                 prompt: Some("sure?".to_owned()),
                 since: asked.since,
                 deadline: Some((due.answer_by, "halt".to_owned())),
+                failed_hook: failed,
             }]);
+            // Nobody answers in time.
+            driver.conn.execute(&PASS, &[]).await.unwrap();
+            let _ = pass_deadlines(&mut driver.conn).await.unwrap();
+            work(&mut driver).await;
+            assert_eq!(driver.run(run).await.0, RunStatus::Halted);
+            let facts = why::facts(&mut driver.conn, run, LEASE, &Definitions::default()).await;
+            let answer = machine::why::why(&facts.unwrap().unwrap());
+            assert_eq!(answer.fact.contains("its `on_wait` hook has failed: "), fails, "{}", answer.fact);
+            assert!(answer.questions.is_empty());
         }
         driver.audit().await;
     }

@@ -1,4 +1,4 @@
-SELECT b.halt_reason, s.node, s.via, CAST(octet_length(s.output) AS bigint) AS size,
+SELECT b.halt_reason, s.id AS step_id, s.node, s.via, CAST(octet_length(s.output) AS bigint) AS size,
        CASE WHEN octet_length(s.output) <= $1 THEN s.output ELSE substr(s.output, 1, 100) END AS output,
        f.width, coalesce(e.error_message,
            (SELECT a.error_message FROM ductwork_transitions t

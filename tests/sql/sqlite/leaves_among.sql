@@ -6,9 +6,7 @@ SELECT b.status, b.ready_at, coalesce(b.claimed_for_advancing_at, ad.claimed_at)
             ELSE (SELECT x.error_message FROM ductwork_transitions t
                     JOIN ductwork_advancements x ON x.transition_id = t.id
                    WHERE t.from_step_id = s.id AND x.completed_at IS NOT NULL
-                   ORDER BY x.id DESC LIMIT 1) END AS error_message,
-       h.via AS hook,
-       (SELECT x.error_message FROM ductwork_executions x WHERE x.step_id = h.id ORDER BY x.attempt DESC LIMIT 1) AS hook_error
+                   ORDER BY x.id DESC LIMIT 1) END AS error_message
   FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS x
   JOIN ductwork_branches b ON b.id = x.id 
   JOIN ductwork_steps s ON s.id = b.step_id
@@ -16,7 +14,6 @@ SELECT b.status, b.ready_at, coalesce(b.claimed_for_advancing_at, ad.claimed_at)
   LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
   LEFT JOIN ductwork_advancements ad  ON ad.branch_id = b.id AND ad.completed_at IS NULL
   LEFT JOIN ductwork_deadlines d ON d.branch_id = b.id
-  LEFT JOIN ductwork_steps h ON h.branch_id = b.id AND h.ordinal = -s.ordinal AND h.via = 'on_wait' AND h.status = 'failed'
  WHERE b.status IN ('in_progress', 'advancing', 'dampened')
  ORDER BY CASE WHEN e.process_id IS NOT NULL THEN 0 WHEN ad.process_id IS NOT NULL THEN 1
                WHEN b.ready_at IS NOT NULL THEN 2 WHEN a.due_at IS NOT NULL THEN 3 ELSE 4 END,
