@@ -1655,7 +1655,7 @@ fn the_context_is_read_and_written_by_the_run_of_the_environment() {
     place.run(["cancel", &id]);
     let set = place.run(["context", "set", "a", "2", "--run", &id]);
     assert_eq!(set.code, Some(0), "{set:?}");
-    let note = "note: the run has ended (cancelled), so no step will read this value";
+    let note = "note: the run has ended (cancelled), so at most a hook will read this value";
     assert!(set.stderr.contains(note), "{set:?}");
 }
 

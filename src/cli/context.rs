@@ -117,7 +117,7 @@ fn of_database(cli: &CliContext, run: &str, verb: Verb) -> Result<(), Failure> {
                 // A halted run may be revived.
                 if matches!(state.status, RunStatus::Completed | RunStatus::Cancelled) {
                     say(&format!(
-                        "note: the run has ended ({}), so no step will read this value",
+                        "note: the run has ended ({}), so at most a hook will read this value",
                         state.status
                     ));
                 }

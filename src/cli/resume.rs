@@ -83,7 +83,7 @@ impl Resume {
             match cli.out.json {
                 true => cli.out.value(&json!({ "run_id": run, "resumed": resumed })),
                 false if resumed > 1 => cli.out.text(&format!(
-                    "{run} resumed: {resumed} questions are answered\n"
+                    "{run} resumed: {resumed} questions were answered\n"
                 )),
                 false => cli.out.text(&format!("{run} resumed\n")),
             }

@@ -48,6 +48,10 @@ pub struct Facts {
     pub revived_as: Option<RunId>,
     /// The hook that was called when it ended, if the hook has failed for good.
     pub failed_hook: Option<HookFact>,
+    /// The hook of a question that its deadline has decided, if the hook has failed for good.
+    pub untold: Option<HookFact>,
+    /// The questions that people have yet to answer: the first [`QUESTIONS_MAX`].
+    pub questions: Vec<Question>,
     /// Its input: all of it, or none if it is too long for a command line.
     pub input: Option<String>,
     /// The database's time.
@@ -142,7 +146,7 @@ pub struct Leaf {
     /// The node at which it stands.
     pub node: String,
     /// The question that a person is asked there.
-    pub question: Option<Question>,
+    pub prompt: Option<String>,
     /// The consequence if nobody answers, and its time, in words.
     pub deadline: Option<String>,
     /// The number of the current attempt at its step.
@@ -151,13 +155,6 @@ pub struct Leaf {
     pub error: Option<String>,
     /// The thing that it waits for.
     pub state: LeafState,
-}
-
-impl Leaf {
-    fn is_untold(&self) -> bool {
-        let question = self.question.as_ref();
-        question.is_some_and(|question| question.failed_hook.is_some())
-    }
 }
 
 /// The thing that such a branch waits for.
@@ -217,7 +214,7 @@ pub struct Why {
     pub fact: String,
     /// The remedy; `None` when nothing has to be done.
     pub remedy: Option<String>,
-    /// The questions of the run that people have yet to answer, those of its [leaves](Facts::leaves).
+    /// The [questions](Facts::questions) that people have yet to answer.
     pub questions: Vec<Question>,
 }
 
@@ -254,6 +251,9 @@ impl Why {
     }
 }
 
+/// The number of questions that are looked at.
+pub const QUESTIONS_MAX: usize = 100;
+
 /// A hook that has failed for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookFact {
@@ -276,17 +276,24 @@ impl HookFact {
 /// has failed.
 pub fn why(facts: &Facts) -> Why {
     let mut why = of_run(facts);
-    let asked = facts.leaves.iter();
-    why.questions = asked.filter_map(|leaf| leaf.question.clone()).collect();
-    let untold = why.questions.iter();
+    why.questions.clone_from(&facts.questions);
+    let untold = facts.questions.iter();
     let untold: Vec<&HookFact> = untold.filter_map(|it| it.failed_hook.as_ref()).collect();
     if let Some(hook) = untold.first() {
-        let of = match (untold.len(), why.questions.len()) {
+        let at_least = match facts.questions.len() {
+            QUESTIONS_MAX.. => "at least ",
+            _ => "",
+        };
+        let of = match (untold.len(), facts.questions.len()) {
             (1, 1) => "its `on_wait` hook".to_owned(),
-            (1, _) => "the `on_wait` hook of one question".to_owned(),
-            (n, _) => format!("the `on_wait` hook of {n} questions"),
+            (1, _) => format!("the `on_wait` hook of {at_least}one question"),
+            (n, _) => format!("the `on_wait` hook of {at_least}{n} questions"),
         };
         why.fact.push_str(&hook.told(&of));
+    }
+    if let Some(hook) = &facts.untold {
+        let of = "the `on_wait` hook of a question that nobody answered in time";
+        why.fact.push_str(&hook.told(of));
     }
     if let Some(hook) = &facts.failed_hook {
         let of = format!("its `{}` hook", hook.via);
@@ -487,8 +494,7 @@ fn active(facts: &Facts, run: &RunId) -> Why {
         }
         LeafState::Ready { .. } => ready(facts, leaf, &place),
         LeafState::Asked => {
-            let question = leaf.question.as_ref();
-            let prompt = match question.and_then(|it| it.prompt.as_ref()) {
+            let prompt = match &leaf.prompt {
                 Some(prompt) => format!(": {prompt}"),
                 None => String::new(),
             };
@@ -553,8 +559,6 @@ fn telling(facts: &Facts) -> &Leaf {
         .or_else(|| {
             first(&|state| matches!(state, LeafState::Queued { .. } | LeafState::Ready { .. }))
         })
-        // One of which nobody was told needs a person most.
-        .or_else(|| facts.leaves.iter().find(|leaf| leaf.is_untold()))
         .or_else(|| first(&|state| state == LeafState::Asked))
         .unwrap_or(&facts.leaves[0])
 }
@@ -877,14 +881,7 @@ mod tests {
         let leaf = leaf.map(|state| Leaf {
             deadline: None,
             node: "Load".into(),
-            question: (state == LeafState::Asked).then(|| Question {
-                step: StepId(uuid::Uuid::nil()),
-                node: "Load".into(),
-                prompt: Some("go on?".into()),
-                since: NOW,
-                deadline: None,
-                failed_hook: None,
-            }),
+            prompt: Some("go on?".into()),
             attempt: Some(1),
             error: None,
             state,
@@ -907,6 +904,8 @@ mod tests {
             definition: "0123456789ab".into(),
             graph: None,
             failed_hook: None,
+            untold: None,
+            questions: Vec::new(),
             holder: None,
             backlog: Some(3),
             pause: None,

@@ -120,7 +120,7 @@ metrics! {
     RETRIES = Counter "retries" ["pipeline", "step", "cause"]
         "Attempts that were followed by another after an error, a timeout or a crash";
     HOOKS_FAILED = Counter "hooks_failed" ["pipeline", "hook"]
-        "Hooks that failed for good: nobody was told that a run halted, completed or waits";
+        "Hooks that failed for good, so perhaps nobody was told that a run halted, completed or waits";
     STALE_WRITES = Counter "stale_writes" ["role"]
         "Results and advances that came too late and were refused";
     LEASES_GRANTED = Counter "leases_granted" ["kind"]

@@ -125,6 +125,18 @@ pub fn pipelines(config: &Config, embedded: &Embedded) -> Result<Vec<Definition>
     }
 }
 
+/// The same; `leaves_out_mistakes`: without those that are wrong.
+fn pipelines_for(
+    leaves_out_mistakes: bool,
+    config: &Config,
+    embedded: &Embedded,
+) -> Result<Vec<Definition>, Problems> {
+    match leaves_out_mistakes {
+        true => Ok(usable(config, embedded).0),
+        false => pipelines(config, embedded),
+    }
+}
+
 /// The names of the pipelines that get a worker here: the listed ones, whether this host has
 /// their definition or not (runs carry their own), or all that are defined.
 fn served(config: &Config, definitions: &[Definition]) -> Vec<String> {
@@ -228,10 +240,7 @@ pub fn start_until(
     options: &Options,
     until: impl AsyncFnOnce(Handle, Arc<Config>) -> u8,
 ) -> Result<ExitCode, Error> {
-    let definitions = match options.leaves_out_mistakes {
-        true => usable(&config, &embedded).0,
-        false => pipelines(&config, &embedded)?,
-    };
+    let definitions = pipelines_for(options.leaves_out_mistakes, &config, &embedded)?;
     let served = Served::of(&config, &definitions);
     if served.names.is_empty() {
         return Err(Problems(vec![no_pipelines(&config)]).into());
@@ -385,6 +394,7 @@ fn triggered_by(kinds: &[ChildKind], config: &Config, embedded: &Embedded) -> Ve
 
 fn reloader(options: &Options, embedded: Embedded, largest_payload: Option<u64>) -> Reload {
     let (file, env) = (options.file.clone(), options.env.clone());
+    let leaves_out_mistakes = options.leaves_out_mistakes;
     Box::new(move |before| {
         // A file that was found is not looked for again.
         let file = file.clone().or_else(|| before.file.clone());
@@ -397,7 +407,8 @@ fn reloader(options: &Options, embedded: Embedded, largest_payload: Option<u64>)
                  when the daemon was started: raise max_allowed_packet and restart the daemon"
             ));
         }
-        let definitions = pipelines(&config, &embedded).map_err(|p| p.to_string())?;
+        let definitions = pipelines_for(leaves_out_mistakes, &config, &embedded);
+        let definitions = definitions.map_err(|p| p.to_string())?;
         let served = Served::of(&config, &definitions);
         match served.names.is_empty() {
             true => Err(no_pipelines(&config).to_string()),

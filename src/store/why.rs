@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::definition::Definition;
 use crate::machine::halt::{HaltFact, OutputFact};
 use crate::machine::stuck::Mover;
 use crate::machine::why::{
@@ -18,13 +19,13 @@ use crate::model::*;
 use super::conn::{Conn, Row};
 use super::definition::{Definitions, short};
 use super::error::Error;
-use super::resume::Due;
+use super::resume::{DEADLINE, Due};
 use super::statement::{Rows, statements};
 use super::{pause, process, query, stuck, writable};
 
 macro_rules! leaf_columns {
     () => {
-        "b.status, b.ready_at, coalesce(b.claimed_for_advancing_at, ad.claimed_at) AS advancing_since, s.node, s.id AS step_id, s.created_at AS asked_at, e.attempt, e.process_id,
+        "b.status, b.ready_at, coalesce(b.claimed_for_advancing_at, ad.claimed_at) AS advancing_since, s.node, e.attempt, e.process_id,
                e.claimed_at, a.due_at, ad.process_id AS advancer_id, d.answer_by, d.unanswered,
                CASE WHEN e.id IS NOT NULL
                     THEN (SELECT x.error_message FROM ductwork_executions x
@@ -139,9 +140,20 @@ statements! {
                                 WHERE e.step_id = s.id ORDER BY e.attempt DESC LIMIT 1) AS error_message
           FROM ductwork_branches b
           JOIN ductwork_steps s ON {key:s.branch_id;b.id}
-         WHERE b.run_id = :run AND b.fan_out_id IS NULL AND s.via IN ('on_halt', 'on_complete', 'on_wait')
-           AND s.status = 'failed'
-         ORDER BY CASE s.via WHEN 'on_wait' THEN 1 ELSE 0 END, s.id LIMIT 1";
+         WHERE b.run_id = :run AND b.fan_out_id IS NULL AND s.via IN ('on_halt', 'on_complete')
+           AND s.status = 'failed'";
+    /// In the order of the index, and no more than are told.
+    QUESTIONS = "
+        SELECT s.id, s.node, s.created_at, d.answer_by, d.unanswered
+          FROM ductwork_steps s
+          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;s.branch_id}
+         WHERE s.run_id = :run AND s.via = 'dampen' AND s.status = 'waiting'
+         ORDER BY s.created_at, s.id LIMIT 100";
+    /// The first questions that their deadlines have decided.
+    DECIDED = "
+        SELECT s.id FROM ductwork_steps s
+         WHERE s.run_id = :run AND s.via = 'dampen' AND s.answered_by = :deadline
+         ORDER BY s.created_at, s.id LIMIT 100";
     /// The hook of a question stands at the negative ordinal of its step.
     FAILED_WAIT_HOOKS = "
         SELECT s.id, h.via, (SELECT e.error_message FROM ductwork_executions e
@@ -186,6 +198,8 @@ pub async fn facts(
             cancelling_at: found.cancelling_at,
             revived_as: None,
             failed_hook: None,
+            untold: None,
+            questions: Vec::new(),
             input: Some(found.input.get())
                 .filter(|input| input.len() <= INPUT_MAX)
                 .map(str::to_owned),
@@ -211,52 +225,34 @@ pub async fn facts(
         if found.status.is_terminal() {
             facts.revived_as = revived_as(conn, run).await?;
             facts.failed_hook = failed_hook(conn, run).await?;
-            if facts.failed_hook.is_none() {
-                // Nobody answered, perhaps because nobody was told.
-                let unanswered = HaltReason::Unanswered.to_string();
-                let halts = facts.halts.iter();
-                let steps = halts.filter(|halt| halt.reason == unanswered);
-                let steps = steps.filter_map(|halt| halt.step).collect();
-                facts.failed_hook = failed_wait_hooks(conn, steps).await?.into_values().next();
+            // Nobody answered these, perhaps because nobody was told.
+            let unanswered = HaltReason::Unanswered.to_string();
+            let halts = facts.halts.iter();
+            let halted = halts.filter(|halt| halt.reason == unanswered);
+            let mut unanswered: Vec<StepId> = halted.filter_map(|halt| halt.step).collect();
+            if !is_wide(conn, run).await? {
+                unanswered.extend(decided(conn, run).await?);
             }
+            let failed = failed_wait_hooks(conn, unanswered).await?;
+            facts.untold = failed.into_values().next();
             return Ok(Some(facts));
         }
-        let (leaves, barriers) = leaves_and_barriers(conn, run, &facts.pipeline).await?;
+        let (leaves, barriers, are_all) = leaves_and_barriers(conn, run, &facts.pipeline).await?;
         for row in leaves {
             let node: String = row.get("node")?;
             let place = definition.as_ref().ok();
             let place = place.and_then(|it| Some(it.node(it.find(&node)?)));
-            let due = Due::read(&row, facts.now)?;
-            let state = state(&row)?;
-            let question = match state {
-                LeafState::Asked => Some(Question {
-                    step: StepId(row.get("step_id")?),
-                    node: node.clone(),
-                    prompt: place.and_then(|node| node.prompt.clone()),
-                    since: row.get("asked_at")?,
-                    deadline: due
-                        .as_ref()
-                        .map(|due| (due.answer_by, due.unanswered.clone())),
-                    failed_hook: None,
-                }),
-                _ => None,
-            };
             facts.leaves.push(Leaf {
-                deadline: due.map(|due| due.words()),
-                question,
+                deadline: Due::read(&row, facts.now)?.map(|due| due.words()),
+                prompt: place.and_then(|node| node.prompt.clone()),
                 attempt: row.get::<Option<i64>>("attempt")?.map(|n| n.max(0) as u32),
                 error: row.get("error_message")?,
-                state,
+                state: state(&row)?,
                 node,
             });
         }
-        let asked = facts.leaves.iter_mut();
-        let mut asked: Vec<&mut Question> =
-            asked.filter_map(|leaf| leaf.question.as_mut()).collect();
-        let steps = asked.iter().map(|question| question.step).collect();
-        let mut failed = failed_wait_hooks(conn, steps).await?;
-        for question in &mut asked {
-            question.failed_hook = failed.remove(&question.step);
+        if are_all && facts.cancelling_at.is_none() {
+            facts.questions = questions(conn, run, definition.as_deref().ok()).await?;
         }
         for row in barriers {
             facts.barriers.push(BarrierFact {
@@ -314,7 +310,7 @@ async fn leaves_and_barriers(
     conn: &mut Conn,
     run: RunId,
     pipeline: &str,
-) -> Result<(Vec<Row>, Vec<Row>), Error> {
+) -> Result<(Vec<Row>, Vec<Row>, bool), Error> {
     let args = [("run", run.0.into())];
     if is_wide(conn, run).await? {
         let moving = [
@@ -331,11 +327,12 @@ async fn leaves_and_barriers(
             return Ok((
                 conn.fetch(&LEAVES_AMONG, &[("x", (&rows).into())]).await?,
                 conn.fetch(&ROOT_BARRIERS, &args).await?,
+                false,
             ));
         }
     }
     let leaves = conn.fetch(&LEAVES, &args).await?;
-    Ok((leaves, conn.fetch(&BARRIERS, &args).await?))
+    Ok((leaves, conn.fetch(&BARRIERS, &args).await?, true))
 }
 
 /// True where the run has too many branches to read anything for each.
@@ -356,6 +353,41 @@ async fn failed_hook(conn: &mut Conn, run: RunId) -> Result<Option<HookFact>, Er
     let args = [("run", run.0.into())];
     let row = conn.fetch_optional(&FAILED_HOOK, &args).await?;
     row.as_ref().map(hook).transpose()
+}
+
+/// The questions of a run that people have yet to answer: the first 100.
+async fn questions(
+    conn: &mut Conn,
+    run: RunId,
+    definition: Option<&Definition>,
+) -> Result<Vec<Question>, Error> {
+    let rows = conn.fetch(&QUESTIONS, &[("run", run.0.into())]).await?;
+    let mut questions = Vec::with_capacity(rows.len());
+    for row in rows {
+        let node: String = row.get("node")?;
+        let place = definition.and_then(|it| Some(it.node(it.find(&node)?)));
+        let answer_by: Option<i64> = row.get("answer_by")?;
+        questions.push(Question {
+            step: StepId(row.get("id")?),
+            prompt: place.and_then(|node| node.prompt.clone()),
+            since: row.get("created_at")?,
+            deadline: answer_by.zip(row.get("unanswered")?),
+            failed_hook: None,
+            node,
+        });
+    }
+    let steps = questions.iter().map(|question| question.step).collect();
+    let mut failed = failed_wait_hooks(conn, steps).await?;
+    for question in &mut questions {
+        question.failed_hook = failed.remove(&question.step);
+    }
+    Ok(questions)
+}
+
+async fn decided(conn: &mut Conn, run: RunId) -> Result<Vec<StepId>, Error> {
+    let args = [("run", run.0.into()), ("deadline", DEADLINE.into())];
+    let rows = conn.fetch(&DECIDED, &args).await?;
+    rows.iter().map(|row| Ok(StepId(row.get("id")?))).collect()
 }
 
 /// The hooks that were called when these steps began to wait for a person, and have failed for good, by step.

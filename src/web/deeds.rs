@@ -333,7 +333,7 @@ pub async fn resume(
     let (resumed, answered) = asked.await.map_err(unsure)?;
     let answered = match answered {
         Answered::Unknown => String::new(),
-        Answered::By(by) if by == resume::DEADLINE => "; its deadline has passed".to_owned(),
+        Answered::By(by) if by == resume::DEADLINE => "; the deadline has passed".to_owned(),
         Answered::By(by) => format!("; {} has answered", clip(&by, LETTERS)),
         Answered::NoStep(step) => {
             let detail = format!("the run {run} has no step {step}");

@@ -152,8 +152,9 @@ pub struct WhyJson<'a> {
     pub fact: &'a str,
     /// The remedy; null if nothing has to be done.
     pub remedy: Option<String>,
-    /// Present only if people have yet to answer questions of the run, which may go on elsewhere: these questions, 100 at
-    /// most. The step has the value to decide on.
+    /// Present only if people have yet to answer questions of the run; the run itself may go on in other branches. The
+    /// first 100 questions; none while a run of more than 2000 branches goes on elsewhere. The step has the value to
+    /// decide on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<QuestionJson<'a>>,
 }
@@ -166,7 +167,7 @@ pub struct QuestionJson<'a> {
     step: StepId,
     /// Its node in the graph.
     node: &'a str,
-    /// The text of the question; null if the definition has none.
+    /// The text of the question; null if the definition has none, or if this version cannot read the definition.
     prompt: Option<&'a str>,
     /// Since when it waits.
     since: Time,

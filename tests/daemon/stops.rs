@@ -72,7 +72,7 @@ on_every_database! {
     /// At any moment of a start.
     async fn a_stop_during_the_start_is_never_lost(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
-        // Of four, each database has another.
+        // Each database tries another quarter of the moments.
         let first = match db.url.split_once(':').expect("a URL").0 {
             "sqlite" => 0,
             "mysql" => 1,

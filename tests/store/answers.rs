@@ -149,7 +149,7 @@ on_every_database! {
             .await;
             let facts = why::facts(&mut driver.conn, run, LEASE, &Definitions::default()).await;
             let facts = facts.unwrap().unwrap();
-            let failed = facts.leaves[0].question.as_ref().unwrap().failed_hook.clone();
+            let failed = facts.questions[0].failed_hook.clone();
             let told = failed.as_ref().map(|it| (it.via.as_str(), it.error.is_some()));
             assert_eq!(told, fails.then_some(("on_wait", true)));
             let answer = machine::why::why(&facts);
@@ -171,8 +171,30 @@ on_every_database! {
             assert_eq!(driver.run(run).await.0, RunStatus::Halted);
             let facts = why::facts(&mut driver.conn, run, LEASE, &Definitions::default()).await;
             let answer = machine::why::why(&facts.unwrap().unwrap());
-            assert_eq!(answer.fact.contains("its `on_wait` hook has failed: "), fails, "{}", answer.fact);
+            let told = "the `on_wait` hook of a question that nobody answered in time has failed: ";
+            assert_eq!(answer.fact.contains(told), fails, "{}", answer.fact);
             assert!(answer.questions.is_empty());
+        }
+        // A deadline approves, or a person does: then the hook no longer matters.
+        for answered in [false, true] {
+            let run = driver.trigger(&timed(Unanswered::Approve), "\"x\"").await;
+            driver.work("P", |claimed| match claimed.via.is_hook() {
+                true => Did::Refused,
+                false => Did::Returned(ink(claimed)),
+            })
+            .await;
+            if answered {
+                assert_eq!(resume(&mut driver.conn, run, None, None, None).await.unwrap(), Resume::Done(1));
+            } else {
+                driver.conn.execute(&PASS, &[]).await.unwrap();
+                let _ = pass_deadlines(&mut driver.conn).await.unwrap();
+            }
+            work(&mut driver).await;
+            assert_eq!(driver.run(run).await.0, RunStatus::Completed);
+            let facts = why::facts(&mut driver.conn, run, LEASE, &Definitions::default()).await;
+            let answer = machine::why::why(&facts.unwrap().unwrap());
+            assert_eq!(answer.fact.contains("`on_wait`"), !answered, "{}", answer.fact);
+            assert_eq!(answer.remedy, None);
         }
         driver.audit().await;
     }

@@ -434,9 +434,9 @@ fn expands(read: &Read) -> impl Iterator<Item = &FanOut> {
     read.fan_outs.iter().filter(|it| it.via == "expand")
 }
 
-/// The reason why a run does not move; a run that has ended well needs none.
+/// The reason why a run does not move; a run that has ended well needs none, unless there is something left to do.
 fn told(head: &RunHead, why: Why) -> Option<Told> {
-    let needs = head.status != RunStatus::Completed;
+    let needs = head.status != RunStatus::Completed || why.remedy.is_some();
     needs.then_some(Told {
         fact: clip(&why.fact, FACT),
         remedy: why.remedy.map(|remedy| clip(&remedy, FACT)),

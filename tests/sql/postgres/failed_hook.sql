@@ -2,6 +2,5 @@ SELECT s.via, (SELECT e.error_message FROM ductwork_executions e
                         WHERE e.step_id = s.id ORDER BY e.attempt DESC LIMIT 1) AS error_message
   FROM ductwork_branches b
   JOIN ductwork_steps s ON s.branch_id = ANY (ARRAY[b.id])
- WHERE b.run_id = $1 AND b.fan_out_id IS NULL AND s.via IN ('on_halt', 'on_complete', 'on_wait')
+ WHERE b.run_id = $1 AND b.fan_out_id IS NULL AND s.via IN ('on_halt', 'on_complete')
    AND s.status = 'failed'
- ORDER BY CASE s.via WHEN 'on_wait' THEN 1 ELSE 0 END, s.id LIMIT 1

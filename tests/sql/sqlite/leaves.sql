@@ -1,4 +1,4 @@
-SELECT b.status, b.ready_at, coalesce(b.claimed_for_advancing_at, ad.claimed_at) AS advancing_since, s.node, s.id AS step_id, s.created_at AS asked_at, e.attempt, e.process_id,
+SELECT b.status, b.ready_at, coalesce(b.claimed_for_advancing_at, ad.claimed_at) AS advancing_since, s.node, e.attempt, e.process_id,
        e.claimed_at, a.due_at, ad.process_id AS advancer_id, d.answer_by, d.unanswered,
        CASE WHEN e.id IS NOT NULL
             THEN (SELECT x.error_message FROM ductwork_executions x
