@@ -22,7 +22,7 @@ pub fn end_the_first_process() {
     let always = Arc::new(AtomicBool::new(true));
     let until_caught = ENDS.get_or_init(|| Arc::new(AtomicBool::new(true)));
     // RACE: a signal between the installation of its handler and the registration of the action does nothing. A blocked
-    // one waits. Proven by `a_command_that_is_the_first_process_of_a_container_ends_by_signals`.
+    // one waits. Raced by `a_command_that_is_the_first_process_of_a_container_ends_by_signals`.
     let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
     for (signal, ends) in [
         (SIGTERM, &always),

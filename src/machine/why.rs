@@ -1028,6 +1028,48 @@ mod tests {
     }
 
     #[test]
+    fn failed_hooks_of_questions_are_counted_as_far_as_the_questions_are_known() {
+        for (asked, failed, expected) in [
+            (1, 0, ""),
+            (1, 1, "; its `on_wait` hook has failed: no mail"),
+            (
+                3,
+                1,
+                "; the `on_wait` hook of one question has failed: no mail",
+            ),
+            (
+                3,
+                2,
+                "; the `on_wait` hook of 2 questions has failed: no mail",
+            ),
+            (
+                QUESTIONS_MAX,
+                2,
+                "; the `on_wait` hook of at least 2 questions has failed: no mail",
+            ),
+        ] {
+            let mut facts = facts(Some(LeafState::Asked));
+            let alone = why(&facts).fact;
+            facts.questions = (0..asked)
+                .map(|n| Question {
+                    step: StepId(uuid::Uuid::nil()),
+                    node: "Load".into(),
+                    prompt: None,
+                    since: NOW,
+                    deadline: None,
+                    failed_hook: (n < failed).then(|| HookFact {
+                        via: "on_wait".into(),
+                        error: Some("no mail".into()),
+                    }),
+                })
+                .collect();
+            let told = why(&facts);
+            assert_eq!(told.fact, format!("{alone}{expected}"));
+            assert_eq!(told.questions, facts.questions);
+        }
+    }
+
+    #[test]
     fn what_waits_in_the_queue_of_a_paused_pipeline_says_who_paused_it_and_why() {
         let pause = Pause {
             pipeline: "P".into(),
@@ -1371,6 +1413,14 @@ mod tests {
                 .starts_with("do the work of the hook by hand")
         );
         facts.failed_hook = None;
+        facts.untold = Some(HookFact {
+            via: "on_wait".into(),
+            error: None,
+        });
+        let untold = "it completed 1m 30s ago; the `on_wait` hook of a question that nobody answered in time has failed";
+        assert_eq!(why(&facts).fact, untold);
+        assert_eq!(why(&facts).remedy, None);
+        facts.untold = None;
         facts.status = RunStatus::Halted;
         facts.halts.push(HaltFact {
             reason: HaltReason::JobRetriesExhausted.to_string(),
