@@ -62,6 +62,28 @@ fn alerts() -> Vec<(String, String)> {
     found
 }
 
+/// The operator of Prometheus takes the same alerts: `scripts/kubernetes --write` copies them.
+#[test]
+fn the_rules_for_kubernetes_are_the_alerts() {
+    let alerts = std::fs::read_to_string(deployed("prometheus/alerts.yml")).unwrap();
+    let rules =
+        std::fs::read_to_string(deployed("kubernetes/components/monitoring/rules.yml")).unwrap();
+    let groups = |text: &str| -> Vec<String> {
+        let after = text
+            .lines()
+            .skip_while(|line| line.trim() != "groups:")
+            .skip(1);
+        let said: Vec<String> = after.map(|line| line.trim().to_owned()).collect();
+        assert!(said.len() > 20, "{text}");
+        said
+    };
+    assert_eq!(
+        groups(&rules),
+        groups(&alerts),
+        "run scripts/kubernetes --write, which copies the alerts"
+    );
+}
+
 /// The metric that a series belongs to: a histogram has the series `_bucket`, `_sum` and `_count`.
 fn metric(series: &str) -> Option<&'static Metric> {
     METRICS.iter().copied().find(|metric| {
