@@ -554,11 +554,12 @@ pub async fn report(
 
 /// The lines of a value that a person decides on.
 pub fn decide(input: &str, style: Style) -> Vec<String> {
-    let Ok(value) = serde_json::value::RawValue::from_string(input.to_owned()) else {
-        return vec![clean(input)];
-    };
     let size = terminal_size::terminal_size_of(std::io::stderr());
     let room = size.map_or(80, |(width, _)| usize::from(width.0).max(40));
+    let Ok(value) = serde_json::value::RawValue::from_string(input.to_owned()) else {
+        // It is the beginning of a long value.
+        return vec![columns::cut_with(&clean(input), room - 4, glyphs().more)];
+    };
     let text = value::lines(&value, room - 4);
     let text = match style.colour {
         true => text,

@@ -1,16 +1,19 @@
 //! `resume`: a run that waits for a person goes on.
 
+use std::cell::Cell;
+
 use serde_json::json;
 
 use crate::model::{self, RunId, StepId};
 use crate::problem::Problem;
-use crate::store::resume::WaitingStep;
+use crate::store::resume::{Answering, WaitingStep};
 use crate::store::{Conn, Purpose, query, resume};
 use crate::view::word;
 
 use super::exit::Failure;
 use super::nobody;
 use super::out::short;
+use super::patiently::patiently;
 use super::person;
 use super::setup::{self, CliContext};
 
@@ -20,6 +23,8 @@ use super::setup::{self, CliContext};
   ductworkd resume 5d91c07e                       # with what was asked about
   ductworkd resume 5d91c07e '{\"approved\":true}'   # with this instead
   ductworkd resume 5d91c07e true --step Approve.2
+
+Many questions of one run are answered in batches. If that is interrupted, the same command answers those that are left.
 ")]
 pub struct Resume {
     /// The run's id, or four or more of its first or last digits
@@ -53,8 +58,20 @@ impl Resume {
                 None => None,
             };
             let value = value.as_deref().map(serde_json::value::RawValue::get);
-            let resumed = match resume::resume(&mut conn, run, step, value, Some(&by)).await? {
-                resume::Resume::Done(resumed) => resumed,
+            let answering = Answering {
+                run,
+                step,
+                value,
+                by: Some(&by),
+            };
+            let count = Cell::new(0_usize);
+            let report = |resumed| count.set(resumed);
+            let resumed = patiently(
+                || format!("answering: {} questions", count.get()),
+                resume::resume_by(&mut conn, answering, resume::BATCH, None, report),
+            );
+            let resumed = match resumed.await? {
+                resume::Resume::Done(resumed) | resume::Resume::Part(resumed) => resumed,
                 resume::Resume::NotFound => return Err(setup::no_run(&run.to_string())),
                 resume::Resume::NotDampened(status) if status.is_terminal() => {
                     return Err(setup::has_ended(run, status));
@@ -69,8 +86,10 @@ impl Resume {
                     ));
                 }
                 resume::Resume::Ambiguous(steps) => {
-                    let message =
-                        format!("{} steps of the run {run} wait for a person", steps.len());
+                    let message = format!(
+                        "{} steps of the run {run} wait for a person",
+                        number(&steps)
+                    );
                     let problem = Problem::new(message);
                     return Err(Failure::failed(
                         problem.help(format!("say which, with --step: {}", names(&steps))),
@@ -93,18 +112,21 @@ impl Resume {
 
 /// A waiting step, by its node's name, by its id, or by some of the id's first or last digits.
 async fn find_step(conn: &mut Conn, run: RunId, given: &str) -> Result<StepId, Failure> {
-    let waiting = resume::waiting(conn, run).await?;
     let digits = query::digits(given);
     let has = |step: &WaitingStep, digits: &String| {
         let id = step.step_id.0.simple().to_string();
         id.starts_with(digits) || id.ends_with(digits)
     };
-    let is = |step: &&WaitingStep| {
+    let is = |step: &WaitingStep| {
         step.node == given || digits.as_ref().is_some_and(|digits| has(step, digits))
     };
-    let found: Vec<&WaitingStep> = waiting.iter().filter(is).collect();
+    let found = resume::find(conn, run, is).await?;
+    let waiting = match found.as_slice() {
+        [one] => return Ok(one.step_id),
+        [] => resume::waiting(conn, run).await?,
+        _ => Vec::new(),
+    };
     match found.as_slice() {
-        [one] => Ok(one.step_id),
         [] if waiting.is_empty() => {
             let problem = Problem::new(format!("no step of the run {run} waits for a person"));
             Err(Failure::failed(problem.help(format!(
@@ -123,14 +145,21 @@ async fn find_step(conn: &mut Conn, run: RunId, given: &str) -> Result<StepId, F
         several => {
             let problem = Problem::new(format!(
                 "{} steps `{}` wait for a person",
-                several.len(),
+                number(several),
                 short(given, 60)
             ));
-            let found: Vec<WaitingStep> = several.iter().map(|step| (*step).clone()).collect();
             Err(Failure::failed(
-                problem.help(format!("say which by its id: {}", names(&found))),
+                problem.help(format!("say which by its id: {}", names(several))),
             ))
         }
+    }
+}
+
+/// How many there are, as far as they are listed.
+fn number(steps: &[WaitingStep]) -> String {
+    match steps.len() {
+        n @ resume::LISTED.. => format!("at least {n}"),
+        n => n.to_string(),
     }
 }
 

@@ -84,6 +84,11 @@ impl HaltFact {
         self.reason == reason.as_str()
     }
 
+    /// The reason and the node.
+    fn kind(&self) -> String {
+        format!("{} at {}", self.reason, self.node)
+    }
+
     /// True if a failed step explains the halt: nothing was wrong with a transition.
     pub fn is_of_step(&self) -> bool {
         self.output.is_none() && self.width.is_none() && self.error.is_some()
@@ -328,8 +333,41 @@ fn then(edge: &Edge) -> Option<Then> {
     }
 }
 
-/// The most different actions that a remedy names.
+/// The most halts that are read of one run.
+pub const HALTS_MAX: usize = 100;
+
+/// The most different actions that a remedy names, and the most other kinds of halts that are told beside the first.
 const NAMED: usize = 3;
+
+/// The first of these halts with its explanation, the number of the others, and the kinds of those that differ.
+pub fn told(halts: &[HaltFact], definition: Option<&Definition>) -> Option<String> {
+    let [first, others @ ..] = halts else {
+        return None;
+    };
+    let explanation = first.explanation(definition);
+    let explanation = explanation.map_or(String::new(), |it| format!(": {it}"));
+    let told = format!("{}{explanation}", first.kind());
+    let at_least = match halts.len() {
+        HALTS_MAX.. => "at least ",
+        _ => "",
+    };
+    let mut kinds: Vec<String> = Vec::new();
+    for kind in others.iter().map(HaltFact::kind) {
+        if kind != first.kind() && !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    let more = kinds.len().saturating_sub(NAMED);
+    kinds.truncate(NAMED);
+    if more > 0 {
+        kinds.push(format!("{more} other reasons"));
+    }
+    Some(match (others.len(), kinds.is_empty()) {
+        (0, _) => told,
+        (n, true) => format!("{told} (and {at_least}{n} more)"),
+        (n, false) => format!("{told} (and {at_least}{n} more, also {})", kinds.join(", ")),
+    })
+}
 
 /// The remedy for a run that halted in these ways.
 pub fn remedy(halts: &[HaltFact], run: RunId) -> String {
@@ -440,6 +478,39 @@ mod tests {
         let all = ["A", "B", "C", "D"].map(refused);
         assert_eq!(of(&all[..3]), format!("fix A, fix B and fix C{several}"));
         assert_eq!(of(&all), format!("fix A, fix B, fix C and 1 more{several}"));
+    }
+
+    #[test]
+    fn the_first_of_several_halts_is_explained_and_the_other_kinds_are_named() {
+        let failed = |node: &str| HaltFact {
+            error: Some("no disk".to_owned()),
+            ..fact(HaltReason::JobRetriesExhausted, node, None)
+        };
+        let unanswered = fact(HaltReason::Unanswered, "Ask", None);
+        let of = |halts: &[HaltFact]| told(halts, None).unwrap_or_default();
+        assert_eq!(told(&[], None), None);
+        let load = "job_retries_exhausted at Load: no disk";
+        assert_eq!(of(&[failed("Load")]), load);
+        assert_eq!(
+            of(&[failed("Load"), failed("Load")]),
+            format!("{load} (and 1 more)")
+        );
+        let mixed = [failed("Load"), unanswered, failed("Load"), failed("A")];
+        assert_eq!(
+            of(&mixed),
+            format!("{load} (and 3 more, also unanswered at Ask, job_retries_exhausted at A)")
+        );
+        let many: Vec<HaltFact> = ["Load", "A", "B", "C", "D", "E"].map(failed).to_vec();
+        let named = ["A", "B", "C"].map(|node| format!("job_retries_exhausted at {node}"));
+        assert_eq!(
+            of(&many),
+            format!(
+                "{load} (and 5 more, also {}, 2 other reasons)",
+                named.join(", ")
+            )
+        );
+        let most = vec![failed("Load"); HALTS_MAX];
+        assert_eq!(of(&most), format!("{load} (and at least 99 more)"));
     }
 
     #[test]

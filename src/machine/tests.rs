@@ -10,6 +10,7 @@ mod layout;
 mod outcome;
 mod revive;
 mod transition;
+mod why;
 
 /// A table of Markdown.
 fn table<R: AsRef<[String]>>(head: &[&str], rows: impl IntoIterator<Item = R>) -> String {

@@ -2,8 +2,12 @@
 //!
 //! Owns: the end of a dampen, by an answer or by a passed deadline. Never: judges the value that a person
 //! gave; the caller has made sure that it is JSON and not too long.
+//!
+//! The questions of a wide run are answered in several transactions, oldest first. A caller that is interrupted
+//! repeats the same call, which answers those that are left.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use crate::failpoint::failpoint;
 use crate::machine::stuck::GRACE;
@@ -20,14 +24,28 @@ use super::pass::{CONTENDED, Pass, Then};
 use super::statement::{Rows, statements};
 use super::transition::hooks;
 
-statements! {
-    RESUME_RUN_STATUS = "SELECT status FROM ductwork_runs WHERE id = :run";
-    WAITING_STEPS = "
-        SELECT s.id, s.branch_id, s.node, s.input, s.created_at, d.answer_by, d.unanswered, {now} AS now
+macro_rules! waiting {
+    ($which:literal) => {
+        concat!(
+            "
+        SELECT s.id, s.branch_id, s.node, s.created_at, d.answer_by, d.unanswered, {now} AS now,
+               CASE WHEN octet_length(s.input) <= :whole THEN s.input ELSE substr(s.input, 1, :letters) END AS input
           FROM ductwork_steps s
           LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;s.branch_id}
-         WHERE s.run_id = :run AND s.via = 'dampen' AND s.status = 'waiting'
-         ORDER BY s.created_at, s.id";
+         WHERE ",
+            $which,
+            " AND s.via = 'dampen' AND s.status = 'waiting'"
+        )
+    };
+}
+
+statements! {
+    RESUME_RUN_STATUS = "SELECT status FROM ductwork_runs WHERE id = :run";
+    /// In the order of the index.
+    WAITING_STEPS = concat!(waiting!("s.run_id = :run"), "
+           AND s.created_at >= :behind AND (s.created_at, s.id) > (:behind, :behind_id)
+         ORDER BY s.created_at, s.id LIMIT :n");
+    WAITING_STEP = waiting!("s.id = :step AND s.run_id = :run");
     /// RACE: two people resume one branch, or one of them cancels the run. All write this row from
     /// 'dampened'; one of them finds it in this state, and the others wait for its lock first.
     /// Proven by `of_two_resumes_at_once_one_counts`.
@@ -72,6 +90,15 @@ statements! {
         {delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)} AND answer_by <= {now}";
 }
 
+/// How many questions one transaction answers.
+pub const BATCH: usize = 500;
+
+/// The most questions that are listed.
+pub const LISTED: usize = 100;
+
+/// How many questions are searched at once.
+const PAGE: usize = 1_000;
+
 /// How many deadlines one transaction handles.
 const DEADLINES: usize = 100;
 
@@ -87,7 +114,7 @@ pub struct WaitingStep {
     pub branch_id: BranchId,
     /// Its node: the definition says what it asks.
     pub node: String,
-    /// The value with which the branch continues unless the person gives another.
+    /// The value with which the branch continues unless the person gives another: as much of it as was asked for.
     pub input: String,
     /// The time since which it waits, in µs since 1970.
     pub since: i64,
@@ -140,54 +167,209 @@ impl Due {
 pub enum Resume {
     /// This many branches continue.
     Done(usize),
+    /// This many branches continue, and there was no time for others.
+    Part(usize),
     /// The run does not exist.
     NotFound,
     /// The run, or this step of it, does not wait for a person.
     NotDampened(RunStatus),
-    /// A value was given, and several steps wait: it is unclear for which of them it is.
+    /// A value was given, and several steps wait, of which these are the first [`LISTED`]: it is unclear for which of
+    /// them it is.
     Ambiguous(Vec<WaitingStep>),
 }
 
-/// The steps of a run that wait for a person, the longest wait first.
-pub async fn waiting(conn: &mut Conn, run_id: RunId) -> Result<Vec<WaitingStep>, Error> {
-    let args = [("run", run_id.0.into())];
-    let rows = conn.fetch(&WAITING_STEPS, &args).await?;
-    rows.iter()
-        .map(|row| {
-            Ok(WaitingStep {
-                step_id: StepId(row.get("id")?),
-                branch_id: BranchId(row.get("branch_id")?),
-                node: row.get("node")?,
-                input: row.get("input")?,
-                since: row.get("created_at")?,
-                deadline: Due::read(row, row.get("now")?)?,
-            })
-        })
-        .collect()
+/// How much is read of the values that questions are about.
+#[derive(Clone, Copy)]
+pub(super) struct Values {
+    /// Up to so many bytes, all of it.
+    whole: i64,
+    /// Of a longer one, so many letters.
+    letters: i64,
 }
 
-/// Resumes waiting branches of a run: the one at `step`, or all. `value` (one JSON value) replaces
-/// the value with which they would continue, and is for one step only. `by` is the person who
-/// answers.
-pub async fn resume(
+impl Values {
+    /// As much as people are shown.
+    const SHOWN: Self = Self {
+        whole: 64 << 10,
+        letters: 1_000,
+    };
+    /// Nothing.
+    pub(super) const NONE: Self = Self {
+        whole: 0,
+        letters: 0,
+    };
+}
+
+/// The steps of a run that wait for a person, the longest wait first: at most [`LISTED`].
+pub async fn waiting(conn: &mut Conn, run_id: RunId) -> Result<Vec<WaitingStep>, Error> {
+    let (first, values) = (Cursor::FIRST, Values::SHOWN);
+    waiting_behind(conn, run_id, first, LISTED, values).await
+}
+
+/// Those of them that are meant, without their values: at most [`LISTED`].
+pub async fn find(
     conn: &mut Conn,
     run_id: RunId,
+    is_meant: impl Fn(&WaitingStep) -> bool,
+) -> Result<Vec<WaitingStep>, Error> {
+    let (mut found, mut behind) = (Vec::new(), Cursor::FIRST);
+    loop {
+        let page = waiting_behind(conn, run_id, behind, PAGE, Values::NONE).await?;
+        let (last, is_last) = (page.last().map(WaitingStep::cursor), page.len() < PAGE);
+        found.extend(page.into_iter().filter(&is_meant));
+        found.truncate(LISTED);
+        match last {
+            Some(last) if !is_last && found.len() < LISTED => behind = last,
+            _ => return Ok(found),
+        }
+    }
+}
+
+pub(super) async fn waiting_behind(
+    conn: &mut Conn,
+    run_id: RunId,
+    behind: Cursor,
+    n: usize,
+    values: Values,
+) -> Result<Vec<WaitingStep>, Error> {
+    let [time, id] = behind.args();
+    let args = [
+        ("run", run_id.0.into()),
+        ("whole", values.whole.into()),
+        ("letters", values.letters.into()),
+        time,
+        id,
+        ("n", n.into()),
+    ];
+    let rows = conn.fetch(&WAITING_STEPS, &args).await?;
+    rows.iter().map(WaitingStep::read).collect()
+}
+
+async fn waiting_at(
+    conn: &mut Conn,
+    run_id: RunId,
+    step: StepId,
+) -> Result<Option<WaitingStep>, Error> {
+    let args = [
+        ("run", run_id.0.into()),
+        ("step", step.0.into()),
+        ("whole", Values::NONE.whole.into()),
+        ("letters", Values::NONE.letters.into()),
+    ];
+    let row = conn.fetch_optional(&WAITING_STEP, &args).await?;
+    row.as_ref().map(WaitingStep::read).transpose()
+}
+
+impl WaitingStep {
+    fn read(row: &Row) -> Result<Self, Error> {
+        Ok(Self {
+            step_id: StepId(row.get("id")?),
+            branch_id: BranchId(row.get("branch_id")?),
+            node: row.get("node")?,
+            input: row.get("input")?,
+            since: row.get("created_at")?,
+            deadline: Due::read(row, row.get("now")?)?,
+        })
+    }
+
+    fn cursor(&self) -> Cursor {
+        Cursor::new(self.since, self.step_id.0)
+    }
+}
+
+/// An answer to questions of a run.
+#[derive(Clone, Copy)]
+pub struct Answering<'a> {
+    /// The run.
+    pub run: RunId,
+    /// The only step that is answered; all that wait if there is none.
+    pub step: Option<StepId>,
+    /// One JSON value that replaces the one with which the step would continue. It is for one step only.
+    pub value: Option<&'a str>,
+    /// The person who answers.
+    pub by: Option<&'a Actor>,
+}
+
+/// Resumes waiting branches of a run: the one at `step`, or all.
+#[cfg(feature = "internals")]
+pub async fn resume(
+    conn: &mut Conn,
+    run: RunId,
     step: Option<StepId>,
     value: Option<&str>,
     by: Option<&Actor>,
 ) -> Result<Resume, Error> {
+    let answering = Answering {
+        run,
+        step,
+        value,
+        by,
+    };
+    resume_by(conn, answering, BATCH, None, |_| {}).await
+}
+
+/// The same, with this many branches per transaction; after each, `report` receives how many continue by now. No
+/// transaction but the first begins after `until`.
+///
+/// The transaction that resumes the last of them records the action.
+pub async fn resume_by(
+    conn: &mut Conn,
+    answering: Answering<'_>,
+    batch: usize,
+    until: Option<Instant>,
+    mut report: impl FnMut(usize),
+) -> Result<Resume, Error> {
+    let (mut resumed, mut behind) = (0, Cursor::FIRST);
+    loop {
+        match resume_some(conn, answering, behind, resumed, batch.max(1)).await? {
+            Turn::More(n, last) => (resumed, behind) = (resumed + n, last),
+            Turn::End(end) => return Ok(end),
+        }
+        report(resumed);
+        if until.is_some_and(|until| Instant::now() >= until) {
+            return Ok(Resume::Part(resumed));
+        }
+    }
+}
+
+/// The result of one transaction.
+enum Turn {
+    /// So many branches continue, and others may wait behind this place.
+    More(usize, Cursor),
+    /// There is nothing left to do.
+    End(Resume),
+}
+
+/// Resumes the first waiting branches behind this place, after so many others.
+async fn resume_some(
+    conn: &mut Conn,
+    answering: Answering<'_>,
+    behind: Cursor,
+    before: usize,
+    batch: usize,
+) -> Result<Turn, Error> {
+    let Answering {
+        run: run_id,
+        step,
+        value,
+        by,
+    } = answering;
     failpoint!(conn, "resume.begin");
     let resumed = conn.transaction(async |conn| {
         let args = [("run", run_id.0.into())];
         let Some(run) = conn.fetch_optional(&RESUME_RUN_STATUS, &args).await? else {
-            return Ok(Resume::NotFound);
+            return Ok(Turn::End(Resume::NotFound));
         };
         let status: RunStatus = run.word("status")?;
-        let mut steps = waiting(conn, run_id).await?;
-        steps.retain(|waiting| step.is_none_or(|step| step == waiting.step_id));
+        let mut steps = match step {
+            None => waiting_behind(conn, run_id, behind, batch + 1, Values::NONE).await?,
+            Some(step) => waiting_at(conn, run_id, step).await?.into_iter().collect(),
+        };
         if value.is_some() && steps.len() > 1 {
-            return Ok(Resume::Ambiguous(steps));
+            return Ok(Turn::End(Resume::Ambiguous(waiting(conn, run_id).await?)));
         }
+        let are_more = steps.len() > batch;
+        steps.truncate(batch);
         let answered = steps.iter().map(|step| Answered {
             branch_id: step.branch_id,
             step_id: step.step_id,
@@ -197,12 +379,16 @@ pub async fn resume(
         let name = by.map(|by| by.name.as_str());
         let answer = Answer::Value { value, by: name };
         let n = release(conn, &answered, answer).await?;
-        if n == 0 {
-            return Ok(Resume::NotDampened(status));
+        if let Some(last) = steps.last().filter(|_| are_more) {
+            failpoint!(conn, "resume.written");
+            return Ok(Turn::More(n, last.cursor()));
+        }
+        if before + n == 0 {
+            return Ok(Turn::End(Resume::NotDampened(status)));
         }
         action::record(conn, by, Verb::Resume, [run_id], None).await?;
         failpoint!(conn, "resume.written");
-        Ok(Resume::Done(n))
+        Ok(Turn::End(Resume::Done(before + n)))
     });
     let resumed = resumed.await?;
     failpoint!(conn, "resume.end");

@@ -8,18 +8,19 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::definition::Definition;
-use crate::machine::halt::{HaltFact, OutputFact};
+use crate::machine::halt::{HALTS_MAX, HaltFact, OutputFact};
 use crate::machine::stuck::Mover;
 use crate::machine::why::{
-    self, BACKLOG_MAX, BarrierFact, Facts, HALTS_MAX, HookFact, INPUT_MAX, Leaf, LeafState,
-    ProcessFact, Question, Unreadable,
+    self, BACKLOG_MAX, BarrierFact, Facts, HookFact, INPUT_MAX, Leaf, LeafState, ProcessFact,
+    QUESTIONS_MAX, Question, Unreadable,
 };
 use crate::model::*;
 
 use super::conn::{Conn, Row};
+use super::cursor::Cursor;
 use super::definition::{Definitions, short};
 use super::error::Error;
-use super::resume::{DEADLINE, Due};
+use super::resume::{self, DEADLINE, Due};
 use super::statement::{Rows, statements};
 use super::{pause, process, query, stuck, writable};
 
@@ -142,13 +143,6 @@ statements! {
           JOIN ductwork_steps s ON {key:s.branch_id;b.id}
          WHERE b.run_id = :run AND b.fan_out_id IS NULL AND s.via IN ('on_halt', 'on_complete')
            AND s.status = 'failed'";
-    /// In the order of the index, and no more than are told.
-    QUESTIONS = "
-        SELECT s.id, s.node, s.created_at, d.answer_by, d.unanswered
-          FROM ductwork_steps s
-          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;s.branch_id}
-         WHERE s.run_id = :run AND s.via = 'dampen' AND s.status = 'waiting'
-         ORDER BY s.created_at, s.id LIMIT 100";
     /// The first questions that their deadlines have decided.
     DECIDED = "
         SELECT s.id FROM ductwork_steps s
@@ -355,27 +349,28 @@ async fn failed_hook(conn: &mut Conn, run: RunId) -> Result<Option<HookFact>, Er
     row.as_ref().map(hook).transpose()
 }
 
-/// The questions of a run that people have yet to answer: the first 100.
+/// The questions of a run that people have yet to answer: the first [`QUESTIONS_MAX`].
 async fn questions(
     conn: &mut Conn,
     run: RunId,
     definition: Option<&Definition>,
 ) -> Result<Vec<Question>, Error> {
-    let rows = conn.fetch(&QUESTIONS, &[("run", run.0.into())]).await?;
-    let mut questions = Vec::with_capacity(rows.len());
-    for row in rows {
-        let node: String = row.get("node")?;
-        let place = definition.and_then(|it| Some(it.node(it.find(&node)?)));
-        let answer_by: Option<i64> = row.get("answer_by")?;
-        questions.push(Question {
-            step: StepId(row.get("id")?),
-            prompt: place.and_then(|node| node.prompt.clone()),
-            since: row.get("created_at")?,
-            deadline: answer_by.zip(row.get("unanswered")?),
-            failed_hook: None,
-            node,
-        });
-    }
+    let (first, values) = (Cursor::FIRST, resume::Values::NONE);
+    let waiting = resume::waiting_behind(conn, run, first, QUESTIONS_MAX, values).await?;
+    let mut questions: Vec<Question> = waiting
+        .into_iter()
+        .map(|step| {
+            let place = definition.and_then(|it| Some(it.node(it.find(&step.node)?)));
+            Question {
+                step: step.step_id,
+                prompt: place.and_then(|node| node.prompt.clone()),
+                since: step.since,
+                deadline: step.deadline.map(|due| (due.answer_by, due.unanswered)),
+                failed_hook: None,
+                node: step.node,
+            }
+        })
+        .collect();
     let steps = questions.iter().map(|question| question.step).collect();
     let mut failed = failed_wait_hooks(conn, steps).await?;
     for question in &mut questions {

@@ -22,7 +22,7 @@ use crate::step::output::{half, parse_json};
 use crate::store::action::{self, Actor};
 use crate::store::cancel::{self, Cancel, Cancelling};
 use crate::store::pause::{self, REASON_MAX};
-use crate::store::resume::{self, Resume};
+use crate::store::resume::{self, Answering, Resume};
 use crate::store::revive::{self, Revive, Wanted};
 use crate::store::trigger::{self, KEY_MAX, NewRun, Triggered};
 use crate::store::{Conn, Error, definition, known, page, query};
@@ -40,7 +40,7 @@ const PIPELINES: usize = 10_000;
 const LETTERS: usize = 200;
 
 /// After this time, the rest of a run that is still being cancelled is left to an advancer.
-const CANCELS_FOR: Duration = Duration::from_secs(2);
+const INTERVENES_FOR: Duration = Duration::from_secs(2);
 
 /// The refusal of a deed that may have been done.
 pub fn unsure(error: ReadError) -> Refusal {
@@ -266,7 +266,7 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
     let shared = Arc::clone(site);
     let asked = site.acts.read(async move |conn| {
         let mut cancelling = Cancelling::of(run, cancel::BATCH).by(Some(by.clone()));
-        let until = Instant::now() + CANCELS_FOR;
+        let until = Instant::now() + INTERVENES_FOR;
         let ended = loop {
             let before = cancelling.closed;
             match cancelling.step(conn).await? {
@@ -302,21 +302,29 @@ async fn wake_for(site: &Arc<Site>, conn: &mut Conn, run: RunId) {
     }
 }
 
-/// Answers a run that waits for a person; returns how many of its steps go on.
+/// Answers a run that waits for a person; returns how many of its steps go on, and whether others still wait for want of
+/// time.
 pub async fn resume(
     site: &Arc<Site>,
     run: RunId,
     step: Option<StepId>,
     value: Option<Box<RawValue>>,
     by: Actor,
-) -> Result<usize, Refusal> {
+) -> Result<(usize, bool), Refusal> {
     let shared = Arc::clone(site);
     let asked = site.acts.read(async move |conn| {
-        let value = value.as_deref().map(RawValue::get);
-        let resumed = resume::resume(conn, run, step, value, Some(&by)).await?;
+        let answering = Answering {
+            run,
+            step,
+            value: value.as_deref().map(RawValue::get),
+            by: Some(&by),
+        };
+        let until = Some(Instant::now() + INTERVENES_FOR);
+        let resumed = resume::resume_by(conn, answering, resume::BATCH, until, |_| {});
+        let resumed = resumed.await?;
         let mut answered = Answered::Unknown;
         match (&resumed, step) {
-            (Resume::Done(_), _) => wake_for(&shared, conn, run).await,
+            (Resume::Done(_) | Resume::Part(_), _) => wake_for(&shared, conn, run).await,
             (Resume::NotDampened(_), Some(step)) => {
                 answered = match page::step(conn, run, step).await? {
                     Some(found) => Answered::of(found.head.answered_by),
@@ -344,7 +352,8 @@ pub async fn resume(
         }
     };
     match resumed {
-        Resume::Done(resumed) => Ok(resumed),
+        Resume::Done(resumed) => Ok((resumed, false)),
+        Resume::Part(resumed) => Ok((resumed, true)),
         Resume::NotFound => Err(no_run(run)),
         Resume::NotDampened(status) if status.is_terminal() => Err(conflict(format!(
             "the run {run} has ended: it is {}{answered}",
@@ -364,8 +373,12 @@ pub async fn resume(
                 .take(20)
                 .map(|step| format!("{} ({})", step.node, step.step_id))
                 .collect();
+            let at_least = match steps.len() {
+                resume::LISTED.. => "at least ",
+                _ => "",
+            };
             Err(conflict(format!(
-                "{} steps of the run {run} wait for a person, and a value is for one: {}",
+                "{at_least}{} steps of the run {run} wait for a person, and a value is for one: {}",
                 steps.len(),
                 names.join(", ")
             )))

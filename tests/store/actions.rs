@@ -1,6 +1,8 @@
 //! Actions: each is recorded by the transaction that carries it out, and by no other.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::model::*;
@@ -8,7 +10,7 @@ use ductwork::store::Conn;
 use ductwork::store::action::{self, Action, Actor, Of};
 use ductwork::store::cancel::{Cancel, Cancelling};
 use ductwork::store::prune;
-use ductwork::store::resume::{self, Resume};
+use ductwork::store::resume::{self, Answering, Resume};
 use ductwork::store::revive::{Revive, Wanted, revive_as};
 use ductwork::store::trigger::{NewRun, trigger_by};
 
@@ -44,6 +46,66 @@ fn told(actions: &[Action]) -> Vec<(&str, Option<RunId>, Option<RunId>)> {
 }
 
 on_every_database! {
+    async fn many_questions_are_answered_in_batches_and_by_one_action(db: Db) {
+        const MANY: usize = 1_100;
+        let mut driver = Driver::new(&db).await;
+        let flow = Pipeline::named("P").start("Many").expand("A").dampen("sure?");
+        let flow = flow.collapse("C").build().unwrap();
+        let run = trigger(&mut driver.conn, &flow, None).await;
+        let elements: Vec<usize> = (0..MANY).collect();
+        driver
+            .work("P", |claimed| match claimed.node.as_str() {
+                "Many" => Did::Returned(elements.clone().into()),
+                _ => Did::Returned(1.into()),
+            })
+            .await;
+        assert_eq!(driver.run(run).await.0, RunStatus::Dampened);
+
+        let all = resume::find(&mut driver.conn, run, |_| true).await.unwrap();
+        assert_eq!(all.len(), resume::LISTED);
+        assert_eq!(resume::waiting(&mut driver.conn, run).await.unwrap().len(), resume::LISTED);
+        let asked = Mutex::new(Vec::new());
+        let none = resume::find(&mut driver.conn, run, |step| {
+            asked.lock().unwrap().push(step.step_id);
+            false
+        });
+        assert_eq!(none.await.unwrap(), []);
+        let asked = asked.into_inner().unwrap();
+        assert_eq!(BTreeSet::from_iter(&asked).len(), MANY);
+        let last = asked[MANY - 1];
+        let found = resume::find(&mut driver.conn, run, |step| step.step_id == last).await.unwrap();
+        assert_eq!(found.len(), 1);
+
+        let by = ana();
+        let all = Answering { run, step: None, value: None, by: Some(&by) };
+        let one = Answering { step: Some(last), value: Some("2"), ..all };
+        let one = resume::resume_by(&mut driver.conn, one, 1, None, |_| {}).await.unwrap();
+        assert_eq!(one, Resume::Done(1));
+        let actions = async |conn: &mut Conn| {
+            let actions = recorded(conn, Some(run)).await;
+            actions.iter().filter(|it| it.verb == "resume").count()
+        };
+        assert_eq!(actions(&mut driver.conn).await, 1);
+        let value = Answering { value: Some("2"), ..all };
+        let several = resume::resume_by(&mut driver.conn, value, 1, None, |_| {}).await.unwrap();
+        assert!(matches!(&several, Resume::Ambiguous(steps) if steps.len() == resume::LISTED), "{several:?}");
+
+        let over = Some(Instant::now());
+        let part = resume::resume_by(&mut driver.conn, all, 2, over, |_| {}).await.unwrap();
+        assert_eq!(part, Resume::Part(2));
+        driver.audit().await;
+        assert_eq!(actions(&mut driver.conn).await, 1, "others have yet to be answered");
+        let mut reports = Vec::new();
+        let report = |resumed| reports.push(resumed);
+        let done = resume::resume_by(&mut driver.conn, all, resume::BATCH, None, report).await.unwrap();
+        assert_eq!(done, Resume::Done(MANY - 3));
+        assert_eq!(reports, [resume::BATCH, 2 * resume::BATCH]);
+        driver.audit().await;
+        assert_eq!(actions(&mut driver.conn).await, 2);
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        assert_eq!(driver.run(run).await.0, RunStatus::Completed);
+    }
+
     async fn each_action_is_recorded_once_with_who_did_it_and_how(db: Db) {
         let mut driver = Driver::new(&db).await;
         let definition = asking();
