@@ -143,11 +143,14 @@ statements! {
           JOIN ductwork_steps s ON {key:s.branch_id;b.id}
          WHERE b.run_id = :run AND b.fan_out_id IS NULL AND s.via IN ('on_halt', 'on_complete')
            AND s.status = 'failed'";
-    /// The first questions that their deadlines have decided.
+    /// Those of a run's first questions that their deadlines have decided.
     DECIDED = "
-        SELECT s.id FROM ductwork_steps s
-         WHERE s.run_id = :run AND s.via = 'dampen' AND s.answered_by = :deadline
-         ORDER BY s.created_at, s.id LIMIT 100";
+        SELECT x.id
+          FROM (SELECT s.id, s.created_at, s.answered_by FROM ductwork_steps s
+                 WHERE s.run_id = :run AND s.via = 'dampen'
+                 ORDER BY s.created_at, s.id LIMIT :n) x
+         WHERE x.answered_by = :deadline
+         ORDER BY x.created_at, x.id LIMIT 100";
     /// The hook of a question stands at the negative ordinal of its step.
     FAILED_WAIT_HOOKS = "
         SELECT s.id, h.via, (SELECT e.error_message FROM ductwork_executions e
@@ -224,9 +227,7 @@ pub async fn facts(
             let halts = facts.halts.iter();
             let halted = halts.filter(|halt| halt.reason == unanswered);
             let mut unanswered: Vec<StepId> = halted.filter_map(|halt| halt.step).collect();
-            if !is_wide(conn, run).await? {
-                unanswered.extend(decided(conn, run).await?);
-            }
+            unanswered.extend(decided(conn, run).await?);
             let failed = failed_wait_hooks(conn, unanswered).await?;
             facts.untold = failed.into_values().next();
             return Ok(Some(facts));
@@ -380,7 +381,11 @@ async fn questions(
 }
 
 async fn decided(conn: &mut Conn, run: RunId) -> Result<Vec<StepId>, Error> {
-    let args = [("run", run.0.into()), ("deadline", DEADLINE.into())];
+    let args = [
+        ("run", run.0.into()),
+        ("deadline", DEADLINE.into()),
+        ("n", NARROW.into()),
+    ];
     let rows = conn.fetch(&DECIDED, &args).await?;
     rows.iter().map(|row| Ok(StepId(row.get("id")?))).collect()
 }
