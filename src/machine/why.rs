@@ -46,8 +46,8 @@ pub struct Facts {
     pub cancelling_at: Option<i64>,
     /// The run that continues it.
     pub revived_as: Option<RunId>,
-    /// The hook that was called when it ended, if the hook has failed for good.
-    pub failed_hook: Option<HookFact>,
+    /// The hook that was called when it ended, unless the hook has succeeded.
+    pub hook: Option<HookFact>,
     /// The hook of a question that its deadline has decided, if the hook has failed for good.
     pub untold: Option<HookFact>,
     /// The questions that people have yet to answer: the first [`QUESTIONS_MAX`].
@@ -254,26 +254,82 @@ impl Why {
 /// The number of questions that are looked at.
 pub const QUESTIONS_MAX: usize = 100;
 
-/// A hook that has failed for good.
+/// A hook that has not succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookFact {
     /// `on_halt`, `on_complete` or `on_wait`.
     pub via: String,
-    /// The error of its last attempt.
+    /// The error of the last of its attempts that have ended.
     pub error: Option<String>,
+    /// How far it is.
+    pub state: HookState,
+}
+
+/// How far a hook is that has not succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookState {
+    /// It has failed for good.
+    Failed,
+    /// A process runs this attempt.
+    Running(u32),
+    /// An attempt is in the queue.
+    Queued {
+        /// The number of the attempt.
+        attempt: u32,
+        /// The earliest time at which it may be claimed.
+        due_at: i64,
+    },
 }
 
 impl HookFact {
     /// The rest of a sentence.
-    fn told(&self, of: &str) -> String {
-        let error = self.error.as_ref();
-        let error = error.map_or(String::new(), |error| format!(": {error}"));
-        format!("; {of} has failed{error}")
+    fn told(&self, of: &str, facts: &Facts) -> String {
+        let error = |before: &str| match &self.error {
+            Some(error) => format!("{before}{error}"),
+            None => String::new(),
+        };
+        let again = || error("; the previous attempt failed: ");
+        let told = match self.state {
+            HookState::Failed => format!("has failed{}", error(": ")),
+            HookState::Running(0 | 1) => "is running".to_owned(),
+            HookState::Running(attempt) => format!("is running (attempt {attempt}){}", again()),
+            HookState::Queued { .. } if let Some(pause) = &facts.pause => {
+                format!("waits: {}{}", pause.fact(facts.now), again())
+            }
+            HookState::Queued { due_at, .. } if due_at > facts.now => {
+                let when = time::relative(due_at, facts.now);
+                format!("is due {when}{}", again())
+            }
+            HookState::Queued { attempt: 0 | 1, .. } => "has yet to run".to_owned(),
+            HookState::Queued { attempt, .. } => {
+                format!("has yet to run again (attempt {attempt}){}", again())
+            }
+        };
+        format!("; {of} {told}")
+    }
+
+    /// The remedy of a run that has completed, but for this.
+    fn remedy(&self, facts: &Facts) -> Option<String> {
+        let (run, pipeline) = (facts.run_id, &facts.pipeline);
+        match (self.state, &facts.pause) {
+            (HookState::Failed, _) => Some(format!(
+                "do the work of the hook by hand, because no hook is called again: `ductworkd show {run} --json` has its \
+                 input, and `ductworkd logs {run}` its log"
+            )),
+            (HookState::Queued { .. }, Some(pause)) => Some(pause.remedy()),
+            (HookState::Queued { due_at, .. }, None)
+                if due_at <= facts.now && time::between(due_at, facts.now) >= TAKEN_WITHIN =>
+            {
+                Some(format!(
+                    "a worker of {pipeline} runs it: `ductworkd health` says whether one is alive and free"
+                ))
+            }
+            (HookState::Queued { .. } | HookState::Running(_), _) => None,
+        }
     }
 }
 
-/// The one fact that keeps a run from moving, and the remedy; for a run that has ended, how, and whether its hook
-/// has failed.
+/// The one fact that keeps a run from moving, and the remedy; for a run that has ended, how, and how far its hook is.
 pub fn why(facts: &Facts) -> Why {
     let mut why = of_run(facts);
     why.questions.clone_from(&facts.questions);
@@ -289,21 +345,17 @@ pub fn why(facts: &Facts) -> Why {
             (1, _) => format!("the `on_wait` hook of {at_least}one question"),
             (n, _) => format!("the `on_wait` hook of {at_least}{n} questions"),
         };
-        why.fact.push_str(&hook.told(&of));
+        why.fact.push_str(&hook.told(&of, facts));
     }
     if let Some(hook) = &facts.untold {
         let of = "the `on_wait` hook of a question that nobody answered in time";
-        why.fact.push_str(&hook.told(of));
+        why.fact.push_str(&hook.told(of, facts));
     }
-    if let Some(hook) = &facts.failed_hook {
+    if let Some(hook) = &facts.hook {
         let of = format!("its `{}` hook", hook.via);
-        why.fact.push_str(&hook.told(&of));
+        why.fact.push_str(&hook.told(&of, facts));
         if why.cause == "completed" {
-            let run = facts.run_id;
-            why.remedy = Some(format!(
-                "do the work of the hook by hand, because no hook is called again: `ductworkd show {run} --json` has its \
-                 input, and `ductworkd logs {run}` its log"
-            ));
+            why.remedy = hook.remedy(facts);
         }
     }
     why

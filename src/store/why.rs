@@ -11,8 +11,8 @@ use crate::definition::Definition;
 use crate::machine::halt::{HALTS_MAX, HaltFact, OutputFact};
 use crate::machine::stuck::Mover;
 use crate::machine::why::{
-    self, BACKLOG_MAX, BarrierFact, Facts, HookFact, INPUT_MAX, Leaf, LeafState, ProcessFact,
-    QUESTIONS_MAX, Question, Unreadable,
+    self, BACKLOG_MAX, BarrierFact, Facts, HookFact, HookState, INPUT_MAX, Leaf, LeafState,
+    ProcessFact, QUESTIONS_MAX, Question, Unreadable,
 };
 use crate::model::*;
 
@@ -136,13 +136,17 @@ statements! {
          ORDER BY b.id";
     REVIVED_AS = "SELECT id FROM ductwork_runs WHERE revived_from = :run";
     /// It is a step of the root branch.
-    FAILED_HOOK = "
-        SELECT s.via, (SELECT e.error_message FROM ductwork_executions e
-                                WHERE e.step_id = s.id ORDER BY e.attempt DESC LIMIT 1) AS error_message
+    HOOK_OF_END = "
+        SELECT s.via, s.status, e.attempt, e.process_id, a.due_at,
+               (SELECT x.error_message FROM ductwork_executions x
+                 WHERE x.step_id = s.id AND x.completed_at IS NOT NULL
+                 ORDER BY x.attempt DESC LIMIT 1) AS error_message
           FROM ductwork_branches b
           JOIN ductwork_steps s ON {key:s.branch_id;b.id}
+          LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.completed_at IS NULL
+          LEFT JOIN ductwork_availabilities a ON {key:a.execution_id;e.id}
          WHERE b.run_id = :run AND b.fan_out_id IS NULL AND s.via IN ('on_halt', 'on_complete')
-           AND s.status = 'failed'";
+           AND s.status <> 'completed'";
     /// Those of a run's first questions that their deadlines have decided.
     DECIDED = "
         SELECT x.id
@@ -194,7 +198,7 @@ pub async fn facts(
             ended_at: found.ended_at(),
             cancelling_at: found.cancelling_at,
             revived_as: None,
-            failed_hook: None,
+            hook: None,
             untold: None,
             questions: Vec::new(),
             input: Some(found.input.get())
@@ -221,7 +225,7 @@ pub async fn facts(
         facts.halts = halts(conn, run, HALTS_MAX).await?;
         if found.status.is_terminal() {
             facts.revived_as = revived_as(conn, run).await?;
-            facts.failed_hook = failed_hook(conn, run).await?;
+            facts.hook = hook_of_end(conn, run).await?;
             // Nobody answered these, perhaps because nobody was told.
             let unanswered = HaltReason::Unanswered.to_string();
             let halts = facts.halts.iter();
@@ -343,11 +347,29 @@ pub async fn revived_as(conn: &mut Conn, run: RunId) -> Result<Option<RunId>, Er
     Ok(next.map(|row| row.get("id")).transpose()?.map(RunId))
 }
 
-/// The hook that was called when this run ended, if it has failed for good.
-async fn failed_hook(conn: &mut Conn, run: RunId) -> Result<Option<HookFact>, Error> {
+/// The hook that was called when this run ended, unless it has succeeded.
+async fn hook_of_end(conn: &mut Conn, run: RunId) -> Result<Option<HookFact>, Error> {
     let args = [("run", run.0.into())];
-    let row = conn.fetch_optional(&FAILED_HOOK, &args).await?;
-    row.as_ref().map(hook).transpose()
+    let Some(row) = conn.fetch_optional(&HOOK_OF_END, &args).await? else {
+        return Ok(None);
+    };
+    let attempt: Option<i64> = row.get("attempt")?;
+    let attempt = attempt.map_or(0, |attempt| attempt.max(0) as u32);
+    let state = match (
+        row.word::<StepStatus>("status")?,
+        row.get::<Option<Uuid>>("process_id")?,
+        row.get::<Option<i64>>("due_at")?,
+    ) {
+        (StepStatus::Failed, ..) => HookState::Failed,
+        (_, Some(_), _) => HookState::Running(attempt),
+        (_, None, Some(due_at)) => HookState::Queued { attempt, due_at },
+        // A cancelled run has no hook that matters any more.
+        (_, None, None) => return Ok(None),
+    };
+    Ok(Some(HookFact {
+        state,
+        ..failed_hook(&row)?
+    }))
 }
 
 /// The questions of a run that people have yet to answer: the first [`QUESTIONS_MAX`].
@@ -401,14 +423,15 @@ async fn failed_wait_hooks(
     let rows = Rows::new().ids("id", steps);
     let args = [("x", (&rows).into())];
     let failed = conn.fetch(&FAILED_WAIT_HOOKS, &args).await?;
-    let of = |row: &Row| Ok((StepId(row.get("id")?), hook(row)?));
+    let of = |row: &Row| Ok((StepId(row.get("id")?), failed_hook(row)?));
     failed.iter().map(of).collect()
 }
 
-fn hook(row: &Row) -> Result<HookFact, Error> {
+fn failed_hook(row: &Row) -> Result<HookFact, Error> {
     Ok(HookFact {
         via: row.get("via")?,
         error: row.get("error_message")?,
+        state: HookState::Failed,
     })
 }
 

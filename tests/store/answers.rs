@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline, Question, Unanswered};
 use ductwork::machine;
+use ductwork::machine::why::HookState;
 use ductwork::model::*;
 use ductwork::store::action::Actor;
 use ductwork::store::cancel::{Cancel, cancel};
@@ -129,12 +130,35 @@ on_every_database! {
                 .await;
                 assert_eq!(driver.run(run).await.0, status);
                 let facts = why::facts(&mut driver.conn, run, LEASE, &Definitions::default()).await;
-                let failed = facts.unwrap().unwrap().failed_hook;
-                let failed = failed.map(|it| (it.via, it.error.is_some()));
-                assert_eq!(failed, fails.then(|| (hook.to_owned(), true)));
+                let failed = facts.unwrap().unwrap().hook;
+                let failed = failed.map(|it| (it.via, it.error.is_some(), it.state));
+                assert_eq!(failed, fails.then(|| (hook.to_owned(), true, HookState::Failed)));
             }
         }
         driver.audit().await;
+    }
+
+    async fn a_hook_that_has_yet_to_succeed_is_told_with_its_run(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let flow = p().start("A").on_complete("Completed").build().unwrap();
+        let run = driver.trigger(&flow, "1").await;
+        while driver.run(run).await.0 != RunStatus::Completed {
+            driver.round("P", &mut |_| Did::Returned(json!(1))).await;
+        }
+        let hook = async |driver: &mut Driver| {
+            let facts = why::facts(&mut driver.conn, run, LEASE, &Definitions::default()).await;
+            facts.unwrap().unwrap().hook.map(|it| (it.state, it.error.is_some()))
+        };
+        let queued = hook(&mut driver).await;
+        assert!(matches!(queued, Some((HookState::Queued { attempt: 1, .. }, false))), "{queued:?}");
+        let claimed = driver.claim("P", 1).await.remove(0);
+        assert_eq!(hook(&mut driver).await, Some((HookState::Running(1), false)));
+        let failed = driver.finished(claimed, Did::Erred).await;
+        driver.commit(&[failed]).await;
+        let again = hook(&mut driver).await;
+        assert!(matches!(again, Some((HookState::Queued { attempt: 2, .. }, true))), "{again:?}");
+        work(&mut driver).await;
+        assert_eq!(hook(&mut driver).await, None);
     }
 
     async fn a_hook_of_a_wait_that_has_failed_for_good_is_told_with_the_question(db: Db) {
