@@ -143,7 +143,8 @@ statements! {
                  ORDER BY x.attempt DESC LIMIT 1) AS error_message
           FROM ductwork_branches b
           JOIN ductwork_steps s ON {key:s.branch_id;b.id}
-          LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.completed_at IS NULL
+          LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.attempt =
+               (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
           LEFT JOIN ductwork_availabilities a ON {key:a.execution_id;e.id}
          WHERE b.run_id = :run AND b.fan_out_id IS NULL AND s.via IN ('on_halt', 'on_complete')
            AND s.status <> 'completed'";

@@ -1,5 +1,7 @@
-SELECT s.id, s.branch_id, s.node, s.input, s.created_at, d.answer_by, d.unanswered, (extract(epoch from statement_timestamp()) * 1000000)::bigint AS now
+SELECT s.id, s.branch_id, s.node, s.created_at, d.answer_by, d.unanswered, (extract(epoch from statement_timestamp()) * 1000000)::bigint AS now,
+       CASE WHEN octet_length(s.input) <= $1 THEN s.input ELSE substr(s.input, 1, $2) END AS input
   FROM ductwork_steps s
   LEFT JOIN ductwork_deadlines d ON d.branch_id = ANY (ARRAY[s.branch_id])
- WHERE s.run_id = $1 AND s.via = 'dampen' AND s.status = 'waiting'
- ORDER BY s.created_at, s.id
+ WHERE s.run_id = $3 AND s.via = 'dampen' AND s.status = 'waiting'
+   AND s.created_at >= $4 AND (s.created_at, s.id) > ($4, $5)
+ ORDER BY s.created_at, s.id LIMIT $6

@@ -1,0 +1,641 @@
+//! Why a run does not move: each state of a branch, and each way in which a run ends.
+
+use std::time::Duration;
+
+use crate::machine::halt::HaltFact;
+use crate::machine::intake;
+use crate::machine::pause::Pause;
+use crate::machine::stuck::{self, DIES};
+use crate::machine::why::*;
+use crate::model::*;
+
+const NOW: i64 = 1_700_000_000_000_000;
+const SECOND: i64 = 1_000_000;
+
+fn facts(leaf: Option<LeafState>) -> Facts {
+    let leaf = leaf.map(|state| Leaf {
+        deadline: None,
+        node: "Load".into(),
+        prompt: Some("go on?".into()),
+        attempt: Some(1),
+        error: None,
+        state,
+    });
+    Facts {
+        run_id: RunId(uuid::Uuid::nil()),
+        pipeline: "P".into(),
+        status: RunStatus::InProgress,
+        ended_at: None,
+        cancelling_at: None,
+        revived_as: None,
+        input: Some("[\"it's\"]".into()),
+        now: NOW,
+        stale_after: Duration::from_secs(30),
+        processes: Vec::new(),
+        leaves: leaf.into_iter().collect(),
+        barriers: Vec::new(),
+        halts: Vec::new(),
+        unreadable: None,
+        definition: "0123456789ab".into(),
+        graph: None,
+        hook: None,
+        untold: None,
+        questions: Vec::new(),
+        holder: None,
+        backlog: Some(3),
+        pause: None,
+    }
+}
+
+fn process(role: Role, age_s: u64) -> ProcessFact {
+    ProcessFact {
+        id: ProcessId(uuid::Uuid::from_u128(role as u128)),
+        supervisor: (role != Role::Supervisor)
+            .then(|| ProcessId(uuid::Uuid::from_u128(Role::Supervisor as u128))),
+        role,
+        pipeline: (role == Role::Worker).then(|| "P".into()),
+        host: "box".into(),
+        pid: 7,
+        age: Duration::from_secs(age_s),
+        dead: false,
+        condemned: false,
+        intake: Intake::Open,
+        holds: 1,
+        trouble: None,
+    }
+}
+
+#[test]
+fn every_state_of_a_branch_has_its_own_cause() {
+    let running = LeafState::Running {
+        process: process(Role::Worker, 0).id,
+        since: NOW - 5 * SECOND,
+    };
+    let advancing = LeafState::Advancing {
+        process: process(Role::Advancer, 0).id,
+        since: NOW,
+    };
+    let queued = |seconds: i64| LeafState::Queued {
+        due_at: NOW + seconds * SECOND,
+    };
+    let ready = |seconds: i64| LeafState::Ready {
+        from: NOW + seconds * SECOND,
+    };
+    let fresh = |role| vec![process(role, 1)];
+    let stale = |role| vec![process(role, 40)];
+    let closed = |role, intake| {
+        vec![ProcessFact {
+            intake,
+            ..process(role, 1)
+        }]
+    };
+    let quiet = |role| closed(role, Intake::Quiet);
+    let stopping = |role| closed(role, Intake::Stopping);
+    let troubled = |role, digest: &str| {
+        vec![ProcessFact {
+            trouble: Some(format!(
+                "definition {digest} cannot be read by this version"
+            )),
+            ..process(role, 1)
+        }]
+    };
+    let one_of_two = |role| [quiet(role), fresh(role)].concat();
+    let cases = [
+        (running, fresh(Role::Worker), "running"),
+        (running, stale(Role::Worker), "process_stale"),
+        (running, vec![], "process_gone"),
+        (advancing, fresh(Role::Advancer), "running"),
+        (advancing, stale(Role::Advancer), "process_stale"),
+        (queued(5), fresh(Role::Worker), "not_due"),
+        (queued(-5), fresh(Role::Worker), "backlog"),
+        (queued(-5), quiet(Role::Worker), "quiet"),
+        (queued(-5), stopping(Role::Worker), "stopping"),
+        (
+            queued(-5),
+            [stopping(Role::Worker), quiet(Role::Worker)].concat(),
+            "quiet",
+        ),
+        (queued(-5), one_of_two(Role::Worker), "backlog"),
+        (queued(-5), stale(Role::Worker), "no_worker"),
+        (queued(-5), fresh(Role::Advancer), "no_worker"),
+        (ready(0), fresh(Role::Advancer), "ready"),
+        (ready(0), quiet(Role::Advancer), "quiet"),
+        (ready(0), stopping(Role::Advancer), "stopping"),
+        (ready(0), one_of_two(Role::Advancer), "ready"),
+        (ready(0), fresh(Role::Worker), "no_advancer"),
+        (ready(9), vec![], "advance_not_due"),
+        (
+            queued(-5),
+            troubled(Role::Worker, "0123456789ab"),
+            "trouble",
+        ),
+        (queued(5), troubled(Role::Worker, "0123456789ab"), "trouble"),
+        (
+            queued(-5),
+            troubled(Role::Worker, "ba9876543210"),
+            "backlog",
+        ),
+        (
+            ready(0),
+            troubled(Role::Advancer, "0123456789ab"),
+            "trouble",
+        ),
+        (ready(0), troubled(Role::Advancer, "ba9876543210"), "ready"),
+        (LeafState::Asked, vec![], "dampened"),
+        (LeafState::Nothing, vec![], "unknown"),
+    ];
+    for (state, processes, cause) in cases {
+        let facts = Facts {
+            processes,
+            ..facts(Some(state))
+        };
+        assert_eq!(why(&facts).cause, cause, "{state:?}");
+    }
+    assert_eq!(why(&facts(None)).cause, "unknown");
+    let unread = Facts {
+        unreadable: Some(Unreadable {
+            fact: "definition 0123456789ab cannot be read".into(),
+            remedy: "start a newer `ductworkd`",
+        }),
+        ..facts(Some(queued(-5)))
+    };
+    assert_eq!(why(&unread).cause, "unreadable");
+}
+
+#[test]
+fn failed_hooks_of_questions_are_counted_as_far_as_the_questions_are_known() {
+    for (asked, failed, expected) in [
+        (1, 0, ""),
+        (1, 1, "; its `on_wait` hook has failed: no mail"),
+        (
+            3,
+            1,
+            "; the `on_wait` hook of one question has failed: no mail",
+        ),
+        (
+            3,
+            2,
+            "; the `on_wait` hook of 2 questions has failed: no mail",
+        ),
+        (
+            QUESTIONS_MAX,
+            2,
+            "; the `on_wait` hook of at least 2 questions has failed: no mail",
+        ),
+    ] {
+        let mut facts = facts(Some(LeafState::Asked));
+        let alone = why(&facts).fact;
+        facts.questions = (0..asked)
+            .map(|n| Question {
+                step: StepId(uuid::Uuid::nil()),
+                node: "Load".into(),
+                prompt: None,
+                since: NOW,
+                deadline: None,
+                failed_hook: (n < failed).then(|| HookFact {
+                    via: "on_wait".into(),
+                    error: Some("no mail".into()),
+                    state: HookState::Failed,
+                }),
+            })
+            .collect();
+        let told = why(&facts);
+        assert_eq!(told.fact, format!("{alone}{expected}"));
+        assert_eq!(told.questions, facts.questions);
+    }
+}
+
+#[test]
+fn what_waits_in_the_queue_of_a_paused_pipeline_says_who_paused_it_and_why() {
+    let pause = Pause {
+        pipeline: "P".into(),
+        reason: "the warehouse moves".into(),
+        by: "ana".into(),
+        at: NOW - 720 * SECOND,
+    };
+    let due = LeafState::Queued { due_at: NOW - 1 };
+    let later = LeafState::Queued {
+        due_at: NOW + SECOND,
+    };
+    for (state, processes) in [
+        (due, vec![process(Role::Worker, 1)]),
+        (due, vec![]),
+        (later, vec![]),
+    ] {
+        let facts = Facts {
+            pause: Some(pause.clone()),
+            processes,
+            ..facts(Some(state))
+        };
+        let why = why(&facts);
+        assert_eq!(why.cause, "paused");
+        assert_eq!(
+            why.fact,
+            "Load waits: the pipeline P is paused (by ana, 12m 0s ago): the warehouse moves"
+        );
+        assert_eq!(why.remedy.as_deref(), Some("ductworkd unpause P"));
+    }
+    // A branch that stands elsewhere goes on.
+    for (state, cause) in [
+        (LeafState::Ready { from: NOW }, "ready"),
+        (LeafState::Asked, "dampened"),
+    ] {
+        let facts = Facts {
+            pause: Some(pause.clone()),
+            processes: vec![process(Role::Advancer, 1)],
+            ..facts(Some(state))
+        };
+        assert_eq!(why(&facts).cause, cause);
+    }
+}
+
+#[test]
+fn a_worker_is_called_busy_only_while_it_beats_and_holds_steps() {
+    let worker = |age_s, holds| ProcessFact {
+        holds,
+        ..process(Role::Worker, age_s)
+    };
+    let due = |seconds: i64, processes| {
+        let state = LeafState::Queued {
+            due_at: NOW - seconds * SECOND,
+        };
+        why(&Facts {
+            processes,
+            ..facts(Some(state))
+        })
+    };
+    let busy = due(12, vec![worker(1, 2), worker(12, 0)]);
+    assert_eq!(busy.cause, "backlog");
+    assert!(
+        busy.fact
+            .ends_with("its 2 workers are busy (steps that run or are claimed: 2)"),
+        "{}",
+        busy.fact
+    );
+    // A worker that was stopped may hold steps, but does not run them.
+    for holds in [0, 2] {
+        let silent = due(12, vec![worker(12, holds)]);
+        assert_eq!(silent.cause, "not_taken");
+        let told = format!(
+            "Load has been due for 12s, but its worker takes nothing: the last heartbeat of pid 7 on box is 12s old \
+             (steps that it holds: {holds})"
+        );
+        assert_eq!(silent.fact, told);
+        let remedy = silent.remedy.unwrap_or_default();
+        assert!(
+            remedy.starts_with("wait: ") && remedy.contains("30s"),
+            "{remedy}"
+        );
+    }
+    let idle = due(12, vec![worker(1, 0)]);
+    assert_eq!(idle.cause, "not_taken");
+    let remedy = idle.remedy.unwrap_or_default();
+    assert!(remedy.contains("`ductworkd health`"), "{remedy}");
+    let young = due(1, vec![worker(1, 0)]);
+    assert_eq!((young.cause, young.remedy), ("due", None));
+}
+
+#[test]
+fn a_quiet_process_claims_again_when_its_supervisor_is_told() {
+    let quiet = |role, pid, host: &str| ProcessFact {
+        intake: Intake::Quiet,
+        pid,
+        host: host.into(),
+        ..process(role, 1)
+    };
+    let mut facts = facts(Some(LeafState::Queued { due_at: NOW - 1 }));
+    let own = ProcessId::new();
+    let alone = ProcessFact {
+        supervisor: None,
+        ..quiet(Role::Worker, 8, "box")
+    };
+    facts.processes = vec![alone];
+    let remedy = |facts: &Facts| why(facts).remedy.unwrap_or_default();
+    let again = |pid: u32| format!("let it claim again, on box: kill -CONT {pid}");
+    facts.processes.push(quiet(Role::Supervisor, 7, "box"));
+    assert_eq!(remedy(&facts), again(8), "it runs alone");
+    // A supervisor that registers anew has another key: the only one of the host is meant.
+    facts.processes[0].supervisor = Some(own);
+    facts.processes.push(quiet(Role::Supervisor, 9, "other"));
+    assert_eq!(remedy(&facts), again(7));
+    facts.processes.push(quiet(Role::Supervisor, 6, "box"));
+    assert_eq!(
+        remedy(&facts),
+        again(8),
+        "none of the two is known to be meant"
+    );
+    facts.processes[3].id = own;
+    assert_eq!(remedy(&facts), again(6));
+    facts.processes[3].intake = Intake::Open;
+    assert_eq!(remedy(&facts), again(8), "it alone was told to be quiet");
+}
+
+#[test]
+fn a_trouble_with_the_database_is_told_with_its_remedy_while_a_step_runs_and_while_it_waits() {
+    let running = LeafState::Running {
+        process: process(Role::Worker, 0).id,
+        since: NOW - 5 * SECOND,
+    };
+    for (trouble, remedy) in [
+        (stuck::STATEMENT_REFUSED, "remove the obstacle"),
+        (stuck::UNSTORED, "`ductworkd audit` finds damaged rows"),
+        (LOCKED, "end that transaction"),
+    ] {
+        for leaf in [running, LeafState::Queued { due_at: NOW }] {
+            let mut facts = facts(Some(leaf));
+            facts.processes = vec![ProcessFact {
+                trouble: Some(format!("{trouble}: no")),
+                ..process(Role::Worker, 1)
+            }];
+            let told = why(&facts);
+            let given = told.remedy.unwrap_or_default();
+            assert!(given.starts_with(remedy), "{}: {given}", told.fact);
+        }
+    }
+}
+
+#[test]
+fn a_role_that_is_missing_beside_others_that_run_alone_is_named() {
+    let alone = |role| ProcessFact {
+        supervisor: None,
+        ..process(role, 1)
+    };
+    let remedy = |facts: &Facts| why(facts).remedy.unwrap_or_default();
+    let mut ready = facts(Some(LeafState::Ready { from: NOW }));
+    ready.processes = vec![alone(Role::Console)];
+    assert_eq!(remedy(&ready), "start `ductworkd`");
+    ready.processes.push(alone(Role::Worker));
+    let told = remedy(&ready);
+    assert!(told.contains("DUCTWORK_ROLE=advancer ductworkd"), "{told}");
+    let mut due = facts(Some(LeafState::Queued { due_at: NOW }));
+    due.processes = vec![alone(Role::Advancer)];
+    let told = remedy(&due);
+    assert!(told.contains("DUCTWORK_ROLE=worker ductworkd"), "{told}");
+}
+
+#[test]
+fn a_daemon_that_is_stopping_is_told_nothing_and_counts_for_nothing() {
+    let stopping = |role, pid| ProcessFact {
+        intake: Intake::Stopping,
+        pid,
+        ..process(role, 1)
+    };
+    let mut due = facts(Some(LeafState::Queued { due_at: NOW }));
+    due.processes = vec![stopping(Role::Supervisor, 8)];
+    let mut ready = facts(Some(LeafState::Ready { from: NOW }));
+    ready.processes = due.processes.clone();
+    let mut held = facts(Some(LeafState::Queued { due_at: NOW }));
+    held.processes = [stopping(Role::Supervisor, 8), stopping(Role::Worker, 9)].to_vec();
+    for facts in [&due, &ready, &held] {
+        let told = why(facts);
+        assert_eq!(
+            told.remedy.as_deref(),
+            Some(intake::STOPPING),
+            "{}",
+            told.fact
+        );
+    }
+    // A daemon that goes on can be told of the pipeline. It starts another worker in place of the one that ends.
+    due.processes.push(process(Role::Supervisor, 1));
+    let other = ProcessFact {
+        id: ProcessId::new(),
+        ..process(Role::Supervisor, 1)
+    };
+    held.processes.push(other.clone());
+    let told = why(&due).remedy.unwrap_or_default();
+    assert!(told.ends_with("on box: kill -HUP 7"), "{told}");
+    let remedy = |facts: &Facts| why(facts).remedy.unwrap_or_default();
+    assert_eq!(remedy(&held), intake::STOPPING, "its own daemon ends");
+    held.processes[0].dead = true;
+    assert_eq!(remedy(&held), intake::STOPPING, "its own daemon has died");
+    held.processes[1].supervisor = Some(other.id);
+    assert_eq!(remedy(&held), intake::REPLACED);
+    // The worker that is stopping does not count beside one that is busy.
+    held.processes.push(process(Role::Worker, 1));
+    let told = why(&held).fact;
+    assert!(
+        told.contains("its worker is busy (steps that run or are claimed: 1)"),
+        "{told}"
+    );
+}
+
+/// Each claim of a dead process that was left waits for a lock; the others are given back within seconds.
+#[test]
+fn a_claim_that_a_recovery_left_waits_for_a_lock_and_others_of_the_dead_do_not() {
+    let told = |condemned| {
+        let dead = ProcessFact {
+            dead: true,
+            condemned,
+            ..process(Role::Worker, 1)
+        };
+        let mut runs = facts(Some(LeafState::Running {
+            process: dead.id,
+            since: NOW,
+        }));
+        let mut supervisor = process(Role::Supervisor, 1);
+        supervisor.trouble = Some(format!("{LEFT} {LOCKED} (now: 1)"));
+        runs.processes = vec![dead, supervisor];
+        (why(&runs), runs)
+    };
+    let (left, mut facts) = told(true);
+    assert!(left.fact.contains(LEFT), "{}", left.fact);
+    assert_eq!(left.remedy.as_deref(), Some(END_TRANSACTION));
+    facts.holder = Some("end 7".to_owned());
+    assert_eq!(why(&facts).remedy.as_deref(), Some("end 7"));
+    let (other, _) = told(false);
+    assert!(!other.fact.contains(LEFT), "{}", other.fact);
+    assert!(
+        other
+            .remedy
+            .is_some_and(|it| it.contains("recovers it within seconds"))
+    );
+}
+
+#[test]
+fn who_is_dead_is_not_taken_for_busy_however_young_its_heartbeat_is() {
+    let dead = |role| ProcessFact {
+        dead: true,
+        ..process(role, 0)
+    };
+    let mut waits = facts(Some(LeafState::Queued { due_at: NOW }));
+    waits.processes.push(dead(Role::Worker));
+    let answer = why(&waits);
+    assert_eq!(answer.cause, "no_worker");
+    assert!(answer.fact.contains("(1 dead)"), "{}", answer.fact);
+    for (pipeline, cause) in [("Q", "no_worker"), ("P", "worker_dies")] {
+        let trouble = format!("the worker {pipeline} {DIES} (7 times by now)");
+        waits.processes.push(ProcessFact {
+            trouble: Some(trouble.clone()),
+            ..process(Role::Supervisor, 1)
+        });
+        let answer = why(&waits);
+        assert_eq!(answer.cause, cause);
+        assert_eq!(
+            answer.fact.contains(&trouble),
+            cause == "worker_dies",
+            "{}",
+            answer.fact
+        );
+        waits.processes.pop();
+    }
+    let mut runs = facts(Some(LeafState::Running {
+        process: dead(Role::Worker).id,
+        since: NOW - 5 * SECOND,
+    }));
+    runs.processes.push(dead(Role::Worker));
+    let answer = why(&runs);
+    assert_eq!(answer.cause, "process_gone");
+    assert!(
+        answer.fact.contains("box (pid 7), which is dead"),
+        "{}",
+        answer.fact
+    );
+}
+
+#[test]
+fn what_waits_to_be_tried_again_says_what_the_attempt_before_came_to() {
+    let due_at = NOW + 9 * SECOND;
+    for state in [
+        LeafState::Queued { due_at },
+        LeafState::Ready { from: due_at },
+    ] {
+        let mut facts = facts(Some(state));
+        assert!(!why(&facts).fact.contains("previous attempt"), "{state:?}");
+        facts.leaves[0].error = Some("no such host".into());
+        facts.leaves[0].attempt = Some(3);
+        let fact = why(&facts).fact;
+        let retry = "Load waits to retry: attempt 3 is due in 9s (2023-11-14T22:13:29.000000Z); attempt 2 failed: no such host";
+        match state {
+            LeafState::Queued { .. } => assert_eq!(fact, retry),
+            _ => assert!(
+                fact.ends_with("; the previous attempt failed: no such host"),
+                "{fact}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_run_is_begun_anew_with_its_own_input() {
+    let mut facts = facts(None);
+    facts.status = RunStatus::Cancelled;
+    let remedy = |facts: &Facts| why(facts).remedy.unwrap_or_default();
+    assert_eq!(remedy(&facts), r#"ductworkd trigger P '["it'\''s"]'"#);
+    facts.input = Some("null".into());
+    assert_eq!(remedy(&facts), "ductworkd trigger P");
+    for long in [None, Some("1".repeat(INPUT_MAX + 1))] {
+        facts.input = long;
+        assert!(remedy(&facts).ends_with("--json | jq -c .input | ductworkd trigger P -"));
+    }
+}
+
+#[test]
+fn a_run_that_has_ended_says_how_far_its_hook_is() {
+    let queued = |attempt, seconds: i64| HookState::Queued {
+        attempt,
+        due_at: NOW + seconds * SECOND,
+    };
+    let free = "a worker of P runs it: `ductworkd health` says whether one is alive and free";
+    let previous = "; the previous attempt failed: no such host";
+    for (state, told, remedy) in [
+        (HookState::Running(1), "is running", None),
+        (HookState::Running(2), "is running (attempt 2)", None),
+        (queued(1, -1), "has yet to run", None),
+        (queued(1, -60), "has yet to run", Some(free)),
+        (
+            queued(2, -60),
+            "has yet to run again (attempt 2)",
+            Some(free),
+        ),
+        (queued(2, 9), "is due in 9s", None),
+    ] {
+        let is_first = matches!(
+            state,
+            HookState::Running(1) | HookState::Queued { attempt: 1, .. }
+        );
+        for status in [RunStatus::Completed, RunStatus::Halted] {
+            let mut facts = facts(None);
+            facts.status = status;
+            facts.hook = Some(HookFact {
+                via: "on_x".into(),
+                error: (!is_first).then(|| "no such host".into()),
+                state,
+            });
+            let answer = why(&facts);
+            let after = if is_first { "" } else { previous };
+            let expected = format!("; its `on_x` hook {told}{after}");
+            assert!(
+                answer.fact.ends_with(&expected),
+                "{state:?}: {}",
+                answer.fact
+            );
+            if status == RunStatus::Completed {
+                assert_eq!(answer.remedy.as_deref(), remedy, "{state:?}");
+            }
+            if let HookState::Queued { .. } = state {
+                facts.pause = Some(Pause {
+                    pipeline: "P".into(),
+                    reason: "the warehouse moves".into(),
+                    by: "ana".into(),
+                    at: NOW - 720 * SECOND,
+                });
+                let answer = why(&facts);
+                let expected = format!(
+                    "; its `on_x` hook waits: the pipeline P is paused (by ana, 12m 0s ago): the warehouse moves{after}"
+                );
+                assert!(answer.fact.ends_with(&expected), "{}", answer.fact);
+                if status == RunStatus::Completed {
+                    assert_eq!(answer.remedy.as_deref(), Some("ductworkd unpause P"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_that_has_ended_says_how_and_what_now() {
+    let mut facts = facts(None);
+    facts.ended_at = Some(NOW - 90 * SECOND);
+    facts.status = RunStatus::Completed;
+    assert_eq!(why(&facts).fact, "it completed 1m 30s ago");
+    assert_eq!(why(&facts).remedy, None);
+    facts.hook = Some(HookFact {
+        via: "on_complete".into(),
+        error: Some("no such host".into()),
+        state: HookState::Failed,
+    });
+    let failed = "it completed 1m 30s ago; its `on_complete` hook has failed: no such host";
+    assert_eq!(why(&facts).fact, failed);
+    assert!(
+        why(&facts)
+            .remedy
+            .unwrap()
+            .starts_with("do the work of the hook by hand")
+    );
+    facts.hook = None;
+    facts.untold = Some(HookFact {
+        via: "on_wait".into(),
+        error: None,
+        state: HookState::Failed,
+    });
+    let untold = "it completed 1m 30s ago; the `on_wait` hook of a question that nobody answered in time has failed";
+    assert_eq!(why(&facts).fact, untold);
+    assert_eq!(why(&facts).remedy, None);
+    facts.untold = None;
+    facts.status = RunStatus::Halted;
+    facts.halts.push(HaltFact {
+        reason: HaltReason::JobRetriesExhausted.to_string(),
+        node: "Load".into(),
+        error: Some("exit status 3".into()),
+        class: Some("ExitStatus(3)".into()),
+        ..HaltFact::default()
+    });
+    let answer = why(&facts);
+    assert_eq!(
+        answer.fact,
+        "it halted 1m 30s ago: job_retries_exhausted at Load: exit status 3"
+    );
+    let revive = "fix Load, then: ductworkd revive 00000000-0000-0000-0000-000000000000 ";
+    let remedy = answer.remedy.unwrap_or_default();
+    assert!(remedy.starts_with(revive), "{remedy}");
+}
