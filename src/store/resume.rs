@@ -29,7 +29,8 @@ macro_rules! waiting {
         concat!(
             "
         SELECT s.id, s.branch_id, s.node, s.created_at, d.answer_by, d.unanswered, {now} AS now,
-               CASE WHEN octet_length(s.input) <= :whole THEN s.input ELSE substr(s.input, 1, :letters) END AS input
+               CASE WHEN octet_length(s.input) <= :whole THEN s.input
+                    WHEN :whole > 0 THEN substr(s.input, 1, 1000) ELSE '' END AS input
           FROM ductwork_steps s
           LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;s.branch_id}
          WHERE ",
@@ -180,29 +181,26 @@ pub enum Resume {
 
 /// How much is read of the values that questions are about.
 #[derive(Clone, Copy)]
-pub(super) struct Values {
-    /// Up to so many bytes, all of it.
-    whole: i64,
-    /// Of a longer one, so many letters.
-    letters: i64,
+pub(super) enum Values {
+    /// As much as people are shown: all of a short one, and the beginning of a longer one.
+    Shown,
+    /// Nothing.
+    None,
 }
 
 impl Values {
-    /// As much as people are shown.
-    const SHOWN: Self = Self {
-        whole: 64 << 10,
-        letters: 1_000,
-    };
-    /// Nothing.
-    pub(super) const NONE: Self = Self {
-        whole: 0,
-        letters: 0,
-    };
+    /// The longest value that is read whole, in bytes.
+    fn whole(self) -> i64 {
+        match self {
+            Self::Shown => 64 << 10,
+            Self::None => 0,
+        }
+    }
 }
 
 /// The steps of a run that wait for a person, the longest wait first: at most [`LISTED`].
 pub async fn waiting(conn: &mut Conn, run_id: RunId) -> Result<Vec<WaitingStep>, Error> {
-    let (first, values) = (Cursor::FIRST, Values::SHOWN);
+    let (first, values) = (Cursor::FIRST, Values::Shown);
     waiting_behind(conn, run_id, first, LISTED, values).await
 }
 
@@ -214,7 +212,7 @@ pub async fn find(
 ) -> Result<Vec<WaitingStep>, Error> {
     let (mut found, mut behind) = (Vec::new(), Cursor::FIRST);
     loop {
-        let page = waiting_behind(conn, run_id, behind, PAGE, Values::NONE).await?;
+        let page = waiting_behind(conn, run_id, behind, PAGE, Values::None).await?;
         let (last, is_last) = (page.last().map(WaitingStep::cursor), page.len() < PAGE);
         found.extend(page.into_iter().filter(&is_meant));
         found.truncate(LISTED);
@@ -235,8 +233,7 @@ pub(super) async fn waiting_behind(
     let [time, id] = behind.args();
     let args = [
         ("run", run_id.0.into()),
-        ("whole", values.whole.into()),
-        ("letters", values.letters.into()),
+        ("whole", values.whole().into()),
         time,
         id,
         ("n", n.into()),
@@ -253,8 +250,7 @@ async fn waiting_at(
     let args = [
         ("run", run_id.0.into()),
         ("step", step.0.into()),
-        ("whole", Values::NONE.whole.into()),
-        ("letters", Values::NONE.letters.into()),
+        ("whole", Values::None.whole().into()),
     ];
     let row = conn.fetch_optional(&WAITING_STEP, &args).await?;
     row.as_ref().map(WaitingStep::read).transpose()
@@ -362,7 +358,7 @@ async fn resume_some(
         };
         let status: RunStatus = run.word("status")?;
         let mut steps = match step {
-            None => waiting_behind(conn, run_id, behind, batch + 1, Values::NONE).await?,
+            None => waiting_behind(conn, run_id, behind, batch + 1, Values::None).await?,
             Some(step) => waiting_at(conn, run_id, step).await?.into_iter().collect(),
         };
         if value.is_some() && steps.len() > 1 {

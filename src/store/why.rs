@@ -379,7 +379,7 @@ async fn questions(
     run: RunId,
     definition: Option<&Definition>,
 ) -> Result<Vec<Question>, Error> {
-    let (first, values) = (Cursor::FIRST, resume::Values::NONE);
+    let (first, values) = (Cursor::FIRST, resume::Values::None);
     let waiting = resume::waiting_behind(conn, run, first, QUESTIONS_MAX, values).await?;
     let mut questions: Vec<Question> = waiting
         .into_iter()

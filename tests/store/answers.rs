@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline, Question, Unanswered};
+use ductwork::engine::actor::limits;
 use ductwork::machine;
 use ductwork::machine::why::HookState;
 use ductwork::model::*;
@@ -140,6 +141,7 @@ on_every_database! {
 
     async fn a_hook_that_has_yet_to_succeed_is_told_with_its_run(db: Db) {
         let mut driver = Driver::new(&db).await;
+        driver.limits = limits(1, 0);
         let flow = p().start("A").on_complete("Completed").build().unwrap();
         let run = driver.trigger(&flow, "1").await;
         while driver.run(run).await.0 != RunStatus::Completed {

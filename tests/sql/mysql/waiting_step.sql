@@ -1,5 +1,6 @@
 SELECT s.id, s.branch_id, s.node, s.created_at, d.answer_by, d.unanswered, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS now,
-       CASE WHEN octet_length(s.input) <= ? THEN s.input ELSE substr(s.input, 1, ?) END AS input
+       CASE WHEN octet_length(s.input) <= ? THEN s.input
+            WHEN ? > 0 THEN substr(s.input, 1, 1000) ELSE '' END AS input
   FROM ductwork_steps s
   LEFT JOIN ductwork_deadlines d ON d.branch_id = s.branch_id
  WHERE s.id = ? AND s.run_id = ? AND s.via = 'dampen' AND s.status = 'waiting'
