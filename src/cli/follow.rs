@@ -220,7 +220,7 @@ async fn retries(conn: &mut Conn, run: RunId) -> Result<Vec<String>, store::Erro
 
 /// Some of the questions that a run asks.
 async fn questions(conn: &mut Conn, follow: &Follow<'_>) -> Result<Vec<String>, store::Error> {
-    let waiting = resume::waiting(conn, follow.run).await?;
+    let waiting = resume::asked(conn, follow.run).await?;
     let asked = waiting.iter().take(RETRIES);
     Ok(asked
         .map(|step| question(step, waiting.len(), follow.definition))
@@ -539,7 +539,7 @@ pub async fn report(
             for step in waiting.iter().take(TOLD) {
                 let question = question(step, waiting.len(), follow.definition);
                 say(&format!("  {question}"));
-                for line in decide(&step.input, style) {
+                for line in decide(step.input.as_deref().unwrap_or_default(), style) {
                     say(&format!("    {line}"));
                 }
             }

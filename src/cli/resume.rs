@@ -4,13 +4,14 @@ use std::cell::Cell;
 
 use serde_json::json;
 
-use crate::model::{self, RunId, StepId};
+use crate::model::{self, RunId, RunStatus, StepId};
 use crate::problem::Problem;
-use crate::store::resume::{Answering, WaitingStep};
+use crate::store::resume::WaitingStep;
 use crate::store::{Conn, Purpose, query, resume};
 use crate::view::word;
 
 use super::exit::Failure;
+use super::follow::say;
 use super::nobody;
 use super::out::short;
 use super::patiently::patiently;
@@ -58,20 +59,30 @@ impl Resume {
                 None => None,
             };
             let value = value.as_deref().map(serde_json::value::RawValue::get);
-            let answering = Answering {
-                run,
-                step,
-                value,
-                by: Some(&by),
+            let (count, by) = (Cell::new(0_usize), Some(&by));
+            let answering = async {
+                match (step, value) {
+                    (None, None) => {
+                        let report = |resumed| count.set(resumed);
+                        resume::resume_all(&mut conn, run, by, resume::BATCH, report).await
+                    }
+                    _ => resume::resume(&mut conn, run, step, value, by).await,
+                }
             };
-            let count = Cell::new(0_usize);
-            let report = |resumed| count.set(resumed);
-            let resumed = patiently(
-                || format!("answering: {} questions", count.get()),
-                resume::resume_by(&mut conn, answering, resume::BATCH, None, report),
-            );
-            let resumed = match resumed.await? {
-                resume::Resume::Done(resumed) | resume::Resume::Part(resumed) => resumed,
+            let progress = || match count.get() {
+                0 => "answering".to_owned(),
+                resumed => format!("answering: {resumed} questions"),
+            };
+            let answered = patiently(progress, answering).await;
+            if answered.is_err() && count.get() > 0 {
+                say(&format!(
+                    "note: {} questions were answered; the same command answers those that are left",
+                    count.get()
+                ));
+                setup::wake_for(&mut conn, &config, run).await;
+            }
+            let resumed = match answered? {
+                resume::Resume::Done(resumed) => resumed,
                 resume::Resume::NotFound => return Err(setup::no_run(&run.to_string())),
                 resume::Resume::NotDampened(status) if status.is_terminal() => {
                     return Err(setup::has_ended(run, status));
@@ -84,6 +95,10 @@ impl Resume {
                     return Err(Failure::failed(
                         problem.help(format!("`ductworkd why {run}` says what it is doing")),
                     ));
+                }
+                resume::Resume::TooMany => {
+                    let problem = Problem::new(format!("the run {run} asks too many questions"));
+                    return Err(Failure::failed(problem.help("leave out the value")));
                 }
                 resume::Resume::Ambiguous(steps) => {
                     let message = format!(
@@ -98,6 +113,14 @@ impl Resume {
             };
             if let Some(pipeline) = setup::wake_for(&mut conn, &config, run).await {
                 nobody::note(&mut conn, &config, &pipeline).await;
+            }
+            let after = query::brief(&mut conn, run).await?.map(|run| run.status);
+            if after == Some(RunStatus::Cancelled) {
+                let problem = Problem::new(format!(
+                    "the run {run} was cancelled after {resumed} of its questions had been answered"
+                ));
+                let help = format!("`ductworkd show {run}` shows it");
+                return Err(Failure::failed(problem.help(help)));
             }
             match cli.out.json {
                 true => cli.out.value(&json!({ "run_id": run, "resumed": resumed })),
@@ -123,7 +146,7 @@ async fn find_step(conn: &mut Conn, run: RunId, given: &str) -> Result<StepId, F
     let found = resume::find(conn, run, is).await?;
     let waiting = match found.as_slice() {
         [one] => return Ok(one.step_id),
-        [] => resume::waiting(conn, run).await?,
+        [] => resume::asked(conn, run).await?,
         _ => Vec::new(),
     };
     match found.as_slice() {
@@ -155,6 +178,9 @@ async fn find_step(conn: &mut Conn, run: RunId, given: &str) -> Result<StepId, F
     }
 }
 
+/// The most steps that a message names.
+const NAMED: usize = 20;
+
 /// How many there are, as far as they are listed.
 fn number(steps: &[WaitingStep]) -> String {
     match steps.len() {
@@ -165,10 +191,10 @@ fn number(steps: &[WaitingStep]) -> String {
 
 fn names(steps: &[WaitingStep]) -> String {
     let name = |step: &WaitingStep| format!("{} ({})", step.node, model::short(step.step_id));
-    steps
-        .iter()
-        .take(20)
-        .map(name)
-        .collect::<Vec<_>>()
-        .join(", ")
+    let names: Vec<String> = steps.iter().take(NAMED).map(name).collect();
+    let others = match steps.len() > NAMED {
+        true => " and others",
+        false => "",
+    };
+    format!("{}{others}", names.join(", "))
 }

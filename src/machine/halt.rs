@@ -84,9 +84,16 @@ impl HaltFact {
         self.reason == reason.as_str()
     }
 
-    /// The reason and the node.
-    fn kind(&self) -> String {
+    fn place(&self) -> String {
         format!("{} at {}", self.reason, self.node)
+    }
+
+    /// The reason and the node, with the explanation.
+    pub fn told(&self, definition: Option<&Definition>) -> String {
+        match self.explanation(definition) {
+            Some(explanation) => format!("{}: {explanation}", self.place()),
+            None => self.place(),
+        }
     }
 
     /// True if a failed step explains the halt: nothing was wrong with a transition.
@@ -336,36 +343,42 @@ fn then(edge: &Edge) -> Option<Then> {
 /// The most halts that are read of one run.
 pub const HALTS_MAX: usize = 100;
 
-/// The most different actions that a remedy names, and the most other kinds of halts that are told beside the first.
+/// The most different actions that a remedy names.
 const NAMED: usize = 3;
 
-/// The first of these halts with its explanation, the number of the others, and the kinds of those that differ.
+/// The most other reasons and places that are told beside the first one.
+const OTHERS: usize = 3;
+
+/// The first of these halts with its explanation, the number of the others, and the reasons and places of those that
+/// differ from it.
 pub fn told(halts: &[HaltFact], definition: Option<&Definition>) -> Option<String> {
     let [first, others @ ..] = halts else {
         return None;
     };
-    let explanation = first.explanation(definition);
-    let explanation = explanation.map_or(String::new(), |it| format!(": {it}"));
-    let told = format!("{}{explanation}", first.kind());
+    let told = first.told(definition);
     let at_least = match halts.len() {
         HALTS_MAX.. => "at least ",
         _ => "",
     };
-    let mut kinds: Vec<String> = Vec::new();
-    for kind in others.iter().map(HaltFact::kind) {
-        if kind != first.kind() && !kinds.contains(&kind) {
-            kinds.push(kind);
+    let mut places: Vec<String> = Vec::new();
+    for place in others.iter().map(HaltFact::place) {
+        if place != first.place() && !places.contains(&place) {
+            places.push(place);
         }
     }
-    let more = kinds.len().saturating_sub(NAMED);
-    kinds.truncate(NAMED);
-    if more > 0 {
-        kinds.push(format!("{more} other reasons"));
-    }
-    Some(match (others.len(), kinds.is_empty()) {
+    let more = match places.len().saturating_sub(OTHERS) {
+        0 => String::new(),
+        1 => ", and 1 other".to_owned(),
+        more => format!(", and {more} others"),
+    };
+    places.truncate(OTHERS);
+    Some(match (others.len(), places.is_empty()) {
         (0, _) => told,
         (n, true) => format!("{told} (and {at_least}{n} more)"),
-        (n, false) => format!("{told} (and {at_least}{n} more, also {})", kinds.join(", ")),
+        (n, false) => format!(
+            "{told} (and {at_least}{n} more: also {}{more})",
+            places.join(", ")
+        ),
     })
 }
 
@@ -498,7 +511,7 @@ mod tests {
         let mixed = [failed("Load"), unanswered, failed("Load"), failed("A")];
         assert_eq!(
             of(&mixed),
-            format!("{load} (and 3 more, also unanswered at Ask, job_retries_exhausted at A)")
+            format!("{load} (and 3 more: also unanswered at Ask, job_retries_exhausted at A)")
         );
         let many: Vec<HaltFact> = ["Load", "A", "B", "C", "D", "E"].map(failed).to_vec();
         let named = ["A", "B", "C"].map(|node| format!("job_retries_exhausted at {node}"));

@@ -201,6 +201,13 @@ pub struct BarrierFact {
     pub arrived: i64,
 }
 
+/// A time from which on a wait is told, in µs.
+const SOON: i64 = 1_000_000;
+
+/// The remedy for work that a process holds which is gone.
+const HELD_BY_GONE: &str =
+    "it is recovered once its lease has expired; start `ductworkd` if none runs";
+
 /// The remedy if the worker dies as often as it is started.
 const DEADLY: &str = "find what ends it: a step that kills its parent, a limit of memory, or a person; \
      `ductworkd show` tells of the run's last attempts";
@@ -251,7 +258,7 @@ impl Why {
     }
 }
 
-/// The number of questions that are looked at.
+/// The number of questions that are looked at, of all that a run asks.
 pub const QUESTIONS_MAX: usize = 100;
 
 /// A hook that has not succeeded.
@@ -270,8 +277,13 @@ pub struct HookFact {
 pub enum HookState {
     /// It has failed for good.
     Failed,
-    /// A process runs this attempt.
-    Running(u32),
+    /// A process runs an attempt.
+    Running {
+        /// The number of the attempt.
+        attempt: u32,
+        /// The process has sent a heartbeat lately.
+        is_alive: bool,
+    },
     /// An attempt is in the queue.
     Queued {
         /// The number of the attempt.
@@ -291,12 +303,20 @@ impl HookFact {
         let again = || error("; the previous attempt failed: ");
         let told = match self.state {
             HookState::Failed => format!("has failed{}", error(": ")),
-            HookState::Running(0 | 1) => "is running".to_owned(),
-            HookState::Running(attempt) => format!("is running (attempt {attempt}){}", again()),
+            HookState::Running { attempt, is_alive } => {
+                let does = match is_alive {
+                    true => "is running",
+                    false => "is held by a process that has died or hangs",
+                };
+                match attempt {
+                    0 | 1 => does.to_owned(),
+                    _ => format!("{does} (attempt {attempt}){}", again()),
+                }
+            }
             HookState::Queued { .. } if let Some(pause) = &facts.pause => {
                 format!("waits: {}{}", pause.fact(facts.now), again())
             }
-            HookState::Queued { due_at, .. } if due_at > facts.now => {
+            HookState::Queued { due_at, .. } if due_at - facts.now >= SOON => {
                 let when = time::relative(due_at, facts.now);
                 format!("is due {when}{}", again())
             }
@@ -321,10 +341,16 @@ impl HookFact {
                 if due_at <= facts.now && time::between(due_at, facts.now) >= TAKEN_WITHIN =>
             {
                 Some(format!(
-                    "a worker of {pipeline} runs it: `ductworkd health` says whether one is alive and free"
+                    "`ductworkd health` says whether a worker of {pipeline} is alive; start `ductworkd` if none is"
                 ))
             }
-            (HookState::Queued { .. } | HookState::Running(_), _) => None,
+            (
+                HookState::Running {
+                    is_alive: false, ..
+                },
+                _,
+            ) => Some(HELD_BY_GONE.to_owned()),
+            (HookState::Queued { .. } | HookState::Running { .. }, _) => None,
         }
     }
 }
@@ -483,16 +509,17 @@ fn halted(facts: &Facts, ended: &str) -> Why {
 /// Adds the end of a run that is already certain although the run goes on: a barrier waits for all of its
 /// branches, and the branch behind it halts if one of them has halted, up to the root.
 fn doomed(facts: &Facts, mut why: Why) -> Why {
-    let Some(told) = halt::told(&facts.halts, facts.graph.as_deref()) else {
+    let Some(first) = facts.halts.first() else {
         return why;
     };
     let halted = match facts.halts.len() {
-        1 => "1 branch has halted".to_owned(),
-        n @ HALTS_MAX.. => format!("at least {n} branches have halted"),
-        n => format!("{n} branches have halted"),
+        1 => "a branch has halted".to_owned(),
+        n @ HALTS_MAX.. => format!("at least {n} branches have halted, the first one"),
+        n => format!("{n} branches have halted, the first one"),
     };
     why.fact.push_str(&format!(
-        "; {halted}, and the run halts when its other branches have ended: {told}"
+        "; the run will halt when its other branches have ended, because {halted}: {}",
+        first.told(facts.graph.as_deref())
     ));
     why
 }
@@ -623,8 +650,7 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
             "{} is held by process {id}, which is gone{place}",
             leaf.node
         );
-        let remedy = "it is recovered once its lease has expired; start `ductworkd` if none runs";
-        return Some(Why::new("process_gone", fact).remedy(remedy.into()));
+        return Some(Why::new("process_gone", fact).remedy(HELD_BY_GONE.into()));
     };
     let span = time::whole(time::between(since, facts.now));
     let at = format!("{} (pid {})", process.host, process.pid);

@@ -28,7 +28,7 @@ use super::cancel::{self, Cancel, Cancelling};
 use super::conn::{Conn, Row};
 use super::definition::{self, Definitions};
 use super::error::Error;
-use super::resume::{self, Answering, Resume};
+use super::resume::{self, AT_ONCE, Resume};
 use super::revive::{self, Revive, Wanted};
 use super::statement::{Rows, statements};
 use super::{halted, list, micros, query, writable};
@@ -489,8 +489,6 @@ pub struct Within<'a> {
 /// The result of the verb in one run.
 enum Outcome {
     Done,
-    /// A part of it is done, and the turn's time is over; the next turn goes on with the rest.
-    Part,
     Skipped,
     Failed(String),
     /// Somebody else has locked the run's rows.
@@ -600,10 +598,6 @@ impl Turn<'_> {
             match self.deal(conn, run.id, None).await? {
                 // The run has counted itself, or is gone.
                 Outcome::Done => {}
-                Outcome::Part => {
-                    self.worked.more = true;
-                    return Ok(true);
-                }
                 Outcome::Skipped => self.account.skip(run.id),
                 Outcome::Failed(why) => self.account.fail(run.id, &why),
                 Outcome::Locked => {
@@ -642,7 +636,6 @@ impl Turn<'_> {
                 (self.account, self.written) = (without, again.without);
                 return Ok(());
             }
-            Outcome::Part => return Ok(()),
             Outcome::Skipped => {
                 self.account.settle(run);
                 skipped = 1;
@@ -683,19 +676,10 @@ impl Turn<'_> {
             again,
             ..self.bulk.actor()
         };
-        match intervene(
-            conn,
-            self.bulk.verb,
-            run,
-            self.definition,
-            by,
-            self.within.until,
-        )
-        .await
-        {
-            Ok(changed @ (Outcome::Done | Outcome::Part)) => {
+        match intervene(conn, self.bulk.verb, run, self.definition, by).await {
+            Ok(Outcome::Done) => {
                 self.worked.pipelines.insert(brief.pipeline);
-                Ok(changed)
+                Ok(Outcome::Done)
             }
             // A damaged row belongs to the run itself.
             Err(error @ (Error::Corrupt(_) | Error::Damaged { .. })) => {
@@ -772,7 +756,6 @@ async fn intervene(
     run: RunId,
     definition: Option<&Definition>,
     by: Actor,
-    until: Instant,
 ) -> Result<Outcome, Error> {
     Ok(match verb {
         Verb::Revive => {
@@ -793,29 +776,15 @@ async fn intervene(
             }
         }
         Verb::Cancel => return cancelled(conn, run, by).await,
-        Verb::Resume => return resumed(conn, run, &by, until).await,
+        Verb::Resume => match resume::resume(conn, run, None, None, Some(&by)).await? {
+            Resume::Done(_) => Outcome::Done,
+            Resume::TooMany => Outcome::Failed(format!(
+                "more than {AT_ONCE} steps of it wait for a person, or steps with values of more than 16 MiB in all: \
+                 `ductworkd resume {run}` answers them in batches"
+            )),
+            Resume::NotFound | Resume::NotDampened(_) | Resume::Ambiguous(_) => Outcome::Skipped,
+        },
         Verb::Trigger | Verb::Pause | Verb::Unpause | Verb::Send => Outcome::Skipped,
-    })
-}
-
-/// The questions of a wide run take several turns.
-async fn resumed(
-    conn: &mut Conn,
-    run: RunId,
-    by: &Actor,
-    until: Instant,
-) -> Result<Outcome, Error> {
-    let answering = Answering {
-        run,
-        step: None,
-        value: None,
-        by: Some(by),
-    };
-    let resumed = resume::resume_by(conn, answering, resume::BATCH, Some(until), |_| {});
-    Ok(match resumed.await? {
-        Resume::Done(_) => Outcome::Done,
-        Resume::Part(_) => Outcome::Part,
-        Resume::NotFound | Resume::NotDampened(_) | Resume::Ambiguous(_) => Outcome::Skipped,
     })
 }
 

@@ -3,14 +3,14 @@
 //! Owns: the end of a dampen, by an answer or by a passed deadline. Never: judges the value that a person
 //! gave; the caller has made sure that it is JSON and not too long.
 //!
-//! The questions of a wide run are answered in several transactions, oldest first. A caller that is interrupted
-//! repeats the same call, which answers those that are left.
+//! One transaction answers a bounded number of questions. [`resume_all`] takes several, oldest first, for a wide run; a
+//! caller that is interrupted repeats the call, which answers those that are left.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use crate::failpoint::failpoint;
 use crate::machine::stuck::GRACE;
+use crate::machine::why::QUESTIONS_MAX;
 use crate::model::*;
 use crate::time;
 
@@ -23,30 +23,40 @@ use super::error::Error;
 use super::pass::{CONTENDED, Pass, Then};
 use super::statement::{Rows, statements};
 use super::transition::hooks;
+use super::{portion, query};
 
-macro_rules! waiting {
-    ($which:literal) => {
-        concat!(
-            "
-        SELECT s.id, s.branch_id, s.node, s.created_at, d.answer_by, d.unanswered, {now} AS now,
-               CASE WHEN octet_length(s.input) <= :whole THEN s.input
-                    WHEN :whole > 0 THEN substr(s.input, 1, 1000) ELSE '' END AS input
+macro_rules! waiting_columns {
+    () => {
+        "s.id, s.branch_id, s.node, s.created_at, d.answer_by, d.unanswered, {now} AS now,
+               {big:octet_length(s.input)} AS size"
+    };
+}
+
+macro_rules! waiting_from {
+    () => {
+        "
           FROM ductwork_steps s
           LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;s.branch_id}
-         WHERE ",
-            $which,
-            " AND s.via = 'dampen' AND s.status = 'waiting'"
-        )
+         WHERE s.run_id = :run AND s.via = 'dampen' AND s.status = 'waiting'"
     };
 }
 
 statements! {
     RESUME_RUN_STATUS = "SELECT status FROM ductwork_runs WHERE id = :run";
-    /// In the order of the index.
-    WAITING_STEPS = concat!(waiting!("s.run_id = :run"), "
-           AND s.created_at >= :behind AND (s.created_at, s.id) > (:behind, :behind_id)
+    /// In the order of the index, like the next one.
+    WAITING_STEPS = concat!("
+        SELECT ", waiting_columns!(), ",
+               CASE WHEN octet_length(s.input) <= :whole THEN s.input ELSE substr(s.input, 1, 1000) END AS input",
+        waiting_from!(), "
          ORDER BY s.created_at, s.id LIMIT :n");
-    WAITING_STEP = waiting!("s.id = :step AND s.run_id = :run");
+    /// Without the values.
+    ASKED_STEPS = concat!("
+        SELECT ", waiting_columns!(), waiting_from!(), "
+           AND s.created_at <= :until AND s.created_at >= :behind
+           AND (s.created_at, s.id) > (:behind, :behind_id)
+         ORDER BY s.created_at, s.id LIMIT :n");
+    ASKED_STEP = concat!("
+        SELECT ", waiting_columns!(), waiting_from!(), " AND s.id = :step");
     /// RACE: two people resume one branch, or one of them cancels the run. All write this row from
     /// 'dampened'; one of them finds it in this state, and the others wait for its lock first.
     /// Proven by `of_two_resumes_at_once_one_counts`.
@@ -91,13 +101,16 @@ statements! {
         {delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)} AND answer_by <= {now}";
 }
 
-/// How many questions one transaction answers.
+/// How many questions one transaction answers where several may follow it.
 pub const BATCH: usize = 500;
 
-/// The most questions that are listed.
-pub const LISTED: usize = 100;
+/// The most questions that are answered by one transaction which none follows.
+pub const AT_ONCE: usize = 5_000;
 
-/// How many questions are searched at once.
+/// The most questions that are listed.
+pub const LISTED: usize = QUESTIONS_MAX;
+
+/// How many questions one query of a search returns.
 const PAGE: usize = 1_000;
 
 /// How many deadlines one transaction handles.
@@ -115,8 +128,11 @@ pub struct WaitingStep {
     pub branch_id: BranchId,
     /// Its node: the definition says what it asks.
     pub node: String,
-    /// The value with which the branch continues unless the person gives another: as much of it as was asked for.
-    pub input: String,
+    /// The value with which the branch continues unless the person gives another: all of a short one, the beginning of
+    /// a longer one, and none where values were not read.
+    pub input: Option<String>,
+    /// The length of that value, in bytes.
+    pub size: usize,
     /// The time since which it waits, in µs since 1970.
     pub since: i64,
     /// The deadline of the answer.
@@ -168,8 +184,6 @@ impl Due {
 pub enum Resume {
     /// This many branches continue.
     Done(usize),
-    /// This many branches continue, and there was no time for others.
-    Part(usize),
     /// The run does not exist.
     NotFound,
     /// The run, or this step of it, does not wait for a person.
@@ -177,31 +191,34 @@ pub enum Resume {
     /// A value was given, and several steps wait, of which these are the first [`LISTED`]: it is unclear for which of
     /// them it is.
     Ambiguous(Vec<WaitingStep>),
+    /// More steps wait than one transaction answers, or with longer values.
+    TooMany,
 }
 
-/// How much is read of the values that questions are about.
-#[derive(Clone, Copy)]
-pub(super) enum Values {
-    /// As much as people are shown: all of a short one, and the beginning of a longer one.
-    Shown,
-    /// Nothing.
-    None,
-}
-
-impl Values {
-    /// The longest value that is read whole, in bytes.
-    fn whole(self) -> i64 {
-        match self {
-            Self::Shown => 64 << 10,
-            Self::None => 0,
-        }
-    }
-}
+/// The longest value of a question that is read whole, in bytes.
+const WHOLE: i64 = 64 << 10;
 
 /// The steps of a run that wait for a person, the longest wait first: at most [`LISTED`].
 pub async fn waiting(conn: &mut Conn, run_id: RunId) -> Result<Vec<WaitingStep>, Error> {
-    let (first, values) = (Cursor::FIRST, Values::Shown);
-    waiting_behind(conn, run_id, first, LISTED, values).await
+    let args = [
+        ("run", run_id.0.into()),
+        ("whole", WHOLE.into()),
+        ("n", LISTED.into()),
+    ];
+    let rows = conn.fetch(&WAITING_STEPS, &args).await?;
+    let with_value = |row: &Row| {
+        Ok(WaitingStep {
+            // A damaged one hides no other question, and is not shown; `audit` tells of it.
+            input: row.get("input").ok(),
+            ..WaitingStep::read(row)?
+        })
+    };
+    rows.iter().map(with_value).collect()
+}
+
+/// The same, without their values.
+pub async fn asked(conn: &mut Conn, run_id: RunId) -> Result<Vec<WaitingStep>, Error> {
+    asked_behind(conn, run_id, Cursor::FIRST, i64::MAX, LISTED).await
 }
 
 /// Those of them that are meant, without their values: at most [`LISTED`].
@@ -212,7 +229,7 @@ pub async fn find(
 ) -> Result<Vec<WaitingStep>, Error> {
     let (mut found, mut behind) = (Vec::new(), Cursor::FIRST);
     loop {
-        let page = waiting_behind(conn, run_id, behind, PAGE, Values::None).await?;
+        let page = asked_behind(conn, run_id, behind, i64::MAX, PAGE).await?;
         let (last, is_last) = (page.last().map(WaitingStep::cursor), page.len() < PAGE);
         found.extend(page.into_iter().filter(&is_meant));
         found.truncate(LISTED);
@@ -223,37 +240,24 @@ pub async fn find(
     }
 }
 
-pub(super) async fn waiting_behind(
+/// The first `n` behind this place that were asked until then, in µs since 1970.
+async fn asked_behind(
     conn: &mut Conn,
     run_id: RunId,
     behind: Cursor,
+    until: i64,
     n: usize,
-    values: Values,
 ) -> Result<Vec<WaitingStep>, Error> {
     let [time, id] = behind.args();
     let args = [
         ("run", run_id.0.into()),
-        ("whole", values.whole().into()),
+        ("until", until.into()),
         time,
         id,
         ("n", n.into()),
     ];
-    let rows = conn.fetch(&WAITING_STEPS, &args).await?;
+    let rows = conn.fetch(&ASKED_STEPS, &args).await?;
     rows.iter().map(WaitingStep::read).collect()
-}
-
-async fn waiting_at(
-    conn: &mut Conn,
-    run_id: RunId,
-    step: StepId,
-) -> Result<Option<WaitingStep>, Error> {
-    let args = [
-        ("run", run_id.0.into()),
-        ("step", step.0.into()),
-        ("whole", Values::None.whole().into()),
-    ];
-    let row = conn.fetch_optional(&WAITING_STEP, &args).await?;
-    row.as_ref().map(WaitingStep::read).transpose()
 }
 
 impl WaitingStep {
@@ -262,7 +266,8 @@ impl WaitingStep {
             step_id: StepId(row.get("id")?),
             branch_id: BranchId(row.get("branch_id")?),
             node: row.get("node")?,
-            input: row.get("input")?,
+            input: None,
+            size: usize::try_from(row.get::<i64>("size")?).unwrap_or_default(),
             since: row.get("created_at")?,
             deadline: Due::read(row, row.get("now")?)?,
         })
@@ -273,122 +278,142 @@ impl WaitingStep {
     }
 }
 
-/// An answer to questions of a run.
-#[derive(Clone, Copy)]
-pub struct Answering<'a> {
-    /// The run.
-    pub run: RunId,
-    /// The only step that is answered; all that wait if there is none.
-    pub step: Option<StepId>,
-    /// One JSON value that replaces the one with which the step would continue. It is for one step only.
-    pub value: Option<&'a str>,
-    /// The person who answers.
-    pub by: Option<&'a Actor>,
+/// How many of the first of these questions one transaction answers: their values are copied.
+fn portion(steps: &[WaitingStep], most: usize) -> usize {
+    portion::first(most, steps.iter().map(|step| step.size))
 }
 
-/// Resumes waiting branches of a run: the one at `step`, or all.
-#[cfg(feature = "internals")]
+/// The result for a run of which no branch waits any more.
+async fn not_dampened(conn: &mut Conn, run_id: RunId) -> Result<Resume, Error> {
+    let args = [("run", run_id.0.into())];
+    let run = conn.fetch_optional(&RESUME_RUN_STATUS, &args).await?;
+    Ok(match run {
+        Some(run) => Resume::NotDampened(run.word("status")?),
+        None => Resume::NotFound,
+    })
+}
+
+/// Resumes waiting branches of a run: the one at `step`, or all, up to [`AT_ONCE`]. `value` (one JSON value) replaces
+/// the value with which they would continue, and is for one step only. `by` is the person who answers.
 pub async fn resume(
     conn: &mut Conn,
-    run: RunId,
+    run_id: RunId,
     step: Option<StepId>,
     value: Option<&str>,
     by: Option<&Actor>,
 ) -> Result<Resume, Error> {
-    let answering = Answering {
-        run,
-        step,
-        value,
-        by,
-    };
-    resume_by(conn, answering, BATCH, None, |_| {}).await
+    resume_up_to(conn, run_id, step, value, by, AT_ONCE).await
 }
 
-/// The same, with this many branches per transaction; after each, `report` receives how many continue by now. No
-/// transaction but the first begins after `until`.
-///
-/// The transaction that resumes the last of them records the action.
-pub async fn resume_by(
+/// The same, up to this many.
+pub async fn resume_up_to(
     conn: &mut Conn,
-    answering: Answering<'_>,
-    batch: usize,
-    until: Option<Instant>,
-    mut report: impl FnMut(usize),
+    run_id: RunId,
+    step: Option<StepId>,
+    value: Option<&str>,
+    by: Option<&Actor>,
+    most: usize,
 ) -> Result<Resume, Error> {
-    let (mut resumed, mut behind) = (0, Cursor::FIRST);
-    loop {
-        match resume_some(conn, answering, behind, resumed, batch.max(1)).await? {
-            Turn::More(n, last) => (resumed, behind) = (resumed + n, last),
-            Turn::End(end) => return Ok(end),
-        }
-        report(resumed);
-        if until.is_some_and(|until| Instant::now() >= until) {
-            return Ok(Resume::Part(resumed));
-        }
-    }
-}
-
-/// The result of one transaction.
-enum Turn {
-    /// So many branches continue, and others may wait behind this place.
-    More(usize, Cursor),
-    /// There is nothing left to do.
-    End(Resume),
-}
-
-/// Resumes the first waiting branches behind this place, after so many others.
-async fn resume_some(
-    conn: &mut Conn,
-    answering: Answering<'_>,
-    behind: Cursor,
-    before: usize,
-    batch: usize,
-) -> Result<Turn, Error> {
-    let Answering {
-        run: run_id,
-        step,
-        value,
-        by,
-    } = answering;
     failpoint!(conn, "resume.begin");
     let resumed = conn.transaction(async |conn| {
         let args = [("run", run_id.0.into())];
-        let Some(run) = conn.fetch_optional(&RESUME_RUN_STATUS, &args).await? else {
-            return Ok(Turn::End(Resume::NotFound));
-        };
-        let status: RunStatus = run.word("status")?;
+        if conn
+            .fetch_optional(&RESUME_RUN_STATUS, &args)
+            .await?
+            .is_none()
+        {
+            return Ok(Resume::NotFound);
+        }
         let mut steps = match step {
-            None => waiting_behind(conn, run_id, behind, batch + 1, Values::None).await?,
-            Some(step) => waiting_at(conn, run_id, step).await?.into_iter().collect(),
+            None => {
+                let n = most.max(LISTED) + 1;
+                asked_behind(conn, run_id, Cursor::FIRST, i64::MAX, n).await?
+            }
+            Some(step) => {
+                let args = [("run", run_id.0.into()), ("step", step.0.into())];
+                let row = conn.fetch_optional(&ASKED_STEP, &args).await?;
+                row.iter()
+                    .map(WaitingStep::read)
+                    .collect::<Result<_, _>>()?
+            }
         };
         if value.is_some() && steps.len() > 1 {
-            return Ok(Turn::End(Resume::Ambiguous(waiting(conn, run_id).await?)));
+            steps.truncate(LISTED);
+            return Ok(Resume::Ambiguous(steps));
         }
-        let are_more = steps.len() > batch;
-        steps.truncate(batch);
-        let answered = steps.iter().map(|step| Answered {
-            branch_id: step.branch_id,
-            step_id: step.step_id,
-            run_id,
-        });
-        let answered: Vec<Answered> = answered.collect();
-        let name = by.map(|by| by.name.as_str());
-        let answer = Answer::Value { value, by: name };
-        let n = release(conn, &answered, answer).await?;
-        if let Some(last) = steps.last().filter(|_| are_more) {
-            failpoint!(conn, "resume.written");
-            return Ok(Turn::More(n, last.cursor()));
+        if portion(&steps, most) < steps.len() {
+            return Ok(Resume::TooMany);
         }
-        if before + n == 0 {
-            return Ok(Turn::End(Resume::NotDampened(status)));
+        let n = answer(conn, run_id, &steps, value, by).await?;
+        if n == 0 {
+            return Ok(not_dampened(conn, run_id).await?);
         }
         action::record(conn, by, Verb::Resume, [run_id], None).await?;
         failpoint!(conn, "resume.written");
-        Ok(Turn::End(Resume::Done(before + n)))
+        Ok(Resume::Done(n))
     });
     let resumed = resumed.await?;
     failpoint!(conn, "resume.end");
     Ok(resumed)
+}
+
+/// Resumes all branches of a run that wait for a person by now, this many per transaction, with the values that the
+/// questions are about. After each transaction, `report` receives how many continue. The first one that resumes any
+/// records the action.
+pub async fn resume_all(
+    conn: &mut Conn,
+    run_id: RunId,
+    by: Option<&Actor>,
+    batch: usize,
+    mut report: impl FnMut(usize),
+) -> Result<Resume, Error> {
+    let batch = batch.max(1);
+    // A branch that goes on may reach a further question meanwhile, which nobody has seen.
+    let until = query::now(conn).await?;
+    let (mut resumed, mut behind) = (0, Cursor::FIRST);
+    loop {
+        failpoint!(conn, "resume.begin");
+        let done = conn.transaction(async |conn| {
+            let mut steps = asked_behind(conn, run_id, behind, until, batch + 1).await?;
+            let fit = portion(&steps, batch);
+            let are_more = steps.len() > fit;
+            steps.truncate(fit);
+            let n = answer(conn, run_id, &steps, None, by).await?;
+            if resumed == 0 && n > 0 {
+                action::record(conn, by, Verb::Resume, [run_id], None).await?;
+            }
+            failpoint!(conn, "resume.written");
+            let last = steps.last().map(WaitingStep::cursor);
+            Ok((n, last.filter(|_| are_more)))
+        });
+        let (n, last) = done.await?;
+        failpoint!(conn, "resume.end");
+        resumed += n;
+        report(resumed);
+        match (last, resumed) {
+            (Some(last), _) => behind = last,
+            (None, 0) => return not_dampened(conn, run_id).await,
+            (None, _) => return Ok(Resume::Done(resumed)),
+        }
+    }
+}
+
+/// Lets the branches at these steps go on, and returns how many of them were still waiting.
+async fn answer(
+    conn: &mut Conn,
+    run_id: RunId,
+    steps: &[WaitingStep],
+    value: Option<&str>,
+    by: Option<&Actor>,
+) -> Result<usize, Error> {
+    let answered = steps.iter().map(|step| Answered {
+        branch_id: step.branch_id,
+        step_id: step.step_id,
+        run_id,
+    });
+    let answered: Vec<Answered> = answered.collect();
+    let by = by.map(|by| by.name.as_str());
+    release(conn, &answered, Answer::Value { value, by }).await
 }
 
 /// A branch that waits for a person, in the state in which it was found.

@@ -12,17 +12,16 @@ use crate::machine::halt::{HALTS_MAX, HaltFact, OutputFact};
 use crate::machine::stuck::Mover;
 use crate::machine::why::{
     self, BACKLOG_MAX, BarrierFact, Facts, HookFact, HookState, INPUT_MAX, Leaf, LeafState,
-    ProcessFact, QUESTIONS_MAX, Question, Unreadable,
+    ProcessFact, Question, Unreadable,
 };
 use crate::model::*;
 
 use super::conn::{Conn, Row};
-use super::cursor::Cursor;
 use super::definition::{Definitions, short};
 use super::error::Error;
 use super::resume::{self, DEADLINE, Due};
 use super::statement::{Rows, statements};
-use super::{pause, process, query, stuck, writable};
+use super::{micros, pause, process, query, stuck, writable};
 
 macro_rules! leaf_columns {
     () => {
@@ -138,6 +137,7 @@ statements! {
     /// It is a step of the root branch.
     HOOK_OF_END = "
         SELECT s.via, s.status, e.attempt, e.process_id, a.due_at,
+               {now} - p.last_heartbeat_at AS silent,
                (SELECT x.error_message FROM ductwork_executions x
                  WHERE x.step_id = s.id AND x.completed_at IS NOT NULL
                  ORDER BY x.attempt DESC LIMIT 1) AS error_message
@@ -146,6 +146,7 @@ statements! {
           LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.attempt =
                (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
           LEFT JOIN ductwork_availabilities a ON {key:a.execution_id;e.id}
+          LEFT JOIN ductwork_processes p ON {key:p.id;e.process_id}
          WHERE b.run_id = :run AND b.fan_out_id IS NULL AND s.via IN ('on_halt', 'on_complete')
            AND s.status <> 'completed'";
     /// Those of a run's first questions that their deadlines have decided.
@@ -226,7 +227,7 @@ pub async fn facts(
         facts.halts = halts(conn, run, HALTS_MAX).await?;
         if found.status.is_terminal() {
             facts.revived_as = revived_as(conn, run).await?;
-            facts.hook = hook_of_end(conn, run).await?;
+            facts.hook = hook_of_end(conn, run, stale_after).await?;
             // Nobody answered these, perhaps because nobody was told.
             let unanswered = HaltReason::Unanswered.to_string();
             let halts = facts.halts.iter();
@@ -349,7 +350,11 @@ pub async fn revived_as(conn: &mut Conn, run: RunId) -> Result<Option<RunId>, Er
 }
 
 /// The hook that was called when this run ended, unless it has succeeded.
-async fn hook_of_end(conn: &mut Conn, run: RunId) -> Result<Option<HookFact>, Error> {
+async fn hook_of_end(
+    conn: &mut Conn,
+    run: RunId,
+    stale_after: Duration,
+) -> Result<Option<HookFact>, Error> {
     let args = [("run", run.0.into())];
     let Some(row) = conn.fetch_optional(&HOOK_OF_END, &args).await? else {
         return Ok(None);
@@ -362,9 +367,13 @@ async fn hook_of_end(conn: &mut Conn, run: RunId) -> Result<Option<HookFact>, Er
         row.get::<Option<i64>>("due_at")?,
     ) {
         (StepStatus::Failed, ..) => HookState::Failed,
-        (_, Some(_), _) => HookState::Running(attempt),
+        (_, Some(_), _) => {
+            let silent: Option<i64> = row.get("silent")?;
+            let is_alive = silent.is_some_and(|silent| silent < micros(stale_after));
+            HookState::Running { attempt, is_alive }
+        }
         (_, None, Some(due_at)) => HookState::Queued { attempt, due_at },
-        // A cancelled run has no hook that matters any more.
+        // Neither a process nor the queue has it: `audit` tells of that.
         (_, None, None) => return Ok(None),
     };
     Ok(Some(HookFact {
@@ -373,14 +382,13 @@ async fn hook_of_end(conn: &mut Conn, run: RunId) -> Result<Option<HookFact>, Er
     }))
 }
 
-/// The questions of a run that people have yet to answer: the first [`QUESTIONS_MAX`].
+/// The questions of a run that people have yet to answer: the first ones.
 async fn questions(
     conn: &mut Conn,
     run: RunId,
     definition: Option<&Definition>,
 ) -> Result<Vec<Question>, Error> {
-    let (first, values) = (Cursor::FIRST, resume::Values::None);
-    let waiting = resume::waiting_behind(conn, run, first, QUESTIONS_MAX, values).await?;
+    let waiting = resume::asked(conn, run).await?;
     let mut questions: Vec<Question> = waiting
         .into_iter()
         .map(|step| {

@@ -22,7 +22,7 @@ use crate::step::output::{half, parse_json};
 use crate::store::action::{self, Actor};
 use crate::store::cancel::{self, Cancel, Cancelling};
 use crate::store::pause::{self, REASON_MAX};
-use crate::store::resume::{self, Answering, Resume};
+use crate::store::resume::{self, Resume};
 use crate::store::revive::{self, Revive, Wanted};
 use crate::store::trigger::{self, KEY_MAX, NewRun, Triggered};
 use crate::store::{Conn, Error, definition, known, page, query};
@@ -40,7 +40,7 @@ const PIPELINES: usize = 10_000;
 const LETTERS: usize = 200;
 
 /// After this time, the rest of a run that is still being cancelled is left to an advancer.
-const INTERVENES_FOR: Duration = Duration::from_secs(2);
+const CANCELS_FOR: Duration = Duration::from_secs(2);
 
 /// The refusal of a deed that may have been done.
 pub fn unsure(error: ReadError) -> Refusal {
@@ -266,7 +266,7 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
     let shared = Arc::clone(site);
     let asked = site.acts.read(async move |conn| {
         let mut cancelling = Cancelling::of(run, cancel::BATCH).by(Some(by.clone()));
-        let until = Instant::now() + INTERVENES_FOR;
+        let until = Instant::now() + CANCELS_FOR;
         let ended = loop {
             let before = cancelling.closed;
             match cancelling.step(conn).await? {
@@ -302,29 +302,21 @@ async fn wake_for(site: &Arc<Site>, conn: &mut Conn, run: RunId) {
     }
 }
 
-/// Answers a run that waits for a person; returns how many of its steps go on, and whether others still wait for want of
-/// time.
+/// Answers a run that waits for a person; returns how many of its steps go on.
 pub async fn resume(
     site: &Arc<Site>,
     run: RunId,
     step: Option<StepId>,
     value: Option<Box<RawValue>>,
     by: Actor,
-) -> Result<(usize, bool), Refusal> {
+) -> Result<usize, Refusal> {
     let shared = Arc::clone(site);
     let asked = site.acts.read(async move |conn| {
-        let answering = Answering {
-            run,
-            step,
-            value: value.as_deref().map(RawValue::get),
-            by: Some(&by),
-        };
-        let until = Some(Instant::now() + INTERVENES_FOR);
-        let resumed = resume::resume_by(conn, answering, resume::BATCH, until, |_| {});
-        let resumed = resumed.await?;
+        let value = value.as_deref().map(RawValue::get);
+        let resumed = resume::resume(conn, run, step, value, Some(&by)).await?;
         let mut answered = Answered::Unknown;
         match (&resumed, step) {
-            (Resume::Done(_) | Resume::Part(_), _) => wake_for(&shared, conn, run).await,
+            (Resume::Done(_), _) => wake_for(&shared, conn, run).await,
             (Resume::NotDampened(_), Some(step)) => {
                 answered = match page::step(conn, run, step).await? {
                     Some(found) => Answered::of(found.head.answered_by),
@@ -334,7 +326,7 @@ pub async fn resume(
             (Resume::NotDampened(_), None) => {
                 answered = Answered::of(who_answered(conn, run).await?);
             }
-            (Resume::NotFound | Resume::Ambiguous(_), _) => {}
+            (Resume::NotFound | Resume::Ambiguous(_) | Resume::TooMany, _) => {}
         }
         Ok((resumed, answered))
     });
@@ -352,8 +344,7 @@ pub async fn resume(
         }
     };
     match resumed {
-        Resume::Done(resumed) => Ok((resumed, false)),
-        Resume::Part(resumed) => Ok((resumed, true)),
+        Resume::Done(resumed) => Ok(resumed),
         Resume::NotFound => Err(no_run(run)),
         Resume::NotDampened(status) if status.is_terminal() => Err(conflict(format!(
             "the run {run} has ended: it is {}{answered}",
@@ -367,6 +358,13 @@ pub async fn resume(
             ))
             .about(run))
         }
+        Resume::TooMany => Err(conflict(format!(
+            "more than {} steps of the run {run} wait for a person, or steps with values of more than 16 MiB in all: too \
+             many for one request",
+            resume::AT_ONCE
+        ))
+        .remedy("`ductworkd resume` answers all of them in batches; a request with a `step` answers one")
+        .about(run)),
         Resume::Ambiguous(steps) => {
             let names: Vec<String> = steps
                 .iter()

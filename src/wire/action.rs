@@ -78,8 +78,6 @@ pub struct ResumedJson {
     pub run_id: RunId,
     /// The number of steps that continue.
     pub resumed: usize,
-    /// True if others still wait, because there was no time for them: the same request answers them.
-    pub more: bool,
 }
 
 /// A pipeline that continues.

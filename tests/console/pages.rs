@@ -260,7 +260,7 @@ on_every_database! {
             (body.contains("Halted at") && body.contains("Slow has been running")).then_some(body)
         })
         .await;
-        has(&body, &["1 branch has halted, and the run halts when its other branches have ended: ", " at Bad", ">Bad</a>"]);
+        has(&body, &["the run will halt when its other branches have ended, because a branch has halted: ", " at Bad", ">Bad</a>"]);
         has(&page(&console, "/runs?status=running"), &["will halt, "]);
         std::fs::write(fixture.path("go"), "").unwrap();
         fixture.run_ended(splits).await;

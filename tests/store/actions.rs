@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::model::*;
-use ductwork::store::Conn;
 use ductwork::store::action::{self, Action, Actor, Of};
 use ductwork::store::cancel::{Cancel, Cancelling};
 use ductwork::store::prune;
-use ductwork::store::resume::{self, Answering, Resume};
+use ductwork::store::resume::{self, Resume};
 use ductwork::store::revive::{Revive, Wanted, revive_as};
 use ductwork::store::trigger::{NewRun, trigger_by};
+use ductwork::store::{Conn, Location, Purpose};
 
 use crate::driver::{Did, Driver};
 use crate::on_every_database;
@@ -61,49 +61,84 @@ on_every_database! {
             .await;
         assert_eq!(driver.run(run).await.0, RunStatus::Dampened);
 
-        let all = resume::find(&mut driver.conn, run, |_| true).await.unwrap();
-        assert_eq!(all.len(), resume::LISTED);
-        assert_eq!(resume::waiting(&mut driver.conn, run).await.unwrap().len(), resume::LISTED);
-        let asked = Mutex::new(Vec::new());
-        let none = resume::find(&mut driver.conn, run, |step| {
-            asked.lock().unwrap().push(step.step_id);
+        let conn = &mut driver.conn;
+        let all = resume::find(conn, run, |_| true).await.unwrap();
+        assert_eq!(all, resume::asked(conn, run).await.unwrap());
+        let some = resume::waiting(conn, run).await.unwrap();
+        assert_eq!((some.len(), all.len()), (resume::LISTED, resume::LISTED));
+        assert!(some.iter().all(|step| step.input.as_deref() == Some("1")));
+        let seen = Mutex::new(Vec::new());
+        let none = resume::find(conn, run, |step| {
+            seen.lock().unwrap().push(step.step_id);
             false
         });
         assert_eq!(none.await.unwrap(), []);
-        let asked = asked.into_inner().unwrap();
-        assert_eq!(BTreeSet::from_iter(&asked).len(), MANY);
-        let last = asked[MANY - 1];
-        let found = resume::find(&mut driver.conn, run, |step| step.step_id == last).await.unwrap();
+        let seen = seen.into_inner().unwrap();
+        assert_eq!(BTreeSet::from_iter(&seen).len(), MANY);
+        let last = seen[MANY - 1];
+        let found = resume::find(conn, run, |step| step.step_id == last).await.unwrap();
         assert_eq!(found.len(), 1);
 
-        let by = ana();
-        let all = Answering { run, step: None, value: None, by: Some(&by) };
-        let one = Answering { step: Some(last), value: Some("2"), ..all };
-        let one = resume::resume_by(&mut driver.conn, one, 1, None, |_| {}).await.unwrap();
+        let by = Some(&ana());
+        let one = resume::resume(conn, run, Some(last), Some("2"), by).await.unwrap();
         assert_eq!(one, Resume::Done(1));
+        let several = resume::resume(conn, run, None, Some("2"), by).await.unwrap();
+        assert_eq!(several, Resume::Ambiguous(all));
+        let many = resume::resume_up_to(conn, run, None, None, by, MANY - 2).await.unwrap();
+        assert_eq!(many, Resume::TooMany);
         let actions = async |conn: &mut Conn| {
             let actions = recorded(conn, Some(run)).await;
             actions.iter().filter(|it| it.verb == "resume").count()
         };
-        assert_eq!(actions(&mut driver.conn).await, 1);
-        let value = Answering { value: Some("2"), ..all };
-        let several = resume::resume_by(&mut driver.conn, value, 1, None, |_| {}).await.unwrap();
-        assert!(matches!(&several, Resume::Ambiguous(steps) if steps.len() == resume::LISTED), "{several:?}");
-
-        let over = Some(Instant::now());
-        let part = resume::resume_by(&mut driver.conn, all, 2, over, |_| {}).await.unwrap();
-        assert_eq!(part, Resume::Part(2));
-        driver.audit().await;
-        assert_eq!(actions(&mut driver.conn).await, 1, "others have yet to be answered");
+        assert_eq!(actions(conn).await, 1);
         let mut reports = Vec::new();
-        let report = |resumed| reports.push(resumed);
-        let done = resume::resume_by(&mut driver.conn, all, resume::BATCH, None, report).await.unwrap();
-        assert_eq!(done, Resume::Done(MANY - 3));
-        assert_eq!(reports, [resume::BATCH, 2 * resume::BATCH]);
+        let done = resume::resume_all(conn, run, by, resume::BATCH, |resumed| reports.push(resumed)).await;
+        assert_eq!(done.unwrap(), Resume::Done(MANY - 1));
+        assert_eq!(reports, [resume::BATCH, 2 * resume::BATCH, MANY - 1]);
+        assert_eq!(actions(conn).await, 2);
+        let again = resume::resume_all(conn, run, by, resume::BATCH, |_| {}).await.unwrap();
+        assert_eq!(again, Resume::NotDampened(RunStatus::InProgress));
         driver.audit().await;
-        assert_eq!(actions(&mut driver.conn).await, 2);
         driver.work("P", |_| Did::Returned(1.into())).await;
         assert_eq!(driver.run(run).await.0, RunStatus::Completed);
+    }
+
+    async fn an_answer_to_all_questions_reaches_none_that_is_asked_later(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let flow = Pipeline::named("P").start("Many").expand("A").dampen("one?").dampen("two?");
+        let flow = flow.collapse("C").build().unwrap();
+        let run = trigger(&mut driver.conn, &flow, None).await;
+        driver
+            .work("P", |claimed| match claimed.node.as_str() {
+                "Many" => Did::Returned(vec![1, 2, 3].into()),
+                _ => Did::Returned(1.into()),
+            })
+            .await;
+        let url = db.url.clone();
+        let mut batches = 0;
+        // An advancer leads the first branch to its next question before the second one is answered.
+        let advance = |_| {
+            batches += 1;
+            std::thread::scope(|scope| {
+                let other = scope.spawn(|| {
+                    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                    runtime.unwrap().block_on(async {
+                        let location = Location::parse(&url).unwrap();
+                        let conn = location.connect(Purpose::Engine).await.unwrap();
+                        let mut other = Driver::over(conn).await;
+                        other.audited = false;
+                        other.work("P", |_| Did::Returned(1.into())).await;
+                    });
+                });
+                other.join().unwrap();
+            });
+        };
+        let by = ana();
+        let done = resume::resume_all(&mut driver.conn, run, Some(&by), 1, advance).await.unwrap();
+        assert_eq!((done, batches), (Resume::Done(3), 3));
+        let asked = resume::asked(&mut driver.conn, run).await.unwrap();
+        assert_eq!(asked.iter().map(|step| step.node.as_str()).collect::<Vec<_>>(), ["dampen.2"; 3]);
+        driver.audit().await;
     }
 
     async fn each_action_is_recorded_once_with_who_did_it_and_how(db: Db) {

@@ -154,7 +154,7 @@ on_every_database! {
         let queued = hook(&mut driver).await;
         assert!(matches!(queued, Some((HookState::Queued { attempt: 1, .. }, false))), "{queued:?}");
         let claimed = driver.claim("P", 1).await.remove(0);
-        assert_eq!(hook(&mut driver).await, Some((HookState::Running(1), false)));
+        assert_eq!(hook(&mut driver).await, Some((HookState::Running { attempt: 1, is_alive: true }, false)));
         let failed = driver.finished(claimed, Did::Erred).await;
         driver.commit(&[failed]).await;
         let again = hook(&mut driver).await;

@@ -13,7 +13,6 @@ use ductwork::model::*;
 use ductwork::store::action::{self, Actor, Again, Of};
 use ductwork::store::bulk::{self, Bulk, Listed, NewBulk, Within, Worked};
 use ductwork::store::definition::Definitions;
-use ductwork::store::resume::{BATCH, waiting};
 use ductwork::store::revive::{Revive, Wanted, revive_as};
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Error, Location, Purpose, duty, halted, prune, query};
@@ -251,40 +250,6 @@ on_every_database! {
         let id = create(&mut driver.conn, Verb::Cancel, active).await;
         assert_eq!(counts(&work(&mut driver.conn, id).await), (2, 0, 0));
         assert_eq!(changed(&mut driver.conn, id).await, [asking, going]);
-        driver.audit().await;
-    }
-
-    async fn the_questions_of_a_wide_run_are_answered_in_several_turns_and_counted_once(db: Db) {
-        const MANY: usize = 1_100;
-        const TURN: Duration = Duration::from_millis(200);
-        let mut driver = Driver::new(&db).await;
-        let flow = Pipeline::named("P").start("Many").expand("A").dampen("sure?");
-        let flow = flow.collapse("C").build().unwrap();
-        let run = driver.trigger(&flow, "1").await;
-        let elements: Vec<usize> = (0..MANY).collect();
-        driver
-            .work("P", |claimed| match claimed.node.as_str() {
-                "Many" => Did::Returned(elements.clone().into()),
-                _ => Did::Returned(json!(1)),
-            })
-            .await;
-        let id = create(&mut driver.conn, Verb::Resume, Selection::Chosen(vec![run])).await;
-        // A visit begins in time, and its first transaction ends too late for another one.
-        let mut visits = 0;
-        let mut at = |_| {
-            visits += 1;
-            std::thread::sleep(TURN);
-        };
-        let definitions = Definitions::default();
-        while bulk::work(&mut driver.conn, id, &definitions, bounds(TURN), &mut at).await.unwrap().more {
-            driver.audit().await;
-        }
-        assert_eq!(visits, MANY.div_ceil(BATCH));
-        let ended = bulk::find(&mut driver.conn, id).await.unwrap().unwrap();
-        assert!(ended.ended_at.is_some());
-        assert_eq!(counts(&ended), (1, 0, 0));
-        assert_eq!(changed(&mut driver.conn, id).await, [run]);
-        assert_eq!(waiting(&mut driver.conn, run).await.unwrap(), []);
         driver.audit().await;
     }
 

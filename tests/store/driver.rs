@@ -71,7 +71,12 @@ impl DerefMut for Driver {
 impl Driver {
     /// A registered process with a connection of its own.
     pub async fn new(db: &Db) -> Self {
-        let actor = Actor::register(db.conn().await, HOST, LEASE).await;
+        Self::over(db.conn().await).await
+    }
+
+    /// The same, over this connection.
+    pub async fn over(conn: Conn) -> Self {
+        let actor = Actor::register(conn, HOST, LEASE).await;
         let mut actor = actor.expect("a row");
         actor.advance_limits.max_retry = 2;
         actor.advance_limits.max_crash = ADVANCER_MAX_CRASH;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::machine::halt::HaltFact;
+use crate::machine::halt::{HALTS_MAX, HaltFact};
 use crate::machine::intake;
 use crate::machine::pause::Pause;
 use crate::machine::stuck::{self, DIES};
@@ -530,16 +530,51 @@ fn a_cancelled_run_is_begun_anew_with_its_own_input() {
 }
 
 #[test]
+fn a_run_of_which_branches_have_halted_says_how_it_will_end_and_why() {
+    let mut facts = facts(Some(LeafState::Asked));
+    let alone = why(&facts).fact;
+    let halt = HaltFact {
+        reason: HaltReason::JobRetriesExhausted.to_string(),
+        node: "Load".into(),
+        error: Some("exit status 3".into()),
+        ..HaltFact::default()
+    };
+    for (n, halted) in [
+        (1, "a branch has halted"),
+        (2, "2 branches have halted, the first one"),
+        (
+            HALTS_MAX,
+            "at least 100 branches have halted, the first one",
+        ),
+    ] {
+        facts.halts = vec![halt.clone(); n];
+        let expected = format!(
+            "{alone}; the run will halt when its other branches have ended, because {halted}: job_retries_exhausted at \
+             Load: exit status 3"
+        );
+        assert_eq!(why(&facts).fact, expected);
+    }
+}
+
+#[test]
 fn a_run_that_has_ended_says_how_far_its_hook_is() {
     let queued = |attempt, seconds: i64| HookState::Queued {
         attempt,
         due_at: NOW + seconds * SECOND,
     };
-    let free = "a worker of P runs it: `ductworkd health` says whether one is alive and free";
+    let running = |attempt, is_alive| HookState::Running { attempt, is_alive };
+    let free =
+        "`ductworkd health` says whether a worker of P is alive; start `ductworkd` if none is";
+    let gone = "it is recovered once its lease has expired; start `ductworkd` if none runs";
     let previous = "; the previous attempt failed: no such host";
     for (state, told, remedy) in [
-        (HookState::Running(1), "is running", None),
-        (HookState::Running(2), "is running (attempt 2)", None),
+        (running(1, true), "is running", None),
+        (running(2, true), "is running (attempt 2)", None),
+        (
+            running(1, false),
+            "is held by a process that has died or hangs",
+            Some(gone),
+        ),
         (queued(1, -1), "has yet to run", None),
         (queued(1, -60), "has yet to run", Some(free)),
         (
@@ -551,7 +586,7 @@ fn a_run_that_has_ended_says_how_far_its_hook_is() {
     ] {
         let is_first = matches!(
             state,
-            HookState::Running(1) | HookState::Queued { attempt: 1, .. }
+            HookState::Running { attempt: 1, .. } | HookState::Queued { attempt: 1, .. }
         );
         for status in [RunStatus::Completed, RunStatus::Halted] {
             let mut facts = facts(None);

@@ -194,12 +194,7 @@ pub async fn resume(deed: Deed) -> Answered {
     let value = value.map(|value| deeds::answer(value.get()));
     let by = deed.visitor.actor(Channel::Api);
     let resumed = deeds::resume(&deed.site, run_id, body.step, value.transpose()?, by).await?;
-    let (resumed, more) = resumed;
-    Answer::json(&ResumedJson {
-        run_id,
-        resumed,
-        more,
-    })
+    Answer::json(&ResumedJson { run_id, resumed })
 }
 
 /// A text in one line, at least one of whose letters is shown: `pause::reason_of`, but for letters beyond U+FFFF.
