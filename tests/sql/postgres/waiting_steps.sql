@@ -1,8 +1,7 @@
 SELECT s.id, s.branch_id, s.node, s.created_at, d.answer_by, d.unanswered, (extract(epoch from statement_timestamp()) * 1000000)::bigint AS now,
-       CASE WHEN octet_length(s.input) <= $1 THEN s.input
-            WHEN $1 > 0 THEN substr(s.input, 1, 1000) ELSE '' END AS input
+       CAST(octet_length(s.input) AS bigint) AS size,
+       CASE WHEN octet_length(s.input) <= $1 THEN s.input ELSE substr(s.input, 1, 1000) END AS input
   FROM ductwork_steps s
   LEFT JOIN ductwork_deadlines d ON d.branch_id = ANY (ARRAY[s.branch_id])
  WHERE s.run_id = $2 AND s.via = 'dampen' AND s.status = 'waiting'
-   AND s.created_at >= $3 AND (s.created_at, s.id) > ($3, $4)
- ORDER BY s.created_at, s.id LIMIT $5
+ ORDER BY s.created_at, s.id LIMIT $3
