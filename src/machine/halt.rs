@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_several_halts_is_explained_and_the_other_kinds_are_named() {
+    fn the_first_of_several_halts_is_explained_and_the_others_are_named() {
         let failed = |node: &str| HaltFact {
             error: Some("no disk".to_owned()),
             ..fact(HaltReason::JobRetriesExhausted, node, None)
@@ -518,7 +518,7 @@ mod tests {
         assert_eq!(
             of(&many),
             format!(
-                "{load} (and 5 more, also {}, 2 other reasons)",
+                "{load} (and 5 more: also {}, and 2 others)",
                 named.join(", ")
             )
         );
