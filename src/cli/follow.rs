@@ -539,7 +539,7 @@ pub async fn report(
             for step in waiting.iter().take(TOLD) {
                 let question = question(step, waiting.len(), follow.definition);
                 say(&format!("  {question}"));
-                for line in decide(step.input.as_deref().unwrap_or_default(), style) {
+                for line in decide(step, style) {
                     say(&format!("    {line}"));
                 }
             }
@@ -552,11 +552,14 @@ pub async fn report(
     Err(Failure::Quiet(Code::Failed))
 }
 
-/// The lines of a value that a person decides on.
-pub fn decide(input: &str, style: Style) -> Vec<String> {
+/// The lines of the value that a person decides on.
+pub fn decide(step: &WaitingStep, style: Style) -> Vec<String> {
+    let Some(input) = &step.input else {
+        return Vec::new();
+    };
     let size = terminal_size::terminal_size_of(std::io::stderr());
     let room = size.map_or(80, |(width, _)| usize::from(width.0).max(40));
-    let Ok(value) = serde_json::value::RawValue::from_string(input.to_owned()) else {
+    let Ok(value) = serde_json::value::RawValue::from_string(input.clone()) else {
         // It is the beginning of a long value.
         return vec![columns::cut_with(&clean(input), room - 4, glyphs().more)];
     };

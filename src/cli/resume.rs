@@ -97,8 +97,9 @@ impl Resume {
                     ));
                 }
                 resume::Resume::TooMany => {
-                    let problem = Problem::new(format!("the run {run} asks too many questions"));
-                    return Err(Failure::failed(problem.help("leave out the value")));
+                    let message = format!("the run {run} asks more than one answer can reach");
+                    let help = format!("`ductworkd resume {run}` answers everything in batches");
+                    return Err(Failure::failed(Problem::new(message).help(help)));
                 }
                 resume::Resume::Ambiguous(steps) => {
                     let message = format!(
@@ -114,8 +115,8 @@ impl Resume {
             if let Some(pipeline) = setup::wake_for(&mut conn, &config, run).await {
                 nobody::note(&mut conn, &config, &pipeline).await;
             }
-            let after = query::brief(&mut conn, run).await?.map(|run| run.status);
-            if after == Some(RunStatus::Cancelled) {
+            let after = query::brief(&mut conn, run).await;
+            if after.is_ok_and(|run| run.is_some_and(|run| run.status == RunStatus::Cancelled)) {
                 say("note: the run was cancelled meanwhile");
             }
             match cli.out.json {

@@ -70,8 +70,7 @@ impl Why {
             for step in steps.iter().take(ASKED) {
                 let place = follow::place(step, steps.len());
                 text.push_str(&format!("  {place}\n"));
-                for line in follow::decide(step.input.as_deref().unwrap_or_default(), shot::style())
-                {
+                for line in follow::decide(step, shot::style()) {
                     text.push_str(&format!("    {line}\n"));
                 }
             }

@@ -346,7 +346,7 @@ pub async fn resume_up_to(
         }
         let n = answer(conn, run_id, &steps, value, by).await?;
         if n == 0 {
-            return Ok(not_dampened(conn, run_id).await?);
+            return not_dampened(conn, run_id).await;
         }
         action::record(conn, by, Verb::Resume, [run_id], None).await?;
         failpoint!(conn, "resume.written");
