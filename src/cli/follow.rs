@@ -30,7 +30,7 @@ use super::{attempt, columns, hint, value};
 const LOOK_EVERY: Duration = Duration::from_millis(80);
 
 /// A look at a run of very many steps takes long: the database gets three times that time for others.
-const LOOK_SHARE: u32 = 3;
+pub const LOOK_SHARE: u32 = 3;
 
 /// The interval between two lines if there is no terminal to draw on.
 const SAY_EVERY: Duration = Duration::from_secs(1);

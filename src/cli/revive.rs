@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::config::Config;
 use crate::definition::Definition;
 use crate::definition::difference::differences;
-use crate::machine::why::trigger_again;
+use crate::machine::why::{INPUT_MAX, trigger_again};
 use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
 use crate::process::start;
@@ -60,7 +60,7 @@ impl Revive {
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
-            let Some(found) = query::run(&mut conn, run).await? else {
+            let Some(found) = query::run_up_to(&mut conn, run, INPUT_MAX as i64).await? else {
                 return Err(setup::no_run(&run.to_string()));
             };
             // This check comes before any question to a person.
@@ -166,7 +166,7 @@ fn confirmed(pipeline: &str, changed: &str) -> bool {
 
 fn refused(refusal: revive::Revive, run: &Run, config: &Config) -> Failure {
     let id: RunId = run.id;
-    let again = || trigger_again(&run.pipeline, run.input.get(), id);
+    let again = || trigger_again(&run.pipeline, run.short_input().unwrap_or_default(), id);
     let (message, help) = match refusal {
         revive::Revive::NotHalted(RunStatus::Completed) => (
             format!("the run {id} completed: there is nothing to revive"),

@@ -55,6 +55,9 @@ pub struct Runs {
 /// The pause between two looks at the list.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
+/// The longest payload that is read for the table, in bytes: it shows none, but says which runs are damaged.
+const SHORT: i64 = 16 << 10;
+
 impl Runs {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
@@ -71,7 +74,7 @@ impl Runs {
                 before,
                 limit: self.limit as usize,
                 key: None,
-                whole: query::WHOLE,
+                whole: if cli.out.json { query::WHOLE } else { SHORT },
             };
             if self.watch {
                 if !is_drawable() || cli.out.json {

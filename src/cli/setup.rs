@@ -326,7 +326,7 @@ async fn ambiguous(conn: &mut Conn, shown: &str, runs: &[RunId]) -> Result<Failu
     let now = query::now(conn).await?;
     let mut candidates = Vec::new();
     for id in runs.iter().take(CANDIDATES) {
-        if let Some(run) = query::run(conn, *id).await? {
+        if let Some(run) = query::run_without_payloads(conn, *id).await? {
             let (pipeline, at) = (short(&run.pipeline, 60), run.triggered_at);
             let (status, age) = (word(run.status), time::relative(at, now));
             candidates.push(format!("{id} ({pipeline}, {status}, {age})"));

@@ -26,7 +26,7 @@ use crate::telemetry::{Level, LogFormat};
 use crate::time;
 
 use super::exit::{Code, Failure};
-use super::follow::{self, Follow, View, is_drawable, say};
+use super::follow::{self, Follow, LOOK_SHARE, View, is_drawable, say};
 use super::live::{Screen, Style};
 use super::nobody;
 use super::out::{Out, clean};
@@ -203,7 +203,7 @@ async fn follow(
         let mut view = View::new(&how, screen, terminal);
         // A run of an earlier command has its own time span.
         if !triggered.created
-            && let Some(run) = query::run(&mut conn, id).await?
+            && let Some(run) = query::run_without_payloads(&mut conn, id).await?
         {
             let now = query::now(&mut conn).await?;
             let age = time::between(run.triggered_at, run.ended_at().unwrap_or(now));
@@ -236,6 +236,7 @@ async fn await_hooks(
     };
     let (began, mut told) = (Instant::now(), false);
     loop {
+        let looks = Instant::now();
         let progress = match query::progress(conn, run).await {
             Ok(progress) => progress,
             Err(error) => {
@@ -261,7 +262,7 @@ async fn await_hooks(
                 open.node
             ));
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep((looks.elapsed() * LOOK_SHARE).max(LOOK_EVERY)).await;
     }
 }
 

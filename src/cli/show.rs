@@ -159,7 +159,7 @@ impl Show {
 
 /// The run as a picture.
 async fn picture(conn: &mut Conn, id: RunId) -> Result<String, Failure> {
-    let Some(run) = query::run(conn, id).await? else {
+    let Some(run) = query::run_without_payloads(conn, id).await? else {
         return Err(setup::no_run(&id.to_string()));
     };
     let definition = Definitions::default().read(conn, &run.definition).await?;

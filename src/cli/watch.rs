@@ -38,7 +38,7 @@ impl Watch {
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
-            let Some(found) = query::run(&mut conn, run).await? else {
+            let Some(found) = query::run_without_payloads(&mut conn, run).await? else {
                 return Err(setup::no_run(&run.to_string()));
             };
             let definitions = Definitions::default();

@@ -20,6 +20,9 @@ const CHUNK: usize = 1_000;
 /// Leaves out no payload.
 pub const WHOLE: i64 = i64::MAX;
 
+/// No payload is this short.
+const NONE: i64 = -1;
+
 /// The fewest hexadecimal digits that may stand for a run's id.
 pub const FEWEST_DIGITS: usize = 4;
 
@@ -39,8 +42,8 @@ macro_rules! run_columns {
          {big:octet_length(r.input)} AS input_bytes,
          {big:octet_length(r.output)} AS output_bytes,
          r.triggered_at, r.completed_at, r.halted_at, r.cancelled_at, r.cancelling_at,
-         coalesce((SELECT min(e.claimed_at) FROM ductwork_executions e
-                    WHERE e.step_id = (SELECT s.id
+         coalesce((SELECT e.claimed_at FROM ductwork_executions e
+                    WHERE e.attempt = 1 AND e.step_id = (SELECT s.id
                                          FROM ductwork_branches b
                                          JOIN ductwork_steps s ON s.branch_id = b.id AND s.ordinal = 0
                                         WHERE b.run_id = r.id AND b.fan_out_id IS NULL LIMIT 1)),
@@ -211,6 +214,12 @@ impl Run {
     /// Leaves its payloads out, as in a list whose reader has no room for them.
     pub fn leave_out_payloads(&mut self) {
         leave_out(&mut self.input, &mut self.output, &mut self.left_out);
+    }
+
+    /// Its input, unless it was left out or is damaged.
+    pub fn short_input(&self) -> Option<&str> {
+        let is_there = self.left_out.input.is_none() && self.damaged.is_none();
+        is_there.then(|| self.input.get())
     }
 
     /// When it ended, in any way.
@@ -407,17 +416,13 @@ pub enum Found {
 }
 
 /// A run without its steps.
-pub async fn run(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Error> {
-    let mut run = run_as_it_is(conn, id).await?;
-    match run.as_mut().and_then(|run| run.damaged.take()) {
-        Some(damaged) => Err(damaged),
-        None => Ok(run),
-    }
-}
-
-/// The same, as in a list: a damaged payload hides nothing else.
 pub async fn run_as_it_is(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Error> {
     run_up_to(conn, id, WHOLE).await
+}
+
+/// The same, without its payloads.
+pub async fn run_without_payloads(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Error> {
+    run_up_to(conn, id, NONE).await
 }
 
 /// The same, without payloads of more bytes than this.
@@ -569,9 +574,12 @@ pub async fn show(
     limit: Option<usize>,
 ) -> Result<Option<RunDetail>, Error> {
     conn.snapshot(async |conn| {
-        let Some(run) = run(conn, id).await? else {
+        let Some(mut run) = run_as_it_is(conn, id).await? else {
             return Ok(None);
         };
+        if let Some(damaged) = run.damaged.take() {
+            return Err(damaged);
+        }
         // One more than requested, to know whether that was all.
         let n = limit.map_or(i64::MAX, |limit| limit as i64 + 1);
         let args = [("run", id.0.into()), ("n", n.into())];

@@ -89,9 +89,10 @@ statements! {
          WHERE {key:ductwork_runs.id;b.id} AND coalesce(ductwork_runs.status, '') = 'dampened'";
     /// Nobody has locked these rows: a branch is locked before its deadline.
     PASSED_DEADLINES = "
-        SELECT d.branch_id, d.answer_by, d.unanswered, br.step_id, br.run_id
+        SELECT d.branch_id, d.answer_by, d.unanswered, br.step_id, br.run_id, {big:octet_length(s.input)} AS size
           FROM ductwork_deadlines d
           LEFT JOIN ductwork_branches br ON {key:br.id;d.branch_id} AND br.status = 'dampened'
+          LEFT JOIN ductwork_steps s ON {key:s.id;br.step_id}
          WHERE d.answer_by <= {now} AND d.unanswered IN ('halt', 'approve')
            AND d.answer_by >= :behind AND (d.answer_by, d.branch_id) > (:behind, :behind_id)
          ORDER BY d.answer_by, d.branch_id LIMIT :n";
@@ -113,7 +114,7 @@ pub const LISTED: usize = QUESTIONS_MAX;
 /// How many questions one query of a search returns.
 const PAGE: usize = 1_000;
 
-/// How many deadlines one transaction handles.
+/// How many deadlines one transaction handles, unless their values are long.
 const DEADLINES: usize = 100;
 
 /// The name that is stored where a deadline answered.
@@ -435,24 +436,33 @@ enum Answer<'a> {
     None,
 }
 
+/// Locks those of the branches that still wait, and returns their steps in order.
+async fn hold<'a>(
+    conn: &mut Conn,
+    answered: impl Iterator<Item = &'a Answered>,
+) -> Result<Vec<uuid::Uuid>, Error> {
+    let waiting = batch::in_order(answered.map(|row| (row.branch_id, row.step_id)));
+    let rows = Rows::new()
+        .ids("branch_id", waiting.iter().map(|(branch, _)| *branch))
+        .ids("step_id", waiting.iter().map(|(_, step)| *step));
+    let mut held: Vec<uuid::Uuid> = Vec::new();
+    for row in conn.fetch(&HOLD_DAMPENED, &[("b", (&rows).into())]).await? {
+        held.push(row.get("step_id")?);
+    }
+    held.sort();
+    Ok(held)
+}
+
 /// Makes waiting branches ready for an advancer, and returns how many of them were still waiting.
 async fn release(
     conn: &mut Conn,
     answered: &[Answered],
     answer: Answer<'_>,
 ) -> Result<usize, Error> {
-    let waiting = batch::in_order(answered.iter().map(|row| (row.branch_id, row.step_id)));
-    let rows = Rows::new()
-        .ids("branch_id", waiting.iter().map(|(branch, _)| *branch))
-        .ids("step_id", waiting.iter().map(|(_, step)| *step));
-    let mut resumed: Vec<uuid::Uuid> = Vec::new();
-    for row in conn.fetch(&HOLD_DAMPENED, &[("b", (&rows).into())]).await? {
-        resumed.push(row.get("step_id")?);
-    }
+    let resumed = hold(conn, answered.iter()).await?;
     if resumed.is_empty() {
         return Ok(0);
     }
-    resumed.sort();
     let of_us = |row: &&Answered| resumed.binary_search(&row.step_id.0).is_ok();
     let mut runs: BTreeMap<RunId, i64> = BTreeMap::new();
     for row in answered.iter().filter(of_us) {
@@ -558,9 +568,17 @@ async fn decide(conn: &mut Conn, place: &mut Cursor, n: usize) -> Result<Passed,
     let passed = conn.transaction_within(CONTENDED, async |conn| {
         conn.set(Setting::ShortLockWait).await?;
         let [time, id] = behind.args();
-        let found = conn
+        let mut found = conn
             .fetch(&PASSED_DEADLINES, &[time, id, ("n", n.into())])
             .await?;
+        // An approval copies the value.
+        let size = |row: &Row| Ok(row.get::<Option<i64>>("size")?.unwrap_or_default());
+        let sizes: Result<Vec<i64>, Error> = found.iter().map(size).collect();
+        let sizes = sizes?.into_iter();
+        let sizes = sizes.map(|size| usize::try_from(size).unwrap_or_default());
+        let fit = portion::first(n, sizes);
+        let more = found.len() == n || found.len() > fit;
+        found.truncate(fit);
         let last = found
             .last()
             .map(|row| Cursor::of(row, "answer_by", "branch_id"));
@@ -588,10 +606,15 @@ async fn decide(conn: &mut Conn, place: &mut Cursor, n: usize) -> Result<Passed,
             value: None,
             by: Some(DEADLINE),
         };
+        // RACE: a person answers or cancels the run, and takes branches before runs. So all branches are locked before
+        // the first run is. Raced by `of_an_answer_and_a_deadline_at_once_one_counts`.
+        if !approve.is_empty() && !halt.is_empty() {
+            hold(conn, approve.iter().chain(&halt)).await?;
+        }
         let passed = Passed {
             approved: release(conn, &approve, approval).await?,
             halted: release(conn, &halt, Answer::None).await?,
-            more: found.len() == n,
+            more,
         };
         let branches: Result<Vec<uuid::Uuid>, Error> =
             found.iter().map(|row| row.get("branch_id")).collect();

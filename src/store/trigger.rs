@@ -37,7 +37,7 @@ statements! {
     INSERT_FIRST_AVAILABILITIES in InTurn from "backend/sqlite/trigger.sql";
     /// An input that is longer than `size` is left out. It is probably a different one; `as_known` reads it alone.
     RUNS_BY_KEY = "
-        SELECT r.id, r.trigger_key, CASE WHEN octet_length(r.input) <= b.size THEN r.input END AS input
+        SELECT r.id, r.trigger_key, r.pruning_at, CASE WHEN octet_length(r.input) <= b.size THEN r.input END AS input
           FROM {rows:b(trigger_key text, size int)}
           JOIN ductwork_runs r ON r.pipeline = :pipeline AND r.trigger_key = b.trigger_key";
     /// For databases that statements are sent to in turn.
@@ -273,9 +273,14 @@ async fn known(
     let args = [("b", (&keys).into()), ("pipeline", pipeline.into())];
     let mut known = Known::new();
     for row in conn.fetch_latest(&RUNS_BY_KEY, &args).await? {
+        let key: String = row.get("trigger_key")?;
+        if row.get::<Option<i64>>("pruning_at")?.is_some() {
+            let text = format!("the run with the key {key:?} is being deleted: try again later");
+            return Err(Error::Gone(text));
+        }
         // A key appears once for each requested length.
         let (id, input) = (RunId(row.get("id")?), row.get("input")?);
-        let run = known.entry(row.get("trigger_key")?).or_insert((id, None));
+        let run = known.entry(key).or_insert((id, None));
         run.1 = run.1.take().or(input);
     }
     Ok(known)

@@ -190,7 +190,7 @@ pub async fn facts(
     definitions: &Definitions,
 ) -> Result<Option<Facts>, Error> {
     conn.snapshot(async |conn| {
-        let Some(found) = query::run(conn, run).await? else {
+        let Some(found) = query::run_up_to(conn, run, INPUT_MAX as i64).await? else {
             return Ok(None);
         };
         let definition = definitions.read(conn, &found.definition).await?;
@@ -203,9 +203,7 @@ pub async fn facts(
             hook: None,
             untold: None,
             questions: Vec::new(),
-            input: Some(found.input.get())
-                .filter(|input| input.len() <= INPUT_MAX)
-                .map(str::to_owned),
+            input: found.short_input().map(str::to_owned),
             now: query::now(conn).await?,
             stale_after,
             processes: Vec::new(),

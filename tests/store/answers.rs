@@ -10,6 +10,7 @@ use ductwork::model::*;
 use ductwork::store::action::Actor;
 use ductwork::store::cancel::{Cancel, cancel};
 use ductwork::store::definition::Definitions;
+use ductwork::store::portion::BYTES_MAX;
 use ductwork::store::prune::prune;
 use ductwork::store::query;
 use ductwork::store::resume::{Passed, Resume, pass_deadlines, resume, waiting};
@@ -137,6 +138,21 @@ on_every_database! {
             }
         }
         driver.audit().await;
+    }
+
+    async fn deadlines_copy_no_more_than_a_bounded_number_of_bytes_at_once(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let long = "x".repeat(BYTES_MAX / 2 + 1);
+        for then in [Unanswered::Approve, Unanswered::Approve, Unanswered::Approve] {
+            driver.trigger(&timed(then), "\"x\"").await;
+        }
+        driver.work("P", |_| Did::Returned(json!(long))).await;
+        driver.conn.execute(&PASS, &[]).await.unwrap();
+        for more in [true, true, false] {
+            let expected = Passed { approved: 1, halted: 0, more };
+            assert_eq!(pass_deadlines(&mut driver.conn).await.unwrap(), expected);
+            driver.audit().await;
+        }
     }
 
     async fn a_hook_that_has_yet_to_succeed_is_told_with_its_run(db: Db) {

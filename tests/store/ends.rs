@@ -5,6 +5,7 @@ use std::time::Duration;
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::engine::actor::limits;
 use ductwork::model::*;
+use ductwork::store::Error;
 use ductwork::store::cancel::{Cancel, cancel};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::context;
@@ -229,6 +230,24 @@ on_every_database! {
             assert_eq!(done.await.into_iter().filter(|done| *done).count(), 1);
             assert_eq!(work(&mut driver).await, ["B"]);
         }
+    }
+
+    async fn the_key_of_a_run_that_is_being_deleted_leads_nobody_to_it(db: Db) {
+        static BEGIN: Statement = Statement::new("TEST_BEGIN", "UPDATE ductwork_runs SET pruning_at = 1");
+        let mut driver = Driver::new(&db).await;
+        let one = Pipeline::named("P").start("A").build().unwrap();
+        let run = [NewRun { key: Some("k"), input: "1" }];
+        let made = trigger::trigger(&mut driver.conn, &one, &run, Duration::ZERO).await.unwrap();
+        assert!(made[0].created);
+        work(&mut driver).await;
+        let again = trigger::trigger(&mut driver.conn, &one, &run, Duration::ZERO).await.unwrap();
+        assert_eq!((again[0].created, again[0].run_id), (false, made[0].run_id));
+        driver.conn.execute(&BEGIN, &[]).await.unwrap();
+        let refused = trigger::trigger(&mut driver.conn, &one, &run, Duration::ZERO).await;
+        assert!(matches!(refused, Err(Error::Gone(_))), "{refused:?}");
+        while prune(&mut driver.conn, Duration::ZERO, 9).await.unwrap() > 0 {}
+        let made = trigger::trigger(&mut driver.conn, &one, &run, Duration::ZERO).await.unwrap();
+        assert!(made[0].created);
     }
 
     async fn prune_keeps_what_is_active(db: Db) {

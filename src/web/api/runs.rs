@@ -214,7 +214,7 @@ pub async fn picture(site: Arc<Site>, given: Given) -> Answered {
     let id = given.need(&ID)?;
     let definitions = Arc::clone(&site.definitions);
     let read = site.source.read(async move |conn| {
-        let Some(run) = query::run_as_it_is(conn, id).await? else {
+        let Some(run) = query::run_without_payloads(conn, id).await? else {
             return Ok(None);
         };
         let definition = match definitions.read(conn, &run.definition).await? {
