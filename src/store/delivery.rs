@@ -55,11 +55,12 @@ statements! {
         INSERT INTO ductwork_webhooks (name, since, seen) VALUES (:name, {now}, {now})
         {keep:ductwork_webhooks;name}";
     WEBHOOK = "
-        SELECT w.name, w.since, w.seen FROM ductwork_webhooks w WHERE w.name = :name";
+        SELECT w.name, w.since, w.seen, {now} AS now FROM ductwork_webhooks w WHERE w.name = :name";
     /// RACE: a console whose duty another console has by now records its own place. Runs that were found stay found.
-    /// Proven by `an_endpoint_never_goes_back_to_what_was_found`.
+    /// Proven by `an_endpoint_never_goes_back_to_what_was_found`. A time that has not come yet was written before the
+    /// clock was set back.
     SEE_WEBHOOK = "
-        UPDATE ductwork_webhooks SET seen = :seen WHERE name = :name AND seen < :seen";
+        UPDATE ductwork_webhooks SET seen = :seen WHERE name = :name AND (seen < :seen OR seen > {now})";
     RUNS_ENDED_SINCE = ended_since!("r.id, r.pipeline, r.status, r.trigger_key, r.triggered_at");
     RUNS_THAT_WAIT = "
         SELECT r.id, r.pipeline, r.status, r.trigger_key, r.triggered_at, CAST(NULL AS {int}) AS ended_at
@@ -159,9 +160,11 @@ pub async fn heard(conn: &mut Conn, endpoint: &str) -> Result<Heard, Error> {
         row = conn.fetch_optional(&WEBHOOK, &name).await?;
     }
     let row = row.ok_or_else(|| Error::Corrupt(format!("the endpoint {endpoint} has no row")))?;
+    // A time that has not come yet was written before the clock was set back.
+    let now: i64 = row.get("now")?;
     Ok(Heard {
-        since: row.get("since")?,
-        seen: row.get("seen")?,
+        since: row.get::<i64>("since")?.min(now),
+        seen: row.get::<i64>("seen")?.min(now),
     })
 }
 

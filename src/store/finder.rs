@@ -115,6 +115,10 @@ impl Finder {
     /// first walk has not reached its end.
     pub async fn look(&mut self, conn: &mut Conn, word: Word<'_>) -> Result<bool, Error> {
         let now = query::now(conn).await?;
+        // The clock may have been set back.
+        for ear in &mut self.ears {
+            ear.since = ear.since.min(now);
+        }
         let page = delivery::ended(conn, self.ended, PAGE).await?;
         self.tell(conn, &page.runs, word, now).await?;
         self.damaged.meet(page.damaged);

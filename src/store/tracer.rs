@@ -166,6 +166,9 @@ impl Tracer {
 
     /// Reads a page of the runs that have ended; true where more are left.
     async fn walk(&mut self, conn: &mut Conn, now: i64) -> Result<bool, Error> {
+        // The clock may have been set back.
+        self.since = self.since.min(now);
+        self.sent.since = self.sent.since.min(now);
         // Nothing waits, so everything before this place was sent.
         self.write(conn, self.ended.time().min(now)).await?;
         let page = trace::ended(conn, self.ended, PAGE).await?;

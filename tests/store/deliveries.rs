@@ -155,6 +155,24 @@ on_every_database! {
         assert_eq!(deliveries(&mut driver.conn).await.len(), 3);
     }
 
+    async fn an_endpoint_hears_of_runs_after_the_clock_was_set_back(db: Db) {
+        static AHEAD: Statement = Statement::new(
+            "TEST_AHEAD", "UPDATE ductwork_webhooks SET since = since + 3600000000, seen = seen + 3600000000");
+        static SEEN: Statement = Statement::new("TEST_SEEN_AT", "SELECT max(seen) AS seen FROM ductwork_webhooks");
+        let mut driver = Driver::new(&db).await;
+        let listens = endpoints(&[("e", &all())]);
+        Finder::begin(&mut driver.conn, &listens).await.unwrap();
+        driver.conn.execute(&AHEAD, &[]).await.unwrap();
+        let mut finder = Finder::begin(&mut driver.conn, &listens).await.unwrap();
+        let run = driver.trigger(&one("P"), "1").await;
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        look(&mut driver.conn, &mut finder).await;
+        let told = deliveries(&mut driver.conn).await;
+        assert_eq!(told.iter().map(|it| it.run).collect::<Vec<_>>(), [run]);
+        let seen: i64 = driver.rows(&SEEN, &[]).await[0].get("seen").unwrap();
+        assert!(seen <= query::now(&mut driver.conn).await.unwrap());
+    }
+
     async fn a_run_that_waits_for_a_person_is_told_once(db: Db) {
         let mut driver = Driver::new(&db).await;
         let listens = endpoints(&[("e", &all())]);

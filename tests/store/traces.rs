@@ -9,6 +9,7 @@ use ductwork::store::claim::Claimed;
 use ductwork::store::definition::Definitions;
 use ductwork::store::page;
 use ductwork::store::revive::{Revive, revive};
+use ductwork::store::statement::Statement;
 use ductwork::store::tracer::{Look, Tracer};
 use ductwork::store::trigger::{NewRun, trigger_by};
 use serde_json::json;
@@ -147,6 +148,18 @@ on_every_database! {
         // The previous console was killed, and nothing says how much it has sent.
         let mut tracer = Tracer::begin(conn).await.unwrap();
         assert_eq!(found(conn, &mut tracer).await, expected);
+    }
+
+    async fn runs_are_traced_after_the_clock_was_set_back(db: Db) {
+        static AHEAD: Statement = Statement::new(
+            "TEST_AHEAD", "UPDATE ductwork_webhooks SET since = since + 3600000000, seen = seen + 3600000000");
+        let mut driver = Driver::new(&db).await;
+        Tracer::begin(&mut driver.conn).await.unwrap();
+        driver.conn.execute(&AHEAD, &[]).await.unwrap();
+        let mut tracer = Tracer::begin(&mut driver.conn).await.unwrap();
+        let run = driver.trigger(&chain(), "1").await;
+        driver.work("P", |_| Did::Returned(json!(1))).await;
+        assert_eq!(found(&mut driver.conn, &mut tracer).await, [(run, 2)]);
     }
 
     async fn runs_are_read_together_and_a_wide_one_alone(db: Db) {
