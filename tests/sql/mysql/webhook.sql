@@ -1,1 +1,1 @@
-SELECT w.name, w.since, w.seen FROM ductwork_webhooks w WHERE w.name = ?
+SELECT w.name, w.since, w.seen, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS now FROM ductwork_webhooks w WHERE w.name = ?

@@ -4,8 +4,8 @@ SELECT r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from,
  CAST(octet_length(r.input) AS bigint) AS input_bytes,
  CAST(octet_length(r.output) AS bigint) AS output_bytes,
  r.triggered_at, r.completed_at, r.halted_at, r.cancelled_at, r.cancelling_at,
- coalesce((SELECT min(e.claimed_at) FROM ductwork_executions e
-            WHERE e.step_id = (SELECT s.id
+ coalesce((SELECT e.claimed_at FROM ductwork_executions e
+            WHERE e.attempt = 1 AND e.step_id = (SELECT s.id
                                  FROM ductwork_branches b
                                  JOIN ductwork_steps s ON s.branch_id = b.id AND s.ordinal = 0
                                 WHERE b.run_id = r.id AND b.fan_out_id IS NULL LIMIT 1)),

@@ -1,1 +1,1 @@
-SELECT w.name, w.since, w.seen FROM ductwork_webhooks w WHERE w.name = $1
+SELECT w.name, w.since, w.seen, (extract(epoch from statement_timestamp()) * 1000000)::bigint AS now FROM ductwork_webhooks w WHERE w.name = $1
