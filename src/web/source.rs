@@ -80,6 +80,8 @@ impl From<Error> for ReadError {
             error if error.is_unavailable() => Self::Away(error),
             error if error.is_of_environment() => Self::Hindered(error),
             error if error.is_not_now() => Self::Late,
+            // A row went while it was read: the next look finds it or not.
+            Error::Gone(_) => Self::Late,
             error @ (Error::Corrupt(_) | Error::Damaged { .. }) => Self::Unreadable(error),
             error => Self::Failed(error),
         }

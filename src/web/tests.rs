@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::routes::{OPEN, ROUTES, Route, route};
+use super::source::ReadError;
 use super::*;
 
 /// A listener with these routes beside the console's own, until `body` is over.
@@ -227,6 +228,12 @@ async fn a_refusal_is_a_problem_for_programs_a_page_for_people_and_a_line_for_or
         );
     })
     .await;
+}
+
+#[test]
+fn a_row_that_goes_while_it_is_read_may_be_asked_for_again() {
+    let gone = ReadError::from(crate::store::Error::Gone("it is being deleted".to_owned()));
+    assert!(matches!(gone, ReadError::Late), "{gone:?}");
 }
 
 #[tokio::test]
