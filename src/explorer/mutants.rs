@@ -66,7 +66,7 @@ const READS: &[&str] = &[
     "CLOSED_AS",
     "ENDED_RUNS",
     "STILL_PRUNABLE",
-    "WAITING_STEPS",
+    "ASKED_STEPS",
     "PASSED_DEADLINES",
     "WAITING_BRANCHES",
     "CANCEL_OPEN_EXECUTIONS",

@@ -42,18 +42,18 @@ const SPARE: &[(&str, Shown)] = &[
         "CLAIM_BRANCHES.2",
         With(&["CLAIM_BRANCHES.1", "READY.1", "READY.2"]),
     ),
-    ("WAITING_STEPS.1", Cost("it is the condition of the index")),
+    ("ASKED_STEPS.1", Cost("it is the condition of the index")),
     (
-        "WAITING_STEPS.2",
+        "ASKED_STEPS.2",
         With(&["HOLD_DAMPENED.2", "RESUME_BRANCHES.2"]),
     ),
     (
         "HOLD_DAMPENED.2",
-        With(&["WAITING_STEPS.2", "RESUME_BRANCHES.2"]),
+        With(&["ASKED_STEPS.2", "RESUME_BRANCHES.2"]),
     ),
     (
         "RESUME_BRANCHES.2",
-        With(&["WAITING_STEPS.2", "HOLD_DAMPENED.2"]),
+        With(&["ASKED_STEPS.2", "HOLD_DAMPENED.2"]),
     ),
     ("HELD.1", With(&["LOAD_CLAIMED.1"])),
     ("LOAD_CLAIMED.1", With(&["HELD.1"])),
@@ -135,6 +135,16 @@ const SPARE: &[(&str, Shown)] = &[
     (
         "ENDED_RUNS.6",
         Cost("what is held back is looked at once in a pass"),
+    ),
+    (
+        "ASKED_STEPS.4",
+        Cost(
+            "it says where the index is entered, and the next one what of that is behind the place",
+        ),
+    ),
+    (
+        "ASKED_STEPS.5",
+        Cost("what was answered does not wait any more"),
     ),
     (
         "PASSED_DEADLINES.4",

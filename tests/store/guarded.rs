@@ -48,6 +48,13 @@ pub const GUARDED: &[Guarded] = &[
         "d.unanswered IN ('halt', 'approve')",
         "a_deadline_of_a_newer_version_is_left_to_it",
     ),
+    // The worlds' answers take one transaction.
+    (
+        "ASKED_STEPS.3",
+        1,
+        "s.created_at <= :until",
+        "an_answer_to_all_questions_reaches_none_that_is_asked_later",
+    ),
     (
         "REVIVE_FAILED_STEPS.2",
         1,
@@ -170,7 +177,7 @@ pub const GUARDED: &[Guarded] = &[
     (
         "SEE_WEBHOOK.2",
         1,
-        "seen < :seen",
+        "(seen < :seen OR seen > {now})",
         "an_endpoint_never_goes_back_to_what_was_found",
     ),
     (
