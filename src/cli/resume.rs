@@ -97,8 +97,10 @@ impl Resume {
                     ));
                 }
                 resume::Resume::TooMany => {
-                    let message = format!("the run {run} asks more than one answer can reach");
-                    let help = format!("`ductworkd resume {run}` answers everything in batches");
+                    let message = format!(
+                        "the run {run} has more open questions than one request can answer"
+                    );
+                    let help = format!("`ductworkd resume {run}` answers all of them in batches");
                     return Err(Failure::failed(Problem::new(message).help(help)));
                 }
                 resume::Resume::Ambiguous(steps) => {

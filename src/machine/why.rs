@@ -316,7 +316,7 @@ impl HookFact {
             HookState::Queued { .. } if let Some(pause) = &facts.pause => {
                 format!("waits: {}{}", pause.fact(facts.now), again())
             }
-            HookState::Queued { due_at, .. } if due_at - facts.now >= SOON => {
+            HookState::Queued { due_at, .. } if due_at.saturating_sub(facts.now) >= SOON => {
                 let when = time::relative(due_at, facts.now);
                 format!("is due {when}{}", again())
             }
@@ -338,7 +338,7 @@ impl HookFact {
             )),
             (HookState::Queued { .. }, Some(pause)) => Some(pause.remedy()),
             (HookState::Queued { due_at, .. }, None)
-                if due_at <= facts.now && time::between(due_at, facts.now) >= TAKEN_WITHIN =>
+                if time::between(due_at, facts.now) >= TAKEN_WITHIN =>
             {
                 Some(format!(
                     "`ductworkd health` says whether a worker of {pipeline} is alive; start `ductworkd` if none is"

@@ -583,6 +583,15 @@ fn a_run_that_has_ended_says_how_far_its_hook_is() {
             Some(free),
         ),
         (queued(2, 9), "is due in 9s", None),
+        // A damaged row.
+        (
+            HookState::Queued {
+                attempt: 2,
+                due_at: i64::MIN,
+            },
+            "has yet to run again (attempt 2)",
+            Some(free),
+        ),
     ] {
         let is_first = matches!(
             state,
