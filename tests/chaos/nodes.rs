@@ -80,6 +80,9 @@ impl Scene {
             let fired = tasks
                 .run_until(async { tokio::task::spawn_local(strike).await })
                 .await;
+            if fired.is_err() {
+                nodes.galera.tell();
+            }
             nodes.whole().await;
             nodes.ends.lock().unwrap().insert(number, uptime());
             fired.unwrap_or(false)
@@ -270,11 +273,8 @@ impl Nodes {
         if state.as_ref().is_ok_and(is_member) || !lives(self.galera.pid(node)) {
             return false;
         }
-        let log = std::fs::read(self.galera.file_of(node, "server.log")).expect("a log");
-        let log = String::from_utf8_lossy(&log);
-        let from = log.lines().count().saturating_sub(40);
-        let end: Vec<&str> = log.lines().skip(from).collect();
-        eprintln!("node {node} hangs, and says {state:?}:\n{}", end.join("\n"));
+        let end = self.galera.end_of_log(node, 40);
+        eprintln!("node {node} hangs, and says {state:?}:\n{end}");
         self.hung.fetch_add(1, Ordering::Relaxed);
         self.galera.script("stop", node, &["immediate"])
     }

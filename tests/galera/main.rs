@@ -83,28 +83,6 @@ impl Cluster {
         self.galera.place(at).to_owned()
     }
 
-    /// Prints what each node is doing: the cluster may have stood still.
-    fn tell(&self) {
-        const ASKED: &str = "SHOW FULL PROCESSLIST; \
-            SELECT trx_id, trx_state, trx_started, trx_mysql_thread_id, trx_query, trx_rows_locked, trx_rows_modified \
-              FROM information_schema.INNODB_TRX; \
-            SELECT * FROM information_schema.INNODB_LOCK_WAITS; \
-            SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_last_committed', 'wsrep_local_state_comment', \
-              'wsrep_cluster_size', 'wsrep_local_recv_queue', 'wsrep_local_send_queue', 'wsrep_local_replays', \
-              'wsrep_flow_control_active', 'wsrep_flow_control_requested')";
-        for node in 0..galera::NODES {
-            let said = self.galera.sql(node, ASKED).unwrap_or_else(|error| error);
-            let log = std::fs::read(self.galera.file_of(node, "server.log"));
-            let log = String::from_utf8_lossy(&log.unwrap_or_default()).into_owned();
-            let lines: Vec<&str> = log.lines().collect();
-            let last = &lines[lines.len().saturating_sub(12)..];
-            eprintln!(
-                "node {node}:\n{said}\nthe end of its log:\n{}",
-                last.join("\n")
-            );
-        }
-    }
-
     /// Does something to a node; true if that succeeded.
     pub fn script(&self, verb: &str, node: usize, more: &[&str]) -> bool {
         self.galera.script(verb, node, more)
@@ -120,7 +98,7 @@ async fn with<F: Future<Output = ()> + 'static>(test: impl FnOnce(std::rc::Rc<Cl
         .run_until(async { tokio::task::spawn_local(body).await })
         .await;
     if done.is_err() {
-        cluster.tell();
+        cluster.galera.tell();
     }
     // Connections that the body left behind hold locks, so they are closed first.
     drop(local);

@@ -114,15 +114,17 @@ impl Galera {
     pub fn sql(&self, node: usize, sql: &str) -> Result<String, String> {
         let configuration = self.file_of(node, "my.cnf");
         let text = std::fs::read_to_string(&configuration).expect("the node's configuration");
-        let base = text
-            .lines()
-            .find_map(|line| line.strip_prefix("basedir = "));
-        let client = Path::new(base.expect("the programs")).join("bin/mariadb");
+        let set = |name: &str| {
+            let mut values = text.lines().filter_map(|line| line.strip_prefix(name));
+            values.next().expect("a setting of the node")
+        };
+        let client = Path::new(set("basedir = ")).join("bin/mariadb");
         // A node that stands still does not answer.
         let done = Command::new("timeout")
             .arg("3")
             .arg(client)
             .arg(format!("--defaults-file={}", configuration.display()))
+            .args(["--host=127.0.0.1", "--port", set("extra_port = ")])
             .args(["-N", "-B", "-e", sql])
             .output()
             .expect("a client");
@@ -130,6 +132,35 @@ impl Galera {
             true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
             false => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
         }
+    }
+
+    /// Prints what each node is doing: the cluster may have stood still.
+    pub fn tell(&self) {
+        const ASKED: &str = "SHOW FULL PROCESSLIST; \
+            SELECT trx_id, trx_state, trx_started, trx_mysql_thread_id, trx_query, trx_rows_locked, trx_rows_modified \
+              FROM information_schema.INNODB_TRX; \
+            SELECT * FROM information_schema.INNODB_LOCK_WAITS; \
+            SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_last_committed', 'wsrep_local_state_comment', \
+              'wsrep_cluster_size', 'wsrep_local_recv_queue', 'wsrep_local_send_queue', 'wsrep_local_replays', \
+              'wsrep_flow_control_active', 'wsrep_flow_control_requested')";
+        for node in 0..NODES {
+            let said = self.sql(node, ASKED).unwrap_or_else(|error| error);
+            eprintln!(
+                "node {node}:\n{said}\nthe end of its log:\n{}",
+                self.end_of_log(node, 12)
+            );
+        }
+    }
+
+    /// The last lines of a node's log, without those about clients that went.
+    pub fn end_of_log(&self, node: usize, count: usize) -> String {
+        let log = std::fs::read(self.file_of(node, "server.log")).expect("a log");
+        let log = String::from_utf8_lossy(&log);
+        let of_clients = |line: &&str| line.contains("Aborted connection");
+        let lines = log.lines().rev().filter(|line| !of_clients(line));
+        let mut lines: Vec<&str> = lines.take(count).collect();
+        lines.reverse();
+        lines.join("\n")
     }
 }
 
