@@ -1246,7 +1246,7 @@ fn a_token_beside_another_of_its_name_is_made_and_the_other_is_told_of() {
     assert!(!first.stderr.contains("can still be used"), "{first:?}");
     let second = place.run(["token", "create", "shop"]);
     assert_eq!(second.code, Some(0), "{second:?}");
-    let note = "note: besides this one, 1 token of the name shop can still be used; once nobody uses it: ductworkd token revoke ";
+    let note = "note: besides this one, 1 token with the name shop can still be used; once nobody uses the older one: ductworkd token revoke ";
     let id = second
         .stderr
         .lines()

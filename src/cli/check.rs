@@ -34,7 +34,7 @@ use super::setup::CliContext;
   ductworkd check --strict    # before a deployment
 ")]
 pub struct Check {
-    /// Take each note, such as a script that is not there, for a problem
+    /// Treat each note, such as a missing script, as a problem
     #[arg(long)]
     strict: bool,
 }
@@ -304,7 +304,7 @@ fn compared(pipelines: &[&Found]) -> Vec<Problem> {
                     continue;
                 }
                 let message = format!(
-                    "the divert after `{}` of pipeline `{}` takes `{}` for a text, and computes nothing",
+                    "the divert after `{}` of pipeline `{}` treats `{}` as a text: it is not computed",
                     node.name, found.definition.pipeline, case.when
                 );
                 let step = node.step.as_ref();

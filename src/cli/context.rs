@@ -140,7 +140,7 @@ impl From<ask::Error> for Failure {
             ),
             ask::Error::Gone(_) => (
                 Code::Unavailable,
-                Some("when a worker has died, another one runs the step again"),
+                Some("after the death of a worker, another one runs the step again"),
             ),
         };
         let problem = match help {

@@ -21,7 +21,7 @@ use super::start::{block_signals, log};
 
 Each drill uses a schema (PostgreSQL), database (MySQL, MariaDB) or file (SQLite) of its own, beside the
 configured one, and removes it afterwards. It prints which actor did what and which one was refused, checks every
-invariant, and states what was shown. Exit status 1: something was not as it must be. The result is kept in the
+invariant, and states the result. Exit status 1: something was not as it must be. The result is kept in the
 configured database, if that is one of Ductwork's, for the console's page /trust.
 ")]
 pub struct DrillArgs {

@@ -179,7 +179,7 @@ impl From<store::Error> for Failure {
                 Problems(vec![problem.help(source.remedy())]),
             ),
             _ if is_cut_short => Self::failed(problem.help(
-                "somebody has ended the query, or it has met the server's limit of time: try again",
+                "somebody has ended the query, or it reached the server's time limit: try again",
             )),
             store::Error::Hindered { .. } => Self::failed(problem.help(
                 "nothing was written; fix what the database reports, or wait, and try again",

@@ -41,7 +41,7 @@ pub struct Health {
     /// Only the supervisors of this host; in a container, only those of this container
     #[arg(long, conflicts_with = "pid")]
     here: bool,
-    /// Only whether the loops of this host or container run; an unreachable database makes no process unhealthy
+    /// Check only that the loops of this host or container run; an unreachable database makes no process unhealthy
     #[arg(long, conflicts_with_all = ["pid", "here", "verbose"])]
     live: bool,
     /// List all processes
@@ -61,7 +61,9 @@ fn live(cli: &CliContext, config: Result<Config, Failure>) -> Result<(), Failure
     let found: Vec<_> = found
         .map(|found| found.into_iter().flatten().collect())
         .map_err(|error| {
-            let problem = Problem::new(format!("no stamps of processes can be read: {error}"));
+            let problem = Problem::new(format!(
+                "the liveness files of the processes cannot be read: {error}"
+            ));
             Failure::failed(problem.help("run it as the user that `ductworkd` runs as"))
         })?;
     if let Err(failure) = database {
@@ -69,7 +71,7 @@ fn live(cli: &CliContext, config: Result<Config, Failure>) -> Result<(), Failure
             return Err(failure);
         }
         say(
-            "note: the configuration cannot be read (`ductworkd check`): this is about all `ductworkd` of this user here",
+            "note: the configuration cannot be read (`ductworkd check` says why): every `ductworkd` of this user on this host is checked",
         );
     }
     let still = found.iter().find(|living| !living.is_live());
@@ -96,7 +98,7 @@ fn live(cli: &CliContext, config: Result<Config, Failure>) -> Result<(), Failure
         None if found.is_empty() => Err(Failure::failed(
             Problem::new("no `ductworkd` of this user runs here with this database").help(
                 "start `ductworkd`; if another user runs it, ask as that user; if one runs, its log says why it cannot \
-                 write its stamp of life; `ductworkd processes` shows those of all hosts",
+                 write its liveness file; `ductworkd processes` shows those of all hosts",
             ),
         )),
         None => cli.out.text(&format!("live: {n} of {n}\n", n = found.len())),

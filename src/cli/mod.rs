@@ -71,7 +71,7 @@ use setup::CliContext;
 const EXAMPLES: &str = "\
 Examples:
   ductworkd init hello && cd hello   # a pipeline to begin with
-  ductworkd                          # run the daemon; Ctrl-C stops it in order
+  ductworkd                          # run the daemon; Ctrl-C stops it cleanly
   ductworkd trigger Hello '\"world\"' --wait
   ductworkd runs --status halted
   ductworkd why 5d91c07e

@@ -73,7 +73,7 @@ impl Pause {
         let reason = pause::reason_of(&self.reason).filter(|it| clean(it) == *it);
         let Some(reason) = reason else {
             let problem = Problem::new(format!(
-                "a reason has up to {REASON_MAX} characters, at least one that can be seen, and none that controls a terminal"
+                "a reason has up to {REASON_MAX} characters, at least one visible one, and no control characters"
             ));
             return Err(Failure::usage(problem.help(
                 "say in one line why nothing is to begin: `--reason 'bad feed'`",

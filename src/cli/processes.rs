@@ -110,7 +110,7 @@ fn gone(cli: &CliContext, departed: &[Departed], now: i64) -> Result<(), Failure
     let row = |process: &Departed| {
         let (death, style) = match process.death.as_deref() {
             Some(death) => (death, out::BAD),
-            None => ("ended in order", out::DIM),
+            None => ("ended cleanly", out::DIM),
         };
         vec![
             Cell::styled(&process.role, out::BOLD),

@@ -23,7 +23,7 @@ const SUSPICIONS: usize = 20;
 pub struct Start {
     /// End when no work is left
     ///
-    /// A delayed step is work, however long the delay; a question that waits for a person is none. A daemon that is told
+    /// A delayed step counts as work, however long the delay; a question that waits for a person does not. A daemon that is told
     /// to stop before that has exit status 130.
     #[arg(long)]
     until_idle: bool,

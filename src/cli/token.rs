@@ -149,7 +149,7 @@ async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(),
             if let Some(first) = before.first() {
                 let (name, n) = (&wanted.name, counted(before.len() as u64, "token"));
                 say(&format!(
-                    "note: besides this one, {n} of the name {name} can still be used; once nobody uses it: \
+                    "note: besides this one, {n} with the name {name} can still be used; once nobody uses the older one: \
                      ductworkd token revoke {first}"
                 ));
             }

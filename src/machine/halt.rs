@@ -310,7 +310,7 @@ impl HaltFact {
         let node = &self.node;
         Some(match (&self.output, self.via == Via::Dampen.as_str()) {
             (None, _) => Fix {
-                first: "this should not be: run `ductworkd audit`".to_owned(),
+                first: "this should not happen: run `ductworkd audit`".to_owned(),
                 note: String::new(),
             },
             (Some(_), true) => Fix {

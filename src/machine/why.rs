@@ -407,7 +407,7 @@ fn of_run(facts: &Facts) -> Why {
         }
         RunStatus::InProgress | RunStatus::Dampened => match facts.leaves.first() {
             None => Why::new("unknown", "nothing is known that could move it".into())
-                .remedy("this should not be: run `ductworkd audit`".into()),
+                .remedy("this should not happen: run `ductworkd audit`".into()),
             Some(_) => match &facts.unreadable {
                 None => doomed(facts, active(facts, &run)),
                 Some(unreadable) => Why::new("unreadable", format!("its {}", unreadable.fact))
@@ -594,7 +594,7 @@ fn active(facts: &Facts, run: &RunId) -> Why {
             "unknown",
             format!("nothing is known that could move {}{place}", leaf.node),
         )
-        .remedy("this should not be: run `ductworkd audit`".into()),
+        .remedy("this should not happen: run `ductworkd audit`".into()),
     }
 }
 

@@ -81,7 +81,7 @@ impl Stamp {
     fn tell(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.is_told, true) {
             let file = self.path.display();
-            tracing::warn!(%error, %file, "no stamp of life: `health --live` does not find this process");
+            tracing::warn!(%error, %file, "no liveness file: `health --live` does not find this process");
         }
     }
 }

@@ -82,7 +82,7 @@ impl Wakeup {
         let stamp = Stamp::new(self.dir.as_deref()?);
         stamp
             .map_err(
-                |error| tracing::warn!(%error, "no stamp of life: `health --live` finds nobody"),
+                |error| tracing::warn!(%error, "no liveness file: `health --live` finds nobody"),
             )
             .ok()
     }

@@ -154,7 +154,7 @@ pub fn of_process(judged: Judged, intake: Intake) -> State {
 pub fn of_departed(death: Option<&str>) -> State {
     match death {
         Some(_) => state("☠", "died", "bad"),
-        None => state("–", "ended in order", "dim"),
+        None => state("–", "ended cleanly", "dim"),
     }
 }
 
