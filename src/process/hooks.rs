@@ -266,8 +266,12 @@ impl Hook {
                 })
             }
         };
-        // Processes that a successful command left in the background may go on.
-        group.forget();
+        // Only what a successful command has left in the background may go on: after a refused start, the next one would
+        // leave it once more.
+        match &status {
+            Ok(status) if status.success() => group.forget(),
+            _ => group.signal(Signal::SIGKILL),
+        }
         for log in logs.into_iter().flatten() {
             let stop = log.abort_handle();
             if tokio::time::timeout(OUTPUT_GRACE, log).await.is_err() {

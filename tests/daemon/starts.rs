@@ -224,6 +224,23 @@ async fn what_a_start_hook_leaves_running_goes_on_whatever_child_dies() {
     .await;
 }
 
+/// A service manager starts it again and again, and each start would leave one more.
+#[tokio::test]
+async fn a_start_hook_that_fails_leaves_no_process_behind() {
+    support::with(Db::sqlite(), |db| async move {
+        let fixture = DaemonFixture::new(&db, Settings::default(), &[CHAIN]).await;
+        let hook = "[sh, -c, \"sleep 1000 & echo $! >> left; exit 3\"]";
+        fixture.configure(&format!("  hooks: {{ supervisor: {{ start: {hook} }} }}\n"));
+        let mut daemon = fixture.start();
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert!(!status.success(), "{status}");
+        let left = fixture.pids("left", 1).await;
+        gone(left[0], PATIENCE).await;
+        daemon.gone(PATIENCE).await;
+    })
+    .await;
+}
+
 /// Rows on their way to a MariaDB server are kept in Aria tables, where those are allowed.
 #[tokio::test]
 async fn a_server_that_takes_no_tables_of_another_engine_is_worked_with_as_any_other() {
