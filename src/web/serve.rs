@@ -121,19 +121,25 @@ pub fn start(
 ) -> Running {
     let (until, told) = watch::channel(None);
     let router = router(routes, Arc::clone(&site));
-    let bulks = tokio::task::spawn_local(bulks::work(Arc::clone(&site)));
-    let webhooks = tokio::task::spawn_local(webhooks::work(Arc::clone(&site)));
-    let traces = tokio::task::spawn_local(traces::work(Arc::clone(&site)));
-    let series = tokio::task::spawn_local(series::work(Arc::clone(&site)));
+    let mut duties = JoinSet::new();
+    duties.spawn_local(bulks::work(Arc::clone(&site)));
+    duties.spawn_local(webhooks::work(Arc::clone(&site)));
+    duties.spawn_local(traces::work(Arc::clone(&site)));
+    duties.spawn_local(series::work(Arc::clone(&site)));
     let task = tokio::task::spawn_local(async move {
-        serve(doors, router, Arc::clone(&site), told).await;
+        tokio::select! {
+            () = serve(doors, router, Arc::clone(&site), told) => {}
+            // A panic is a bug. Nobody would notice that a console neither sends messages nor works on bulk actions, so
+            // the process ends, and another one begins.
+            Some(Err(ended)) = duties.join_next() => {
+                if let Ok(panic) = ended.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        }
         // The run that is being worked on is changed or is not, and a minute is written or is not. Messages and traces
         // that are on their way are sent once more.
-        for work in [bulks, webhooks, traces, series] {
-            work.abort();
-            // An aborted task has no result.
-            let _ = work.await;
-        }
+        duties.shutdown().await;
         site.duties.give_back(&site.duty_acts).await;
     });
     Running { until, task }

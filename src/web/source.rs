@@ -158,7 +158,7 @@ impl Source {
         self.questions
             .try_send(question)
             .map_err(|_| ReadError::Crowded)?;
-        // A question that panicked has dropped its reply channel, and its task.
+        // A reader that is gone has dropped the reply channel.
         answer.await.unwrap_or(Err(ReadError::Late))
     }
 }

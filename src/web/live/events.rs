@@ -84,7 +84,7 @@ impl Listener {
         let is_first = !state.is_read;
         if is_first {
             state.is_read = true;
-            tokio::spawn(read(Arc::clone(site)));
+            tokio::spawn(keep_reading(Arc::clone(site)));
         }
         (Self(Arc::clone(site)), is_first)
     }
@@ -93,6 +93,14 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         lock(&self.0.live.feed.state).listeners -= 1;
+    }
+}
+
+/// Reads the changes while somebody listens. A panic is a bug, and must not end the feed for those who listen.
+async fn keep_reading(site: Arc<Site>) {
+    while tokio::spawn(read(Arc::clone(&site))).await.is_err() {
+        tracing::error!("the reader of the console's changes ended unexpectedly");
+        tokio::time::sleep(READ_AGAIN).await;
     }
 }
 
