@@ -16,6 +16,13 @@ pub fn rfc3339(at_us: i64) -> String {
     }
 }
 
+/// Whole microseconds, as stored.
+pub fn micros(span: Duration) -> i64 {
+    // Capped where adding it to a time could overflow: longer than any history.
+    const LONGEST: u128 = (i64::MAX / 4) as u128;
+    span.as_micros().min(LONGEST) as i64
+}
+
 /// A span between two times; zero if it would be negative.
 pub fn between(from_us: i64, to_us: i64) -> Duration {
     Duration::from_micros(u64::try_from(to_us.saturating_sub(from_us)).unwrap_or(0))

@@ -27,10 +27,10 @@ use super::terminal::Terminal;
 use super::{attempt, columns, hint, value};
 
 /// The pause between two looks at the run.
-const LOOK_EVERY: Duration = Duration::from_millis(80);
+pub const LOOK_EVERY: Duration = Duration::from_millis(80);
 
-/// A look at a run of very many steps takes long: the database gets three times that time for others.
-pub const LOOK_SHARE: u32 = 3;
+/// A look at very many rows takes long: the database gets three times that time for others.
+const LOOK_SHARE: u32 = 3;
 
 /// The interval between two lines if there is no terminal to draw on.
 const SAY_EVERY: Duration = Duration::from_secs(1);
@@ -131,9 +131,13 @@ pub async fn to_rest(
         if rests {
             return Ok(seen.status);
         }
-        let pause = (began.elapsed() * LOOK_SHARE).max(LOOK_EVERY);
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(pause(began, LOOK_EVERY)).await;
     }
+}
+
+/// The pause after a look that began at this time, where a quick look is repeated after `every`.
+pub fn pause(began: Instant, every: Duration) -> Duration {
+    (began.elapsed() * LOOK_SHARE).max(every)
 }
 
 /// The questions of a run, and their number: they are read again only if that changes, because each is
@@ -510,7 +514,7 @@ pub async fn report(
                 if !element.is_empty() {
                     place = format!("{place}, {element}");
                 }
-                let attempts = counted(step.executions.len() as u64, "attempt");
+                let attempts = counted(step.attempts(), "attempt");
                 let error = step.executions.iter().rev().find_map(attempt::error);
                 let error = error.unwrap_or_else(|| "no error was reported".to_owned());
                 say(&format!("  {place} ({attempts}): {error}"));

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::model::*;
 use crate::problem::{Problem, nearest};
@@ -12,7 +12,7 @@ use crate::wire::step::LogJson;
 
 use super::attempt;
 use super::exit::Failure;
-use super::follow::say;
+use super::follow::{self, say};
 use super::out::{self, paint, short};
 use super::outage::Outages;
 use super::setup::{self, CliContext};
@@ -56,9 +56,10 @@ impl Logs {
             let mut shown = Shown::default();
             let mut outages = Outages::new(config.location()?);
             let status = loop {
+                let began = Instant::now();
                 match self.look(cli, &mut conn, run, &mut shown).await {
                     Ok(status) if status.is_terminal() || !self.follow => break status,
-                    Ok(_) => tokio::time::sleep(LOOK_EVERY).await,
+                    Ok(_) => tokio::time::sleep(follow::pause(began, LOOK_EVERY)).await,
                     Err(failure) if self.follow => {
                         let mut tell = |note: String| say(&note);
                         outages.ride_out(&mut conn, failure, &mut tell).await?;

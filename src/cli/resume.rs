@@ -97,11 +97,7 @@ impl Resume {
                     ));
                 }
                 resume::Resume::TooMany => {
-                    let message = format!(
-                        "the run {run} has more open questions than one request can answer"
-                    );
-                    let help = format!("`ductworkd resume {run}` answers all of them in batches");
-                    return Err(Failure::failed(Problem::new(message).help(help)));
+                    return Err(Failure::failed(Problem::new(resume::too_many(run))));
                 }
                 resume::Resume::Ambiguous(steps) => {
                     let message = format!(
@@ -143,38 +139,25 @@ async fn find_step(conn: &mut Conn, run: RunId, given: &str) -> Result<StepId, F
         step.node == given || digits.as_ref().is_some_and(|digits| has(step, digits))
     };
     let found = resume::find(conn, run, is).await?;
-    let waiting = match found.as_slice() {
+    let given = short(given, 60);
+    let (problem, help) = match found.as_slice() {
         [one] => return Ok(one.step_id),
-        [] => resume::asked(conn, run).await?,
-        _ => Vec::new(),
+        [] => match resume::asked(conn, run).await?.as_slice() {
+            [] => (
+                format!("no step of the run {run} waits for a person"),
+                format!("`ductworkd why {run}` says what it waits for"),
+            ),
+            others => (
+                format!("no step `{given}` of the run {run} waits for a person"),
+                format!("there are: {}", names(others)),
+            ),
+        },
+        several => (
+            format!("{} steps `{given}` wait for a person", number(several)),
+            format!("say which by its id: {}", names(several)),
+        ),
     };
-    match found.as_slice() {
-        [] if waiting.is_empty() => {
-            let problem = Problem::new(format!("no step of the run {run} waits for a person"));
-            Err(Failure::failed(problem.help(format!(
-                "`ductworkd why {run}` says what it waits for"
-            ))))
-        }
-        [] => {
-            let problem = Problem::new(format!(
-                "no step `{}` of the run {run} waits for a person",
-                short(given, 60)
-            ));
-            Err(Failure::failed(
-                problem.help(format!("there are: {}", names(&waiting))),
-            ))
-        }
-        several => {
-            let problem = Problem::new(format!(
-                "{} steps `{}` wait for a person",
-                number(several),
-                short(given, 60)
-            ));
-            Err(Failure::failed(
-                problem.help(format!("say which by its id: {}", names(several))),
-            ))
-        }
-    }
+    Err(Failure::failed(Problem::new(problem).help(help)))
 }
 
 /// The most steps that a message names.

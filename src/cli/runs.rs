@@ -1,7 +1,7 @@
 //! `runs`: the list of runs.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
@@ -17,7 +17,7 @@ use crate::view::{remarks, took, word};
 use crate::wire::run::RunJson;
 
 use super::exit::Failure;
-use super::follow::{is_drawable, say};
+use super::follow::{self, is_drawable, say};
 use super::interrupt;
 use super::live::{Frame, Screen};
 use super::out::{self, Cell, Out};
@@ -175,11 +175,12 @@ async fn watch(
     let drawing = async {
         let mut frame = picture("");
         loop {
+            let began = Instant::now();
             match listed(conn, filter, to).await {
                 Ok(text) => {
                     frame = picture(&text);
                     screen.draw(&[], &frame);
-                    tokio::time::sleep(WATCH_EVERY).await;
+                    tokio::time::sleep(follow::pause(began, WATCH_EVERY)).await;
                 }
                 Err(failure) => {
                     let mut tell = |note| screen.draw(&[note], &frame);

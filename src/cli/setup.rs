@@ -25,6 +25,8 @@ use crate::view::word;
 
 use super::Embedded;
 use super::exit::{self, Failure};
+use super::follow::say;
+use super::live::counted;
 use super::out::{Out, short};
 use super::patiently::{tell, waiting};
 
@@ -112,8 +114,17 @@ pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn
     let location = config.location()?;
     waiting(CONNECTING, async {
         let mut conn = location.connect(purpose).await?;
-        if let Err(store::Error::Schema(_)) = migrate::check(&mut conn).await {
-            migrate::migrate(&mut conn).await?;
+        match migrate::check(&mut conn).await {
+            Err(store::Error::Schema(_)) => {
+                let applied = migrate::migrate(&mut conn).await?;
+                if applied.first().is_some_and(|first| first.version > 1) {
+                    let n = counted(applied.len() as u64, "migration");
+                    say(&format!(
+                        "note: the database was upgraded by {n}, as `ductworkd migrate` does"
+                    ));
+                }
+            }
+            other => other?,
         }
         Ok(conn)
     })
@@ -167,7 +178,7 @@ impl From<Locked> for Obstacle {
 const END_WRITER: &str = "wait until it has ended its transaction, or end it";
 
 fn held_by(writer: &Writer) -> String {
-    format!("{writer} has SQLite's write lock, so that nobody can write")
+    format!("{writer} holds SQLite's write lock, so nobody else can write")
 }
 
 /// The reason why nobody can write, if nobody has written for a lease.
@@ -180,7 +191,7 @@ pub async fn obstacle(
         let text = match is_total {
             true => held_by(&writer),
             false => format!(
-                "{writer} takes SQLite's write lock again and again, so that others hardly get it"
+                "{writer} takes SQLite's write lock again and again, so others rarely get it"
             ),
         };
         return Ok(Some(Obstacle {

@@ -26,7 +26,7 @@ use crate::telemetry::{Level, LogFormat};
 use crate::time;
 
 use super::exit::{Code, Failure};
-use super::follow::{self, Follow, LOOK_SHARE, View, is_drawable, say};
+use super::follow::{self, Follow, View, is_drawable, say};
 use super::live::{Screen, Style};
 use super::nobody;
 use super::out::{Out, clean};
@@ -35,9 +35,6 @@ use super::person;
 use super::processes::Witness;
 use super::terminal::Terminal;
 use super::trigger::{Answer, halted, made, repeated, same_input};
-
-/// The pause between two looks at the run.
-const LOOK_EVERY: Duration = Duration::from_millis(80);
 
 /// The longest wait for a run's hooks.
 const HOOK_MAX: Duration = Duration::from_secs(60);
@@ -262,7 +259,7 @@ async fn await_hooks(
                 open.node
             ));
         }
-        tokio::time::sleep((looks.elapsed() * LOOK_SHARE).max(LOOK_EVERY)).await;
+        tokio::time::sleep(follow::pause(looks, follow::LOOK_EVERY)).await;
     }
 }
 

@@ -8,7 +8,7 @@ use crate::number::whole;
 use crate::problem::Problem;
 use crate::store::action;
 use crate::store::definition::Definitions;
-use crate::store::query::{self, StepRow};
+use crate::store::query::{self, LISTED_ATTEMPTS, StepRow};
 use crate::store::{Conn, Purpose, pause};
 use crate::view::graph::{self, Progress};
 use crate::wire::action::ActionJson;
@@ -66,9 +66,13 @@ impl Show {
             if self.svg {
                 return cli.out.raw(&picture(&mut conn, run).await?);
             }
-            let limit = self.limit.map(|limit| limit as usize);
-            let limit = limit.or((!cli.out.json).then_some(STEPS_MAX));
-            let detail = waiting(READING, query::show(&mut conn, run, limit)).await?;
+            // A program gets everything, unless it wants less.
+            let (steps, attempts) = match cli.out.json {
+                true => (usize::MAX, usize::MAX),
+                false => (STEPS_MAX, LISTED_ATTEMPTS),
+            };
+            let steps = self.limit.map_or(steps, |limit| limit as usize);
+            let detail = waiting(READING, query::show(&mut conn, run, steps, attempts)).await?;
             let Some(detail) = detail else {
                 return Err(setup::no_run(&run.to_string()));
             };

@@ -47,7 +47,7 @@ pub struct Trigger {
         allow_negative_numbers = true
     )]
     input: String,
-    /// A second trigger with this key and the same input returns the first run
+    /// A second trigger with this key and the same input returns the first run, until that is deleted
     #[arg(long)]
     key: Option<String>,
     /// Wait for the end; exit 1 unless the run completes, 3 when it waits for a person

@@ -312,6 +312,12 @@ impl Definition {
             .map(NodeIndex)
     }
 
+    /// The wait before the first step may be claimed.
+    pub fn first_delay(&self) -> Duration {
+        let (node, delay) = (NodeIndex(0), self.start_delay);
+        self.delay(Target { node, delay })
+    }
+
     /// The wait before the step at `target` may be claimed: the transition's, or else the step's.
     pub fn delay(&self, target: Target) -> Duration {
         let of_step = || {

@@ -301,7 +301,7 @@ impl Player<'_> {
 
     /// The run as it is, with everything that it has become.
     pub(super) async fn read(&mut self, run: RunId) -> Result<RunDetail, Error> {
-        let detail = query::show(&mut self.actor.conn, run, None).await?;
+        let detail = query::show(&mut self.actor.conn, run, usize::MAX, usize::MAX).await?;
         detail.ok_or_else(|| Error::Broken("the run is gone".to_owned()))
     }
 }

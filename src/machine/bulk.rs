@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::model::*;
+use crate::time::micros;
 
 /// The most runs that can be chosen one by one.
 pub const CHOSEN_MAX: usize = 500;
@@ -121,10 +122,6 @@ pub struct Account {
     /// The first of the runs that failed, including those that were known before, and all runs that are set
     /// aside.
     pub failures: Vec<Failure>,
-}
-
-fn micros(it: Duration) -> i64 {
-    i64::try_from(it.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn clipped(why: &str) -> String {

@@ -39,6 +39,16 @@ pub enum Ending {
     Cancelled,
 }
 
+impl Ending {
+    /// How long from now the next attempt becomes due, in terms of the queue. `None`: it does not go behind a backlog
+    /// that it preceded when it was claimed, because nothing that the step did has ended this attempt; a crash and a
+    /// release count as this unless they have to wait.
+    pub fn due_in(&self, delay: Duration) -> Option<Duration> {
+        let is_blameless = matches!(self, Self::Released { .. } | Self::Crashed);
+        (!is_blameless || !delay.is_zero()).then_some(delay)
+    }
+}
+
 /// The budgets of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepLimits {

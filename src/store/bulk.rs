@@ -28,7 +28,7 @@ use super::cancel::{self, Cancel, Cancelling};
 use super::conn::{Conn, Row};
 use super::definition::{self, Definitions};
 use super::error::Error;
-use super::resume::{self, AT_ONCE, Resume};
+use super::resume::{self, Resume};
 use super::revive::{self, Revive, Wanted};
 use super::statement::{Rows, statements};
 use super::{halted, list, micros, query, writable};
@@ -65,7 +65,7 @@ statements! {
           FROM ductwork_bulks k WHERE k.id < :before ORDER BY k.id DESC LIMIT :n");
     OPEN_BULKS = concat!("
         SELECT ", columns!(), "
-          FROM ductwork_bulks k WHERE k.ended_at IS NULL ORDER BY k.id LIMIT :n");
+          FROM ductwork_bulks k WHERE k.ended_at IS NULL AND k.id > :after ORDER BY k.id LIMIT :n");
     /// Runs that were processed and not changed.
     PASS_BULK = "
         UPDATE ductwork_bulks
@@ -314,8 +314,17 @@ pub async fn latest(conn: &mut Conn, before: Option<Uuid>, n: usize) -> Result<V
 /// The actions that have not ended, oldest first: at most `n`. Those that this version cannot read are
 /// left to others.
 pub async fn open(conn: &mut Conn, n: usize) -> Result<Vec<Bulk>, Error> {
-    let rows = conn.fetch(&OPEN_BULKS, &[("n", n.into())]).await?;
-    Ok(rows.iter().filter_map(|row| Bulk::read(row).ok()).collect())
+    let (mut open, mut after) = (Vec::new(), Uuid::nil());
+    loop {
+        let args = [("after", after.into()), ("n", n.into())];
+        let rows = conn.fetch(&OPEN_BULKS, &args).await?;
+        let readable = rows.iter().filter_map(|row| Bulk::read(row).ok());
+        open.extend(readable.take(n - open.len()));
+        match rows.last() {
+            Some(last) if rows.len() == n && open.len() < n => after = last.get("id")?,
+            _ => return Ok(open),
+        }
+    }
 }
 
 /// Stops an action: after this returns, it changes no further run. False when it had ended.
@@ -779,8 +788,8 @@ async fn intervene(
         Verb::Resume => match resume::resume(conn, run, None, None, Some(&by)).await? {
             Resume::Done(_) => Outcome::Done,
             Resume::TooMany => Outcome::Failed(format!(
-                "more than {AT_ONCE} steps of it wait for a person, or steps with values of more than 16 MiB in all: \
-                 `ductworkd resume {run}` answers them in batches"
+                "{}; `ductworkd resume {run}` answers them in batches",
+                resume::too_many(run)
             )),
             Resume::NotFound | Resume::NotDampened(_) | Resume::Ambiguous(_) => Outcome::Skipped,
         },

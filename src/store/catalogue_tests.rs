@@ -3,6 +3,8 @@
 //!
 //! Owns: the list of the exceptions so far, and their reasons. Never: a database.
 
+use crate::model::Via;
+
 use super::super::dialect::Dialect;
 use super::super::statement::Statement;
 use super::catalogue;
@@ -319,4 +321,45 @@ fn what_is_wrong_with_a_statement_is_found() {
         foreign("UPDATE {into:t;b(id id)} SET a = 1 WHERE {of:t.id;b(id id)} AND a = 2"),
         None
     );
+}
+
+/// The kinds of hooks in a list such as `('start', 'on_halt')`, by their words.
+fn hooks_in(list: &str) -> Vec<&str> {
+    let words = list.split(',').map(|word| word.trim().trim_matches('\''));
+    let is_hook = |word: &&str| word.parse().is_ok_and(Via::is_hook);
+    let mut hooks: Vec<&str> = words.filter(is_hook).collect();
+    hooks.sort_unstable();
+    hooks
+}
+
+/// A list that leaves out a kind of hook takes its steps for those of the flow.
+#[test]
+fn each_list_of_hooks_names_all_of_them_or_those_of_a_runs_end() {
+    let named = |is: fn(Via) -> bool| {
+        let named = Via::ALL.iter().copied().filter(|via| is(*via));
+        let mut named: Vec<&str> = named.map(Via::as_str).collect();
+        named.sort_unstable();
+        named
+    };
+    let all = named(Via::is_hook);
+    let of_end = named(|via| via.is_hook() && via != Via::OnWait);
+    let (mut wrong, mut looked) = (Vec::new(), 0);
+    for statement in catalogue() {
+        for part in statement.text().split("via NOT IN (").skip(1) {
+            let found = hooks_in(part.split(')').next().unwrap_or_default());
+            looked += 1;
+            if found != all {
+                wrong.push(format!("{}: NOT IN {found:?}", statement.name));
+            }
+        }
+        for part in statement.text().split("via IN (").skip(1) {
+            let found = hooks_in(part.split(')').next().unwrap_or_default());
+            looked += usize::from(!found.is_empty());
+            if !found.is_empty() && found != all && found != of_end {
+                wrong.push(format!("{}: IN {found:?}", statement.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(looked > 10, "{looked}");
 }

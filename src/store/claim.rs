@@ -26,6 +26,16 @@ use super::portion;
 use super::process::{Claimant, ids};
 use super::statement::{Arg, Rows, Statement, statements};
 
+macro_rules! readable {
+    () => {
+        "AND q.execution_id NOT IN (SELECT x.id FROM {rows:x(id id)})
+               AND (SELECT r.definition FROM ductwork_executions e
+                      JOIN ductwork_steps s ON s.id = e.step_id
+                      JOIN ductwork_runs r ON r.id = s.run_id
+                     WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM {rows:a(digest text)})"
+    };
+}
+
 statements! {
     /// A process whose row is gone, or has an epoch that no claimant has, was declared dead: it claims nothing until it
     /// has registered anew. A claim that it sent through a connection that it has given up since takes nothing either
@@ -61,20 +71,16 @@ statements! {
     /// `TAKE_AVAILABILITIES` without the executions that this process leaves out: those that it could not read, and
     /// those that somebody has locked. It looks up the run of every due execution until it has enough, so only
     /// processes that leave out something use it.
-    TAKE_READABLE = "
+    TAKE_READABLE = concat!("
         WITH due {materialized} (
             SELECT q.execution_id FROM ductwork_availabilities q
              WHERE q.pipeline = :pipeline AND q.due_at <= {now}
                AND (q.due_at, q.execution_id) > (:behind, :behind_id)
-               AND q.execution_id NOT IN (SELECT x.id FROM {rows:x(id id)})
-               AND (SELECT r.definition FROM ductwork_executions e
-                      JOIN ductwork_steps s ON s.id = e.step_id
-                      JOIN ductwork_runs r ON r.id = s.run_id
-                     WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM {rows:a(digest text)})
+               ", readable!(), "
              ORDER BY q.due_at, q.execution_id LIMIT :n {skip_locked})
         DELETE FROM ductwork_availabilities
          WHERE {within:execution_id;SELECT execution_id FROM due}
-        RETURNING execution_id AS id, due_at, {now} - due_at AS waited",
+        RETURNING execution_id AS id, due_at, {now} - due_at AS waited"),
         on Mysql [&DUE_READABLE];
     /// An input of up to 16 KiB is returned with its claim: for a thousand of them, the answer has 16
     /// MiB. Longer inputs are read separately, as many at once as fit.
@@ -122,25 +128,17 @@ statements! {
     NEXT_DUE = "
         SELECT min(due_at) - {now} AS wait FROM ductwork_availabilities WHERE pipeline = :pipeline";
     /// `NEXT_DUE` without the executions that this process leaves out.
-    NEXT_READABLE_DUE = "
+    NEXT_READABLE_DUE = concat!("
         SELECT q.due_at - {now} AS wait FROM ductwork_availabilities q
          WHERE q.pipeline = :pipeline
-           AND q.execution_id NOT IN (SELECT x.id FROM {rows:x(id id)})
-           AND (SELECT r.definition FROM ductwork_executions e
-                  JOIN ductwork_steps s ON s.id = e.step_id
-                  JOIN ductwork_runs r ON r.id = s.run_id
-                 WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM {rows:a(digest text)})
-         ORDER BY q.due_at, q.execution_id LIMIT 1";
+           ", readable!(), "
+         ORDER BY q.due_at, q.execution_id LIMIT 1");
     /// The executions that the next claim would take.
-    DUE = "
+    DUE = concat!("
         SELECT q.execution_id AS id FROM ductwork_availabilities q
          WHERE q.pipeline = :pipeline AND q.due_at <= {now}
-           AND q.execution_id NOT IN (SELECT x.id FROM {rows:x(id id)})
-           AND (SELECT r.definition FROM ductwork_executions e
-                  JOIN ductwork_steps s ON s.id = e.step_id
-                  JOIN ductwork_runs r ON r.id = s.run_id
-                 WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM {rows:a(digest text)})
-         ORDER BY q.due_at, q.execution_id LIMIT :n {skip_locked}";
+           ", readable!(), "
+         ORDER BY q.due_at, q.execution_id LIMIT :n {skip_locked}");
     /// A condition would let PostgreSQL choose the index of everything that is open.
     ASK_QUEUED = "
         SELECT e.id, {big:CASE WHEN e.process_id IS NULL AND e.completed_at IS NULL THEN 1 ELSE 0 END} AS is_queued

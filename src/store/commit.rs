@@ -612,11 +612,7 @@ fn planned<'a>(finished: &'a Finished, room: &mut usize) -> Planned<'a> {
                 retry_count: next.retry_count,
                 crash_count: next.crash_count,
                 leased: false,
-                due_in: match finished.ending {
-                    // It does not go behind a backlog that it preceded when it was claimed.
-                    Ending::Released { .. } if delay.is_zero() => None,
-                    _ => Some(micros(delay)),
-                },
+                due_in: finished.ending.due_in(delay).map(micros),
             });
         }
         Verdict::Fail => {

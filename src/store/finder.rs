@@ -222,3 +222,48 @@ impl Finder {
         delivery::insert(conn, &messages).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::Pipeline;
+    use crate::store::trigger::{NewRun, trigger};
+    use crate::store::{Location, Purpose, cancel, migrate};
+
+    #[tokio::test]
+    async fn a_clock_that_was_ahead_hides_no_run_that_ends_after_it_is_set_back() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let location = Location::sqlite(directory.path().join("t.db"));
+        let mut conn = location.connect(Purpose::Engine).await.expect("a file");
+        let conn = &mut conn;
+        migrate::migrate(conn).await.expect("a new schema");
+        let definition = Pipeline::named("P").start("A").build().expect("one step");
+        let all = Interest {
+            events: vec![RunStatus::Cancelled],
+            pipelines: Vec::new(),
+        };
+        let endpoints = [("ops".to_owned(), all)];
+        let word: Word<'_> = &|_, _, _| "{}".to_owned();
+        let mut finder = Finder::begin(conn, &endpoints).await.expect("a place");
+        // The same as if it had begun an hour ahead.
+        finder.ears[0].since += 3_600_000_000;
+        finder.ended = Cursor::at(finder.ears[0].since);
+        finder.look(conn, word).await.expect("a look");
+        let run = [NewRun {
+            key: None,
+            input: "1",
+        }];
+        let made = trigger(conn, &definition, &run, Duration::ZERO).await;
+        let run = made.expect("a run")[0].run_id;
+        let cancelled = cancel::cancel(conn, run).await;
+        let _ = cancelled.expect("it ends");
+        finder.look(conn, word).await.expect("a look");
+        let known = delivery::known(conn, [run].into_iter()).await;
+        let key = (
+            run,
+            "ops".to_owned(),
+            RunStatus::Cancelled.as_str().to_owned(),
+        );
+        assert!(known.expect("the messages").contains(&key));
+    }
+}

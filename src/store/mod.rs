@@ -70,6 +70,7 @@ pub mod why;
 pub mod writable;
 
 use crate::model::RunId;
+use crate::time::micros;
 
 pub use conn::{Conn, Location, Purpose, Row};
 #[cfg(feature = "internals")]
@@ -178,11 +179,4 @@ async fn forget(
 pub fn chance() -> f64 {
     let bits = uuid::Uuid::new_v4().as_u128() as u32;
     f64::from(bits) / (f64::from(u32::MAX) + 1.0)
-}
-
-/// Whole microseconds, as stored.
-fn micros(duration: std::time::Duration) -> i64 {
-    // Capped where adding it to a time could overflow: longer than any history.
-    const LONGEST: u128 = (i64::MAX / 4) as u128;
-    duration.as_micros().min(LONGEST) as i64
 }

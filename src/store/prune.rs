@@ -66,10 +66,14 @@ statements! {
          WHERE r.pruning_at IS NOT NULL AND r.pruning_at >= :behind
            AND (r.pruning_at, r.id) > (:behind, :behind_id)
          ORDER BY r.pruning_at, r.id LIMIT :n {skip_locked}";
+    /// A run with a successor is deleted after it.
     COUNT_ENDED_RUNS = "
-        SELECT count(*) AS n FROM ductwork_runs r {by:ductwork_runs_ended}
+        SELECT count(*) AS n
+          FROM ductwork_runs r {by:ductwork_runs_ended}
          WHERE r.status IN ('completed', 'halted', 'cancelled')
-           AND {ended:r} <= {now} - :age";
+           AND {ended:r} <= {now} - :age
+           AND NOT EXISTS (SELECT 1 FROM ductwork_runs n
+                            WHERE n.revived_from = r.id AND coalesce({ended:n}, {now}) > {now} - :age)";
     /// RACE: a run is revived between the snapshot of our look and our lock on its row. When we look
     /// again under the lock, in a later snapshot, the run has a successor, and is kept (T6); a
     /// revival that comes later finds the run gone. Raced by
@@ -130,7 +134,8 @@ statements! {
     PRUNE_RUNS = "{delete:ductwork_runs;b(id id)} WHERE {of:ductwork_runs.id;b(id id)}";
 }
 
-/// How many runs ended at least `older_than` ago, to show to a person before they are deleted.
+/// How many runs ended at least `older_than` ago and have no successor that is younger, to show to a person before they
+/// are deleted: a few more than are deleted if the successor of a successor is younger, or if hooks have yet to run.
 pub async fn count(conn: &mut Conn, older_than: Duration) -> Result<u64, Error> {
     let args = [("age", micros(older_than).into())];
     match conn.fetch_optional(&COUNT_ENDED_RUNS, &args).await? {

@@ -33,6 +33,9 @@ pub const NEWEST: usize = 200_000;
 /// How many runs are listed, at most, where digits stand for several.
 pub const CANDIDATES: usize = 100;
 
+/// How many attempts at each step of a list are read: a step may have had a million, each with a long message.
+pub const LISTED_ATTEMPTS: usize = 20;
+
 /// A run as `run_row` reads it. Payloads of more bytes than `:whole` are not read.
 macro_rules! run_columns {
     () => {
@@ -88,6 +91,10 @@ statements! {
                (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = b.id) - :n
           LEFT JOIN ductwork_availabilities a ON {key:a.execution_id;e.id}
          ORDER BY e.step_id, e.attempt";
+    FIRST_CLAIMS = "
+        SELECT e.step_id, e.claimed_at
+          FROM {rows:b(id id)}
+          JOIN ductwork_executions e ON {key:e.step_id;b.id} AND e.attempt = 1";
     PROGRESS = "
         SELECT s.node, s.step, s.via, min(s.created_at) AS first_at, max(s.completed_at) AS last_at,
                count(*) AS total,
@@ -216,6 +223,11 @@ impl Run {
         leave_out(&mut self.input, &mut self.output, &mut self.left_out);
     }
 
+    /// The run, or the error of its damaged payload.
+    pub(super) fn sound(mut self) -> Result<Self, Error> {
+        self.damaged.take().map_or(Ok(self), Err)
+    }
+
     /// Its input, unless it was left out or is damaged.
     pub fn short_input(&self) -> Option<&str> {
         let is_there = self.left_out.input.is_none() && self.damaged.is_none();
@@ -285,7 +297,13 @@ impl StepRow {
         self.first_claimed_at.or(claimed)
     }
 
-    /// The number of all its attempts, where the earlier ones are left out.
+    /// The number of all its attempts, those that are left out included.
+    pub fn attempts(&self) -> u64 {
+        let all = self.all_attempts().map(u64::from);
+        all.unwrap_or(self.executions.len() as u64)
+    }
+
+    /// The same, only where the earlier ones are left out.
     pub fn all_attempts(&self) -> Option<u32> {
         let first = self.executions.first()?;
         let last = self.executions.last().filter(|_| first.attempt > 1);
@@ -567,30 +585,28 @@ fn range(digits: &str) -> Option<(Uuid, Uuid)> {
     Some((filled("0").ok()?, filled("f").ok()?))
 }
 
-/// A run with up to `limit` of its steps, in one snapshot.
+/// A run with its first `limit` steps and the last `attempts` attempts at each of them, in one snapshot.
 pub async fn show(
     conn: &mut Conn,
     id: RunId,
-    limit: Option<usize>,
+    limit: usize,
+    attempts: usize,
 ) -> Result<Option<RunDetail>, Error> {
     conn.snapshot(async |conn| {
-        let Some(mut run) = run_as_it_is(conn, id).await? else {
+        let Some(run) = run_as_it_is(conn, id).await? else {
             return Ok(None);
         };
-        if let Some(damaged) = run.damaged.take() {
-            return Err(damaged);
-        }
+        let run = run.sound()?;
         // One more than requested, to know whether that was all.
-        let n = limit.map_or(i64::MAX, |limit| limit as i64 + 1);
-        let args = [("run", id.0.into()), ("n", n.into())];
+        let args = [("run", id.0.into()), ("n", limit.saturating_add(1).into())];
         let mut steps = Vec::new();
         for row in conn.fetch(&STEPS, &args).await? {
             steps.push(sound_step(&row)?);
         }
-        let limit = limit.unwrap_or(usize::MAX);
         let truncated = steps.len() > limit;
         steps.truncate(limit);
-        whole_executions(conn, &mut steps).await?;
+        let mut listed: Vec<&mut StepRow> = steps.iter_mut().collect();
+        executions(conn, &mut listed, true, attempts).await?;
         let definition_was = match run.revived_from {
             Some(from) => definition_of(conn, from).await?,
             None => None,
@@ -615,14 +631,15 @@ pub async fn definition_of(conn: &mut Conn, run: RunId) -> Result<Option<String>
     row.map(|row| row.get("definition")).transpose()
 }
 
-/// Steps of a run that have used up their budget, with their attempts, oldest first.
+/// Steps of a run that have used up their budget, with their last attempts, oldest first.
 pub async fn failed_steps(conn: &mut Conn, id: RunId, limit: usize) -> Result<Vec<StepRow>, Error> {
     let args = [("run", id.0.into()), ("n", limit.into())];
     let mut steps = Vec::new();
     for row in conn.fetch(&FAILED_STEPS, &args).await? {
         steps.push(sound_step(&row)?);
     }
-    whole_executions(conn, &mut steps).await?;
+    let mut listed: Vec<&mut StepRow> = steps.iter_mut().collect();
+    executions(conn, &mut listed, true, LISTED_ATTEMPTS).await?;
     Ok(steps)
 }
 
@@ -674,17 +691,12 @@ pub async fn now(conn: &mut Conn) -> Result<i64, Error> {
     }
 }
 
-async fn whole_executions(conn: &mut Conn, steps: &mut [StepRow]) -> Result<(), Error> {
-    let mut steps: Vec<&mut StepRow> = steps.iter_mut().collect();
-    executions(conn, &mut steps, 1, i64::MAX).await
-}
-
 /// Reads the last `n` attempts at each of these steps, with or without the ends of their logs.
 pub(super) async fn executions(
     conn: &mut Conn,
     steps: &mut [&mut StepRow],
-    backtraces: i64,
-    n: i64,
+    backtraces: bool,
+    n: usize,
 ) -> Result<(), Error> {
     let mut place: std::collections::HashMap<StepId, usize> = std::collections::HashMap::new();
     for (index, step) in steps.iter().enumerate() {
@@ -695,7 +707,7 @@ pub(super) async fn executions(
         let rows = Rows::new().ids("id", chunk.iter().copied());
         let args = [
             ("b", (&rows).into()),
-            ("backtraces", backtraces.into()),
+            ("backtraces", i64::from(backtraces).into()),
             ("n", n.into()),
         ];
         for row in conn.fetch(&EXECUTIONS, &args).await? {
@@ -715,6 +727,17 @@ pub(super) async fn executions(
             };
             if let Some(index) = place.get(&StepId(row.get("step_id")?)) {
                 steps[*index].executions.push(execution);
+            }
+        }
+    }
+    // A step that has had more began before these.
+    let cut = steps.iter().filter(|step| step.all_attempts().is_some());
+    let cut: Vec<StepId> = cut.map(|step| step.id).collect();
+    for chunk in cut.chunks(CHUNK) {
+        let rows = Rows::new().ids("id", chunk.iter().copied());
+        for row in conn.fetch(&FIRST_CLAIMS, &[("b", (&rows).into())]).await? {
+            if let Some(index) = place.get(&StepId(row.get("step_id")?)) {
+                steps[*index].first_claimed_at = row.get("claimed_at")?;
             }
         }
     }

@@ -476,8 +476,7 @@ async fn give_back_executions(
                 attempt: row.count("attempt")? + 1,
                 retry_count: next.retry_count,
                 crash_count: next.crash_count,
-                // It does not go behind a backlog that it preceded when it was claimed.
-                due_in: (!delay.is_zero()).then(|| micros(*delay)),
+                due_in: of.ending.due_in(*delay).map(micros),
             }),
             _ => {
                 failed.push(step_id);

@@ -196,6 +196,15 @@ pub enum Resume {
     TooMany,
 }
 
+/// The reason for [`Resume::TooMany`].
+pub fn too_many(run: RunId) -> String {
+    format!(
+        "more than {AT_ONCE} steps of the run {run} wait for a person, or steps with values of more than {} MiB in all: \
+         too many for one request",
+        portion::BYTES_MAX >> 20
+    )
+}
+
 /// The longest value of a question that is read whole, in bytes.
 const WHOLE: i64 = 64 << 10;
 
@@ -317,14 +326,6 @@ pub async fn resume_up_to(
 ) -> Result<Resume, Error> {
     failpoint!(conn, "resume.begin");
     let resumed = conn.transaction(async |conn| {
-        let args = [("run", run_id.0.into())];
-        if conn
-            .fetch_optional(&RESUME_RUN_STATUS, &args)
-            .await?
-            .is_none()
-        {
-            return Ok(Resume::NotFound);
-        }
         let mut steps = match step {
             None => {
                 let n = most.max(LISTED) + 1;

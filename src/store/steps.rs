@@ -3,16 +3,14 @@
 //! Owns: an order in which all steps can be read at a cost that does not grow with the width of the run:
 //! those of the root branch, then by fan-out and by element. Never: writes.
 
-use std::collections::HashMap;
-
 use uuid::Uuid;
 
 use crate::model::*;
 
 use super::conn::{Conn, Row};
 use super::error::Error;
-use super::query::{self, LeftOut, StepRow};
-use super::statement::{Arg, Rows, statements};
+use super::query::{self, LISTED_ATTEMPTS, LeftOut, StepRow};
+use super::statement::{Arg, statements};
 
 macro_rules! step_columns {
     () => {
@@ -48,17 +46,10 @@ statements! {
           FROM ductwork_steps s
           JOIN ductwork_branches b ON {key:b.id;s.branch_id}
          WHERE s.id = :id AND s.run_id = :run");
-    FIRST_CLAIMS = "
-        SELECT e.step_id, e.claimed_at
-          FROM {rows:b(id id)}
-          JOIN ductwork_executions e ON {key:e.step_id;b.id} AND e.attempt = 1";
 }
 
-/// How many attempts of one step are read: it may have had a million, each with a long message.
+/// How many attempts at a step that is shown alone are read.
 pub const ATTEMPTS: usize = 100;
-
-/// How many attempts of each step of a list are read.
-const LISTED_ATTEMPTS: usize = 20;
 
 /// A place in the order of a run's steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,21 +161,7 @@ pub async fn one(conn: &mut Conn, run: RunId, id: StepId) -> Result<Option<Liste
 /// Reads the last `n` attempts at each of these steps.
 async fn attempts(conn: &mut Conn, listed: &mut [Listed], n: usize) -> Result<(), Error> {
     let mut steps: Vec<&mut StepRow> = listed.iter_mut().map(|it| &mut it.step).collect();
-    query::executions(conn, &mut steps, 0, n as i64).await?;
-    // A step that has had more began before these.
-    steps.retain(|step| step.all_attempts().is_some());
-    if steps.is_empty() {
-        return Ok(());
-    }
-    let rows = Rows::new().ids("id", steps.iter().map(|step| step.id));
-    let mut claims: HashMap<Uuid, Option<i64>> = HashMap::new();
-    for row in conn.fetch(&FIRST_CLAIMS, &[("b", (&rows).into())]).await? {
-        claims.insert(row.get("step_id")?, row.get("claimed_at")?);
-    }
-    for step in steps {
-        step.first_claimed_at = claims.get(&step.id.0).copied().flatten();
-    }
-    Ok(())
+    query::executions(conn, &mut steps, false, n).await
 }
 
 fn step(row: &Row, fan_out: Uuid) -> Result<Listed, Error> {

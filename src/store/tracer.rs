@@ -310,6 +310,26 @@ mod tests {
         assert_eq!(looked(&mut tracer, conn).await, [slow]);
     }
 
+    #[tokio::test]
+    async fn a_clock_that_was_ahead_hides_no_run_that_ends_after_it_is_set_back() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let location = Location::sqlite(directory.path().join("t.db"));
+        let mut conn = location.connect(Purpose::Engine).await.expect("a file");
+        let conn = &mut conn;
+        migrate::migrate(conn).await.expect("a new schema");
+        let definition = Pipeline::named("P").start("A").build().expect("one step");
+        let mut tracer = Tracer::begin(conn).await.expect("a place");
+        // The same as if it had begun an hour ahead, and sent what ended then.
+        tracer.since += micros(SWEPT);
+        tracer.sent.since += micros(SWEPT);
+        tracer.ended = Cursor::at(tracer.since);
+        assert_eq!(looked(&mut tracer, conn).await, []);
+        let run = ended(conn, &definition).await;
+        tracer.steps_back_at = Instant::now();
+        assert_eq!(looked(&mut tracer, conn).await, [], "it has stepped back");
+        assert_eq!(looked(&mut tracer, conn).await, [run]);
+    }
+
     #[test]
     fn of_too_many_that_were_sent_the_oldest_are_forgotten_and_not_looked_for_again() {
         let mut sent = Sent::default();

@@ -170,7 +170,7 @@ async fn insert(
         ("step", start.step.as_deref().unwrap_or_default().into()),
         (
             "delay",
-            micros(delay.saturating_add(own_delay(definition))).into(),
+            micros(delay.saturating_add(definition.first_delay())).into(),
         ),
         ("trace_parent", span.as_deref().into()),
         ("trace_state", part(|it| it.state.as_deref())),
@@ -351,19 +351,6 @@ fn rows<'a>(runs: &[NewRun<'a>], begun: &[(usize, Begun)]) -> Rows<'a> {
         step_id: begun.step.0,
         execution_id: begun.execution.0,
     }))
-}
-
-/// The wait that the definition requires before its first step.
-fn own_delay(definition: &Definition) -> Duration {
-    let start = definition.node(crate::definition::NodeIndex(0));
-    let step = start
-        .step
-        .as_ref()
-        .and_then(|step| definition.steps.get(step));
-    definition
-        .start_delay
-        .or_else(|| step.and_then(|step| step.delay))
-        .unwrap_or_default()
 }
 
 fn created(rows: &[super::Row]) -> Result<HashSet<RunId>, Error> {

@@ -190,12 +190,10 @@ pub async fn facts(
     definitions: &Definitions,
 ) -> Result<Option<Facts>, Error> {
     conn.snapshot(async |conn| {
-        let Some(mut found) = query::run_up_to(conn, run, INPUT_MAX as i64).await? else {
+        let Some(found) = query::run_up_to(conn, run, INPUT_MAX as i64).await? else {
             return Ok(None);
         };
-        if let Some(damaged) = found.damaged.take() {
-            return Err(damaged);
-        }
+        let found = found.sound()?;
         let definition = definitions.read(conn, &found.definition).await?;
         let mut facts = Facts {
             run_id: run,

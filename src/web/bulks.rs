@@ -16,6 +16,7 @@ use crate::model::*;
 use crate::store::action::Actor;
 use crate::store::bulk::{self, Bulk, NewBulk, Within};
 use crate::store::{Error, query};
+use crate::time::micros;
 use crate::view::word;
 
 use super::refusal::Refusal;
@@ -186,7 +187,6 @@ pub async fn create(
 
 /// This filter, limited to runs that were triggered within a time before now.
 pub fn since(filter: &Filter, within: Option<Duration>, now: i64) -> Filter {
-    let micros = |it: Duration| i64::try_from(it.as_micros()).unwrap_or(i64::MAX);
     Filter {
         since: within.map(|within| now.saturating_sub(micros(within))),
         ..filter.clone()

@@ -358,11 +358,7 @@ pub async fn resume(
             ))
             .about(run))
         }
-        Resume::TooMany => Err(conflict(format!(
-            "more than {} steps of the run {run} wait for a person, or steps with values of more than 16 MiB in all: too \
-             many for one request",
-            resume::AT_ONCE
-        ))
+        Resume::TooMany => Err(conflict(resume::too_many(run))
         .remedy("`ductworkd resume` answers all of them in batches; a request with a `step` answers one")
         .about(run)),
         Resume::Ambiguous(steps) => {

@@ -25,6 +25,7 @@ use crate::store::delivery::{self, Attempt, Delivery, Due, Found};
 use crate::store::finder::Finder;
 use crate::store::query;
 use crate::telemetry::growing::Growing;
+use crate::time::micros;
 use crate::wire::webhook::MessageJson;
 
 use super::Site;
@@ -269,8 +270,7 @@ async fn look(
     let (endpoints, duties) = (Arc::clone(endpoints), Arc::clone(&site.duties));
     let asked = site.duty_acts.read(async move |conn| {
         if !duties.take(conn, DUTY, LEASE).await? {
-            let soon = i64::try_from(SOON.as_micros()).unwrap_or_default();
-            let long_ago = query::now(conn).await? - soon;
+            let long_ago = query::now(conn).await? - micros(SOON);
             let mut waiting = Vec::new();
             for (place, endpoint) in endpoints.iter().enumerate() {
                 // An endpoint with a new name begins now, whichever console has the duty.

@@ -277,7 +277,7 @@ on_every_database! {
         let steps = console.walk(&format!("/api/v1/runs/{run}/steps?limit=4"), none).await;
         let ids: BTreeSet<String> = steps.iter().map(|step| text(&step["id"])).collect();
         assert_eq!((steps.len(), ids.len()), (32, 32));
-        let whole = query::show(&mut fixture.conn, run, None).await.unwrap().unwrap();
+        let whole = query::show(&mut fixture.conn, run, usize::MAX, usize::MAX).await.unwrap().unwrap();
         let all: BTreeSet<String> = whole.steps.iter().map(|step| step.id.to_string()).collect();
         assert_eq!(ids, all);
         let fan_out = text(&console.json(&format!("/api/v1/runs/{run}/fan-outs"))[0]["id"]);

@@ -75,7 +75,7 @@ async fn deadlines(driver: &mut Driver) -> i64 {
 }
 
 async fn answered_by(driver: &mut Driver, run: RunId) -> Option<String> {
-    let detail = query::show(&mut driver.conn, run, None)
+    let detail = query::show(&mut driver.conn, run, usize::MAX, usize::MAX)
         .await
         .unwrap()
         .unwrap();

@@ -364,6 +364,22 @@ on_every_database! {
         assert_eq!(bulk::open(&mut driver.conn, 9).await.unwrap(), []);
     }
 
+    async fn actions_of_a_newer_version_hide_none_that_this_one_can_read(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let conn = &mut driver.conn;
+        for _ in 0..3 {
+            create(conn, Verb::Pause, all_halted(None)).await;
+        }
+        let id = create(conn, Verb::Revive, all_halted(None)).await;
+        create(conn, Verb::Pause, all_halted(None)).await;
+        let later = create(conn, Verb::Revive, all_halted(None)).await;
+        for n in [1, 2, 3, 9] {
+            let open = bulk::open(conn, n).await.unwrap();
+            let open: Vec<_> = open.iter().map(|bulk| bulk.id).collect();
+            assert_eq!(open, [id, later][..n.min(2)], "{n}");
+        }
+    }
+
     async fn one_who_finds_it_stopped_passes_no_run(db: Db) {
         let mut driver = Driver::new(&db).await;
         let unknown = Selection::chosen(vec![RunId::new(), RunId::new()]);

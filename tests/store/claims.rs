@@ -269,7 +269,7 @@ on_every_database! {
     /// However it comes back: ahead of those that it preceded when it was claimed.
     async fn what_is_put_back_keeps_its_place_in_the_queue(db: Db) {
         let later = || tokio::time::sleep(Duration::from_millis(5));
-        for how in ["put back", "released", "recovered"] {
+        for how in ["put back", "released", "crashed", "recovered"] {
             let mut driver = Driver::new(&db).await;
             driver.limits = limits(0, 3);
             let first = driver.trigger(&one(), "1").await;
@@ -288,8 +288,9 @@ on_every_database! {
                     let put_back = claim::put_back(&mut driver.conn, me, "P", &ids, Duration::ZERO);
                     assert_eq!(put_back.await.unwrap(), 1);
                 }
-                "released" => {
-                    let finished = driver.finished(claimed, Did::Released).await;
+                "released" | "crashed" => {
+                    let did = if how == "crashed" { Did::Crashed } else { Did::Released };
+                    let finished = driver.finished(claimed, did).await;
                     driver.commit(&[finished]).await;
                 }
                 _ => {

@@ -10,7 +10,7 @@ use ductwork::store::cancel::{Cancel, cancel};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::context;
 use ductwork::store::process::Claimant;
-use ductwork::store::prune::prune;
+use ductwork::store::prune::{count, prune};
 use ductwork::store::resume::{Resume, asked, resume, waiting};
 use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::Statement;
@@ -331,6 +331,20 @@ on_every_database! {
         assert_eq!(driver.work("Q", |_| Did::Returned(json!(1))).await.len(), 201);
         assert_eq!(prune(&mut driver.conn, Duration::ZERO, 999).await.unwrap(), 201);
         assert_eq!(rows(&mut driver).await, 0);
+    }
+
+    async fn the_runs_that_a_person_is_asked_about_are_those_that_are_deleted(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let one = Pipeline::named("P").start("A").build().unwrap();
+        let halted = driver.trigger(&one, "1").await;
+        driver.work("P", |_| Did::Refused).await;
+        let count = async |driver: &mut Driver| count(&mut driver.conn, Duration::ZERO).await.unwrap();
+        assert_eq!(count(&mut driver).await, 1);
+        let Revive::Done(next) = revive(&mut driver.conn, halted).await.unwrap() else { panic!() };
+        assert_eq!(count(&mut driver).await, 0, "its successor is under way");
+        assert!(matches!(cancel(&mut driver.conn, next).await.unwrap(), Cancel::Done { .. }));
+        assert_eq!(count(&mut driver).await, 2);
+        assert_eq!(prune(&mut driver.conn, Duration::ZERO, 9).await.unwrap(), 2);
     }
 
     async fn prune_and_revive_at_once_leave_no_run_without_its_origin(db: Db) {

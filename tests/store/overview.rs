@@ -237,7 +237,7 @@ on_every_database! {
             if n <= 120 { Did::Erred } else { Did::Returned(1.into()) }
         }).await;
         let conn = &mut driver.conn;
-        let whole = query::show(conn, run, None).await.unwrap().unwrap();
+        let whole = query::show(conn, run, usize::MAX, usize::MAX).await.unwrap().unwrap();
         let [often, once] = &whole.steps[..] else { panic!("{whole:?}") };
         assert_eq!((often.executions.len(), often.all_attempts()), (121, None));
         let listed = steps::after(conn, run, Place::FIRST, 9, query::WHOLE).await.unwrap();

@@ -383,7 +383,7 @@ on_every_database! {
             assert_eq!(driver.conn.execute(statement, &[]).await.unwrap(), 1);
         }
         let conn = &mut driver.conn;
-        let shown = query::show(conn, run, Some(10)).await.unwrap().unwrap();
+        let shown = query::show(conn, run, 10, usize::MAX).await.unwrap().unwrap();
         assert_eq!(shown.steps[0].via, "teleport");
         assert_eq!(shown.run.halt_reasons, ["bored"]);
         assert_eq!(query::progress(conn, run).await.unwrap()[0].via, "teleport");

@@ -112,7 +112,7 @@ pub fn by_node(steps: &[StepRow]) -> Vec<NodeRow> {
             StepStatus::InProgress => row.running += u64::from(is_running(step)),
         }
         row.copied += u64::from(step.source_step_id.is_some() && step.executions.is_empty());
-        row.retries += step.executions.len().saturating_sub(1) as u64;
+        row.retries += step.attempts().saturating_sub(1);
         row.from = [row.from, step.started_at()].into_iter().flatten().min();
         if !step.executions.is_empty() {
             row.to = row.to.max(step.completed_at.or(last_end(step)));
@@ -509,11 +509,7 @@ fn trouble(page: &Page<'_>, step: &StepRow, spreads: &[Spread], text: &mut Strin
     if !element.is_empty() {
         let _ = write!(title, ", {element}");
     }
-    let _ = write!(
-        title,
-        ", {}",
-        counted(step.executions.len() as u64, "attempt")
-    );
+    let _ = write!(title, ", {}", counted(step.attempts(), "attempt"));
     let input = paint(
         out::DIM,
         &format!("input {}", short(step.input.get(), ROOM)),
@@ -529,6 +525,15 @@ fn trouble(page: &Page<'_>, step: &StepRow, spreads: &[Spread], text: &mut Strin
         .iter()
         .rev()
         .find(|it| attempt::error(it).is_some());
+    if let Some(first) = step.executions.first().filter(|first| first.attempt > 1) {
+        let line = format!(
+            "attempts 1 to {}: `ductworkd logs {} {}` shows their logs",
+            first.attempt - 1,
+            crate::model::short(page.detail.run.id),
+            out::clean(&step.node)
+        );
+        let _ = writeln!(text, "    {}", paint(out::DIM, &line));
+    }
     for execution in &step.executions {
         let Some(error) = attempt::error(execution)
             .filter(|_| execution.result != Some(ExecutionResult::Success))

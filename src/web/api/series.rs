@@ -6,6 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::metrics::series::{GRAINS, Grain, Point};
 use crate::store::{query, series};
+use crate::time::micros;
 use crate::web::{Site, deeds};
 use crate::wire::series::PointJson;
 
@@ -58,10 +59,7 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
     let pipeline = name.clone();
     let read = site.source.read(async move |conn| {
         let from = match since {
-            Some(since) => {
-                let since = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
-                query::now(conn).await?.saturating_sub(since)
-            }
+            Some(since) => query::now(conn).await?.saturating_sub(micros(since)),
             None => i64::MIN,
         };
         series::of_pipeline(conn, &pipeline, grain, (from, before), limit + 1).await
