@@ -344,7 +344,7 @@ fn each_list_of_hooks_names_all_of_them_or_those_of_a_runs_end() {
     let all = named(Via::is_hook);
     let of_end = named(|via| via.is_hook() && via != Via::OnWait);
     let (mut wrong, mut looked) = (Vec::new(), 0);
-    for statement in catalogue() {
+    for statement in shared() {
         for part in statement.text().split("via NOT IN (").skip(1) {
             let found = hooks_in(part.split(')').next().unwrap_or_default());
             looked += 1;

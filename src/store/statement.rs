@@ -340,7 +340,7 @@ args! {
     Option<&'a str> => |value| Arg::Text(value);
     i64 => |value| Arg::Int(Some(value));
     u32 => |value| Arg::Int(Some(i64::from(value)));
-    usize => |value| Arg::Int(Some(value as i64));
+    usize => |value| Arg::Int(Some(i64::try_from(value).unwrap_or(i64::MAX)));
     Option<i64> => |value| Arg::Int(value);
     &'a Rows<'a> => |value| Arg::Rows(value);
 }
