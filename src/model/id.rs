@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 macro_rules! ids {
@@ -71,6 +72,59 @@ pub fn short(id: impl Into<Uuid>) -> String {
     digits.split_off(digits.len() - SHORT)
 }
 
+/// The number of a UUID whose second half follows from a step's place, and whose first half is the time, as in a UUIDv7.
+const PLACED: u8 = 8;
+
+impl StepId {
+    /// The id of the step that follows another one in its run: at this node and, behind a fan-out, for this element.
+    ///
+    /// Its second half follows from that place alone, however often the step is made: a database that was restored, or
+    /// a standby that lacked the last moments, makes it once more.
+    pub fn following(step: StepId, node: &str, element: usize) -> Self {
+        let fresh = fresh();
+        #[cfg(test)]
+        if counted::last().is_some() {
+            return Self(fresh);
+        }
+        let mut place = Sha256::new();
+        place.update(step.half());
+        place.update((element as u64).to_be_bytes());
+        place.update(node);
+        let mut bytes = *fresh.as_bytes();
+        bytes[8..].copy_from_slice(&place.finalize()[..8]);
+        Self(placed(bytes))
+    }
+
+    /// The key for the side effect of this step of a run with this input. It is the same for every attempt, and for a
+    /// step that is made once more at the same place with the same input.
+    ///
+    /// The first step of a run is made with its run, and a step that was copied into a revived run is never made again:
+    /// their ids serve.
+    pub fn idempotency_key(self, run: RunId, input: &str) -> Uuid {
+        if self.0.get_version_num() != usize::from(PLACED) {
+            return self.0;
+        }
+        let mut key = Sha256::new();
+        key.update(run.0);
+        key.update(self.half());
+        key.update(input);
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&key.finalize()[..16]);
+        placed(bytes)
+    }
+
+    /// The half that a copy in a revived run shares.
+    fn half(&self) -> &[u8] {
+        &self.0.as_bytes()[8..]
+    }
+}
+
+fn placed(mut bytes: [u8; 16]) -> Uuid {
+    bytes[6] = PLACED << 4 | bytes[6] & 0x0f;
+    bytes[8] = 0x80 | bytes[8] & 0x3f;
+    Uuid::from_bytes(bytes)
+}
+
 /// A UUIDv7, except in the explorer.
 fn fresh() -> Uuid {
     #[cfg(test)]
@@ -121,7 +175,7 @@ ids! {
     BranchId,
     /// A barrier, and the fan-out whose branches it waits for.
     FanOutId,
-    /// The work of one node in one run; also the idempotency key handed to the step.
+    /// The work of one node in one run.
     StepId,
     /// One attempt at a step.
     ExecutionId,
@@ -133,4 +187,47 @@ ids! {
     ProcessId,
     /// The fencing token that the owner of a branch claim must present to commit.
     ClaimToken,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_is_made_once_more_at_its_place_has_the_key_that_it_had() {
+        let (run, first) = (RunId::new(), StepId::new());
+        let made = || {
+            let left = StepId::following(first, "Left", 0);
+            [left, StepId::following(left, "Next", 0)].map(|id| (id, id.idempotency_key(run, "1")))
+        };
+        let (once, again) = (made(), made());
+        for (once, again) in once.iter().zip(&again) {
+            assert_ne!(once.0, again.0, "a row of its own");
+            assert_eq!(once.1, again.1);
+        }
+    }
+
+    #[test]
+    fn steps_at_other_places_and_of_other_runs_and_inputs_have_keys_of_their_own() {
+        let (run, first) = (RunId::new(), StepId::new());
+        let mut keys = vec![first.idempotency_key(run, "1")];
+        assert_eq!(keys[0], first.0);
+        for node in ["A", "B"] {
+            for element in [0, 1, 256] {
+                let id = StepId::following(first, node, element);
+                assert!(
+                    id.0.get_version_num() == 8 && id.0.get_variant() == uuid::Variant::RFC4122
+                );
+                assert!(id > first, "the first half is the time");
+                keys.push(id.idempotency_key(run, "1"));
+                keys.push(id.idempotency_key(run, "2"));
+                keys.push(id.idempotency_key(RunId::new(), "1"));
+                keys.push(StepId::following(id, node, 0).idempotency_key(run, "1"));
+            }
+        }
+        let all = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
+    }
 }

@@ -423,7 +423,10 @@ impl CommandRunner {
             ("DUCTWORK_STEP_ID", step_id.to_string()),
             (EXECUTION, execution_id.to_string()),
             ("DUCTWORK_ATTEMPT", attempt.to_string()),
-            ("DUCTWORK_IDEMPOTENCY_KEY", step_id.to_string()),
+            (
+                "DUCTWORK_IDEMPOTENCY_KEY",
+                assignment.idempotency_key().to_string(),
+            ),
             ("DUCTWORK_FENCING_TOKEN", attempt.to_string()),
             ("TRACEPARENT", assignment.span.to_string()),
         ];

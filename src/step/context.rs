@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use uuid::Uuid;
 
 use super::Assignment;
 use crate::model::{ExecutionId, ProcessId, RunId, StepId};
@@ -121,14 +122,20 @@ impl StepContext {
         self.shared.cancel.notify_waiters();
     }
 
-    /// The key for a side effect: the same for every attempt.
-    pub fn idempotency_key(&self) -> StepId {
-        self.assignment().step_id
+    /// The key for a side effect: the same for every attempt, and after a restored database has made the step once more
+    /// with the same input.
+    pub fn idempotency_key(&self) -> Uuid {
+        self.assignment().idempotency_key()
     }
 
     /// The guard for a side effect: rises with every attempt.
     pub fn fencing_token(&self) -> u64 {
         u64::from(self.attempt())
+    }
+
+    /// The step.
+    pub fn step_id(&self) -> StepId {
+        self.assignment().step_id
     }
 
     /// 1, 2, …

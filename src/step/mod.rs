@@ -32,6 +32,7 @@ use std::io;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
 use crate::model::{ExecutionId, ProcessId, RunId, StepId, TraceParent};
 
@@ -50,7 +51,7 @@ pub struct Assignment {
     pub pipeline: String,
     /// The step's name (not its node's).
     pub step: String,
-    /// The step's id: the idempotency key, the same for every attempt.
+    /// The step's id.
     pub step_id: StepId,
     /// This attempt's id.
     pub execution_id: ExecutionId,
@@ -66,6 +67,14 @@ pub struct Assignment {
     pub trace_state: Option<String>,
     /// The baggage that the run's caller hands on.
     pub baggage: Option<String>,
+}
+
+impl Assignment {
+    /// The key for its side effect.
+    pub fn idempotency_key(&self) -> Uuid {
+        let (run, input) = (self.run_id, self.input.get());
+        self.step_id.idempotency_key(run, input)
+    }
 }
 
 /// How a performed execution ended.

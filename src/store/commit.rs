@@ -661,7 +661,7 @@ impl<'a> Planned<'a> {
         let delay = definition.delay(to);
         let leased = *room > 0 && delay.is_zero();
         *room -= usize::from(leased);
-        let id = StepId::new();
+        let id = StepId::following(self.of.claimed.step_id, &node.name, 0);
         self.next = Some(Next {
             id,
             node: &node.name,

@@ -341,6 +341,7 @@ async fn copy(
                 run_id: to,
                 pipeline: &pipeline,
                 definition,
+                step: branch.step_id,
                 node: definition.find(&branch.node)?,
                 ordinal: branch.ordinal,
                 transition: None,

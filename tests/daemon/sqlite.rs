@@ -1,10 +1,11 @@
 //! SQLite alone: its write-ahead log, and places where its file must not be.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ductwork::store::statement::Statement;
-use ductwork::store::{Conn, Dialect};
+use ductwork::store::{Conn, Dialect, Location, Purpose};
 
 use crate::fixture::*;
 use crate::support::{self, Db};
@@ -71,6 +72,87 @@ async fn a_reader_is_held(db: Db) {
 #[tokio::test]
 async fn a_long_reader_grows_the_log_for_as_long_as_it_reads_and_loses_nothing() {
     support::with(Db::sqlite(), a_reader_is_held).await;
+}
+
+/// Each step writes down its key, and the first one waits until it may end.
+const KEYS: &str = r#"
+pipeline: Keys
+on_complete: Told
+steps:
+  Gate: { command: [sh, step.sh] }
+  Each: { command: [sh, step.sh] }
+  Left: { command: [sh, step.sh] }
+  Right: { command: [sh, step.sh] }
+  Both: { command: [sh, step.sh] }
+  All: { command: [sh, step.sh] }
+  Told: { command: [sh, step.sh] }
+flow:
+  - start: Gate
+  - expand: Each
+  - divide: [Left, Right]
+  - combine: Both
+  - collapse: All
+"#;
+
+const KEPT: &str = r#"
+echo "$DUCTWORK_STEP $DUCTWORK_IDEMPOTENCY_KEY" >> keys
+[ "$DUCTWORK_STEP" != Gate ] || until [ -e go ]; do sleep 0.1; done
+cat
+"#;
+
+/// A service that remembers the keys of what it did refuses what is done again.
+#[tokio::test]
+async fn after_a_restore_the_steps_that_are_made_once_more_have_the_keys_that_they_had() {
+    support::with(Db::sqlite(), |db| async move {
+        let settings = Settings {
+            reaper_timeout: "2s",
+            ..Settings::default()
+        };
+        let mut fixture = DaemonFixture::new(&db, settings, &[KEYS]).await;
+        std::fs::write(fixture.path("step.sh"), KEPT).unwrap();
+        let mut daemon = fixture.start();
+        fixture.trigger("Keys", "[1, 1, 2]", 2).await;
+        eventually(PATIENCE, "both runs have begun", async || {
+            (fixture.lines("keys").len() == 2).then_some(())
+        })
+        .await;
+        let backup = fixture.path("backup.db");
+        let into = format!("VACUUM INTO '{}'", backup.display());
+        fixture.conn.script("BACKUP", into.leak()).await.unwrap();
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.completed(PATIENCE).await;
+        let told = |lines: &[String]| lines.iter().filter(|line| line.starts_with("Told")).count();
+        eventually(PATIENCE, "the hooks have run", async || {
+            (told(&fixture.lines("keys")) == 2).then_some(())
+        })
+        .await;
+        daemon.stop().await;
+        let first = fixture.lines("keys");
+
+        let url = format!("sqlite://{}", backup.display());
+        let conn = Location::parse(&url)
+            .unwrap()
+            .connect(Purpose::Engine)
+            .await
+            .unwrap();
+        let mut restored = DaemonFixture::at(&url, conn, settings(), &[KEYS]).await;
+        std::fs::write(restored.path("step.sh"), KEPT).unwrap();
+        std::fs::write(restored.path("go"), "").unwrap();
+        let mut daemon = restored.start();
+        restored.completed(PATIENCE).await;
+        eventually(PATIENCE, "the hooks have run", async || {
+            (told(&restored.lines("keys")) == 2).then_some(())
+        })
+        .await;
+        daemon.stop().await;
+        let again = restored.lines("keys");
+        let sorted = |lines: &[String]| BTreeSet::from_iter(lines.to_vec());
+        assert_eq!(sorted(&first), sorted(&again));
+        // Each run: one gate, three elements with three steps each and Both, the collapse, and the hook.
+        assert_eq!(sorted(&first).len(), 2 * (1 + 3 * 4 + 1 + 1), "{first:#?}");
+        restored.audited().await;
+    })
+    .await;
 }
 
 /// A library that reports another type for every file system.

@@ -1,11 +1,11 @@
 //! The steps of every flow here: pure functions by name, once for the reference and, behind
 //! a registry, for the engine.
 
-use ductwork::model::StepId;
 use ductwork::step::StepError;
 use ductwork::step::context::StepContext;
 use ductwork::step::registry::Registry;
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
 use super::json::Json;
 
@@ -143,8 +143,8 @@ pub fn registry(flaky: bool) -> Registry {
 }
 
 /// True for every third step.
-fn of_three(step: StepId) -> bool {
-    step.0.as_u128().is_multiple_of(3)
+fn of_three(key: Uuid) -> bool {
+    key.as_u128().is_multiple_of(3)
 }
 
 fn number(value: usize) -> Json {

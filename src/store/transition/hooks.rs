@@ -133,7 +133,7 @@ pub(in crate::store) async fn begin_waits(
             "then": node.deadline.map(|it| word(it.then)),
         });
         Some(NewStep {
-            id: StepId::new(),
+            id: StepId::following(wait.step, Hook::Wait.node(), 0),
             run_id: wait.run_id,
             branch_id: wait.branch_id,
             ordinal: -wait.ordinal,
@@ -183,7 +183,7 @@ fn of_end<'a>(
     input: Input<'a>,
 ) -> Option<(NewStep<'a>, &'a str)> {
     let step = NewStep {
-        id: StepId::new(),
+        id: StepId::following(root.from, hook.node(), 0),
         run_id: root.run_id,
         branch_id: root.branch_id,
         ordinal: root.from_ordinal + 1,

@@ -195,7 +195,8 @@ pub(in crate::store) struct Wait<'a> {
     pub run_id: RunId,
     pub pipeline: &'a str,
     pub definition: &'a Definition,
-    /// Its node, and the place of that step on the branch.
+    /// The step that waits, its node, and its place on the branch.
+    pub step: StepId,
     pub node: NodeIndex,
     pub ordinal: i64,
     pub transition: Option<TransitionId>,
@@ -293,7 +294,8 @@ pub(super) fn plan<'a>(
                 (Value::Output, Some(fan_out)) => Input::GatheredFrom(fan_out),
                 (Value::Output, None) => Input::OutputOf(branch.from),
             };
-            let step = StepId::new();
+            let node = &branch.definition.node(to.node).name;
+            let step = StepId::following(branch.from, node, 0);
             let place = (branch.branch_id, branch.from_ordinal + 1);
             enqueue(branch, place, step, *to, *via, input, writes);
             writes
@@ -324,7 +326,7 @@ pub(super) fn plan<'a>(
         }
         Advance::Hold { at } => {
             let node = branch.definition.node(*at);
-            let step = StepId::new();
+            let step = StepId::following(branch.from, &node.name, 0);
             writes.steps.push(NewStep {
                 id: step,
                 run_id: branch.run_id,
@@ -346,6 +348,7 @@ pub(super) fn plan<'a>(
                 run_id: branch.run_id,
                 pipeline: branch.pipeline,
                 definition: branch.definition,
+                step,
                 node: *at,
                 ordinal: branch.from_ordinal + 1,
                 transition: Some(branch.transition),
@@ -401,7 +404,11 @@ pub(super) fn child<'a>(
     input: Input<'a>,
     writes: &mut Writes<'a>,
 ) {
-    let (id, step_id) = (BranchId::new(), StepId::new());
+    let node = &parent.definition.node(to.node).name;
+    let (id, step_id) = (
+        BranchId::new(),
+        StepId::following(parent.from, node, ordinal),
+    );
     writes.branches.push(NewBranch {
         id,
         run_id: parent.run_id,
