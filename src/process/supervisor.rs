@@ -3,7 +3,8 @@
 //! Owns: the children, their proofs of death, the daemon's start and stop as the service manager sees them.
 //! Rules: a database failure never kills a child; an exit seen by `wait` is acted on at once; nothing in the
 //! loop waits for the database (its one connection belongs to the lifeline, another task), nor for anything
-//! else without a bound. It runs no user code and opens no listening socket; the console does that.
+//! else without a bound, except that a reload reads its files here. It runs no user code and opens no listening
+//! socket; the console does that.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
