@@ -6,8 +6,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use uuid::Uuid;
+
 use crate::definition::{Definition, Pipeline};
-use crate::model::{ExecutionResult, RunId, RunStatus, StepId, StepStatus};
+use crate::model::{ExecutionResult, RunId, RunStatus, StepStatus};
+use crate::store::claim::Claimed;
 use crate::store::query::RunDetail;
 use crate::store::recovery::Death;
 use crate::store::{self, fault_injection};
@@ -143,14 +146,17 @@ enum Effect {
 /// A system outside the database that refuses a key which it has already seen.
 #[derive(Default)]
 struct Outside {
-    keys: BTreeSet<StepId>,
+    keys: BTreeSet<Uuid>,
     asked: usize,
 }
 
 impl Outside {
-    fn ask(&mut self, stage: &Stage, who: &'static str, key: StepId) {
+    fn ask(&mut self, stage: &Stage, who: &'static str, claimed: &Claimed) {
         self.asked += 1;
         let said = "asks the world outside, with the step's idempotency key";
+        let key = claimed
+            .step_id
+            .idempotency_key(claimed.run_id, claimed.input.get());
         match self.keys.insert(key) {
             true => stage.did(who, format!("{said}: done")),
             false => stage.refused(who, format!("{said}: refused, it was done before")),
@@ -166,7 +172,7 @@ async fn crash(stage: &Stage, effect: Effect) -> Result<String, Error> {
     let run = supervisor.trigger(&chain()?).await?;
     let claimed = doomed.claim_one().await?;
     if effect == Effect::After {
-        outside.ask(stage, doomed.name, claimed.step_id);
+        outside.ask(stage, doomed.name, &claimed);
     }
     let dead = doomed.die();
     must(
@@ -177,7 +183,7 @@ async fn crash(stage: &Stage, effect: Effect) -> Result<String, Error> {
     must(again.step_id == claimed.step_id, "another step was claimed")?;
     must(again.retry_count == 0, "the crash has spent a retry")?;
     must(again.crash_count == 1, "the crash was not counted once")?;
-    outside.ask(stage, other.name, again.step_id);
+    outside.ask(stage, other.name, &again);
     let result = [other.finish(again, "\"A\"").await?];
     other.commit(&result).await?;
     other.work().await?;

@@ -40,9 +40,8 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// How long from now the next attempt becomes due, in terms of the queue. `None`: it does not go behind a backlog
-    /// that it preceded when it was claimed, because nothing that the step did has ended this attempt; a crash and a
-    /// release count as this unless they have to wait.
+    /// The wait until the next attempt is due. `None`: it keeps its place in the queue, before a backlog that it preceded,
+    /// because the step did not cause the end of this attempt.
     pub fn due_in(&self, delay: Duration) -> Option<Duration> {
         let is_blameless = matches!(self, Self::Released { .. } | Self::Crashed);
         (!is_blameless || !delay.is_zero()).then_some(delay)

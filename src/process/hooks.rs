@@ -268,10 +268,11 @@ impl Hook {
         };
         // Only what a successful command has left in the background may go on: after a refused start, the next one would
         // leave it once more.
-        match &status {
-            Ok(status) if status.success() => group.forget(),
-            _ => group.signal(Signal::SIGKILL),
+        if !status.as_ref().is_ok_and(ExitStatus::success) {
+            group.signal(Signal::SIGKILL);
         }
+        // Its number is free as soon as the group is empty.
+        group.forget();
         for log in logs.into_iter().flatten() {
             let stop = log.abort_handle();
             if tokio::time::timeout(OUTPUT_GRACE, log).await.is_err() {

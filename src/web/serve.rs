@@ -129,13 +129,7 @@ pub fn start(
     let task = tokio::task::spawn_local(async move {
         tokio::select! {
             () = serve(doors, router, Arc::clone(&site), told) => {}
-            // A panic is a bug. Nobody would notice that a console neither sends messages nor works on bulk actions, so
-            // the process ends, and another one begins.
-            Some(Err(ended)) = duties.join_next() => {
-                if let Ok(panic) = ended.try_into_panic() {
-                    std::panic::resume_unwind(panic);
-                }
-            }
+            panic = panic_of(&mut duties) => std::panic::resume_unwind(panic),
         }
         // The run that is being worked on is changed or is not, and a minute is written or is not. Messages and traces
         // that are on their way are sent once more.
@@ -143,6 +137,17 @@ pub fn start(
         site.duties.give_back(&site.duty_acts).await;
     });
     Running { until, task }
+}
+
+/// Returns the panic of a duty, which is a bug. Nobody would notice that a console neither sends messages nor works on bulk
+/// actions, so the process has to end, and another one begins. A duty without an endpoint or a collector ends at once.
+async fn panic_of(duties: &mut JoinSet<()>) -> Box<dyn std::any::Any + Send> {
+    while let Some(ended) = duties.join_next().await {
+        if let Err(ended) = ended {
+            return ended.into_panic();
+        }
+    }
+    std::future::pending().await
 }
 
 async fn serve(
@@ -289,6 +294,17 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_duty_that_panics_is_noticed_although_others_have_nothing_to_do() {
+        let mut duties = JoinSet::new();
+        duties.spawn(async {});
+        duties.spawn(std::future::pending());
+        tokio::task::yield_now().await;
+        duties.spawn(async { panic!("a bug") });
+        let panic = panic_of(&mut duties).await;
+        assert_eq!(panic.downcast_ref(), Some(&"a bug"));
+    }
 
     #[tokio::test]
     async fn a_connection_whose_other_end_has_gone_is_ended_by_the_kernel() {

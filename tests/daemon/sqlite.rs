@@ -80,7 +80,9 @@ pipeline: Keys
 on_complete: Told
 steps:
   Gate: { command: [sh, step.sh] }
+  Some: { command: [sh, step.sh] }
   Each: { command: [sh, step.sh] }
+  Few: { command: [sh, step.sh] }
   Left: { command: [sh, step.sh] }
   Right: { command: [sh, step.sh] }
   Both: { command: [sh, step.sh] }
@@ -88,9 +90,11 @@ steps:
   Told: { command: [sh, step.sh] }
 flow:
   - start: Gate
+  - expand: Some
   - expand: Each
   - divide: [Left, Right]
   - combine: Both
+  - collapse: Few
   - collapse: All
 "#;
 
@@ -104,14 +108,14 @@ cat
 #[tokio::test]
 async fn after_a_restore_the_steps_that_are_made_once_more_have_the_keys_that_they_had() {
     support::with(Db::sqlite(), |db| async move {
-        let settings = Settings {
+        let settings = || Settings {
             reaper_timeout: "2s",
             ..Settings::default()
         };
-        let mut fixture = DaemonFixture::new(&db, settings, &[KEYS]).await;
+        let mut fixture = DaemonFixture::new(&db, settings(), &[KEYS]).await;
         std::fs::write(fixture.path("step.sh"), KEPT).unwrap();
         let mut daemon = fixture.start();
-        fixture.trigger("Keys", "[1, 1, 2]", 2).await;
+        fixture.trigger("Keys", "[[1, 1], [2]]", 2).await;
         eventually(PATIENCE, "both runs have begun", async || {
             (fixture.lines("keys").len() == 2).then_some(())
         })
@@ -148,8 +152,12 @@ async fn after_a_restore_the_steps_that_are_made_once_more_have_the_keys_that_th
         let again = restored.lines("keys");
         let sorted = |lines: &[String]| BTreeSet::from_iter(lines.to_vec());
         assert_eq!(sorted(&first), sorted(&again));
-        // Each run: one gate, three elements with three steps each and Both, the collapse, and the hook.
-        assert_eq!(sorted(&first).len(), 2 * (1 + 3 * 4 + 1 + 1), "{first:#?}");
+        // Each run: the gate, Some and Few twice, three elements with four steps each, All, and the hook.
+        assert_eq!(
+            sorted(&first).len(),
+            2 * (1 + 2 * 2 + 3 * 4 + 1 + 1),
+            "{first:#?}"
+        );
         restored.audited().await;
     })
     .await;

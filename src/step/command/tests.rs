@@ -28,7 +28,7 @@ pub fn assignment(input: &str) -> Assignment {
         run_id: RunId::new(),
         pipeline: "Tests".into(),
         step: "Step".into(),
-        step_id: StepId::new(),
+        step_id: StepId::following(StepId::new(), "Step", 0),
         execution_id: ExecutionId::new(),
         attempt: 3,
         input: RawValue::from_string(input.into()).unwrap(),

@@ -100,6 +100,11 @@ impl Drop for Listener {
 async fn keep_reading(site: Arc<Site>) {
     while tokio::spawn(read(Arc::clone(&site))).await.is_err() {
         tracing::error!("the reader of the console's changes ended unexpectedly");
+        let failed = Some(ReadError::Panicked);
+        site.live
+            .feed
+            .read
+            .send_modify(|read| *read = (read.0 + 1, failed));
         tokio::time::sleep(READ_AGAIN).await;
     }
 }

@@ -40,7 +40,9 @@ print(json.dumps({'env': env, 'mask': len(mask), 'sid': os.getsid(0) == os.getpi
     assert_eq!(env["DUCTWORK_PIPELINE"], "Tests");
     assert_eq!(env["DUCTWORK_STEP"], "Step");
     assert_eq!(env["DUCTWORK_STEP_ID"], step_id.to_string());
-    assert_eq!(env["DUCTWORK_IDEMPOTENCY_KEY"], step_id.to_string());
+    let key = stage.assignment.idempotency_key();
+    assert_eq!(env["DUCTWORK_IDEMPOTENCY_KEY"], key.to_string());
+    assert_ne!(key, step_id.0);
     assert_eq!(env["DUCTWORK_EXECUTION_ID"], execution_id.to_string());
     assert_eq!(env["DUCTWORK_ATTEMPT"], "3");
     assert_eq!(env["DUCTWORK_FENCING_TOKEN"], "3");
