@@ -392,7 +392,7 @@ fn check_notes_cases_of_a_divert_that_look_like_comparisons() {
     place.write("pipelines/big.yml", text);
     let ended = place.run(["check"]);
     ended.fine();
-    let told = "! the divert after `A` of pipeline `Big` takes `>100` for a text, and computes nothing; let the step";
+    let told = "! the divert after `A` of pipeline `Big` treats `>100` as a text: it is not computed; let the step";
     assert!(ended.stdout.contains(told), "{ended:?}");
 }
 
@@ -1051,6 +1051,24 @@ fn a_run_is_found_by_either_end_of_its_id_and_by_nothing_else() {
     }
     let many = place.run(["show", &id[..4]]);
     assert!(many.stderr.contains(", … and 4 more"), "{many:?}");
+}
+
+/// Another host's command upgrades what the daemons work on.
+#[test]
+fn a_trigger_that_upgrades_a_database_says_so_and_one_that_makes_it_does_not() {
+    let place = Place::ready();
+    let trigger = || place.run(["trigger", "Hello", "1"]);
+    let made = trigger();
+    made.fine();
+    assert!(!made.stderr.contains("upgraded"), "{made:?}");
+    let conn = rusqlite::Connection::open(place.path().join("ductwork.db")).unwrap();
+    // The last migration changes nothing in SQLite.
+    let sql = "DELETE FROM ductwork_migrations WHERE version = 23";
+    assert_eq!(conn.execute(sql, []).unwrap(), 1);
+    let upgraded = trigger();
+    let note = "note: the database was upgraded by 1 migration, as `ductworkd migrate` does";
+    assert_eq!((upgraded.code, upgraded.stderr.trim()), (Some(0), note));
+    assert!(!trigger().stderr.contains("upgraded"));
 }
 
 #[test]

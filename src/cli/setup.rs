@@ -15,6 +15,7 @@ use crate::problem::{Problem, Problems, nearest};
 use crate::process::start;
 use crate::process::wakeup::Wakeup;
 use crate::process::writer::{self, Writer};
+use crate::store::bulk;
 use crate::store::patience;
 use crate::store::process::ProcessRow;
 use crate::store::query::{self, FEWEST_DIGITS, Found, NEWEST};
@@ -22,6 +23,7 @@ use crate::store::writable::Locked;
 use crate::store::{self, Conn, Location, Purpose, migrate};
 use crate::time;
 use crate::view::word;
+use uuid::Uuid;
 
 use super::Embedded;
 use super::exit::{self, Failure};
@@ -117,7 +119,8 @@ pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn
         match migrate::check(&mut conn).await {
             Err(store::Error::Schema(_)) => {
                 let applied = migrate::migrate(&mut conn).await?;
-                if applied.first().is_some_and(|first| first.version > 1) {
+                // A database without runs was created just now, here or by a daemon beside this command.
+                if !applied.is_empty() && bulk::newest(&mut conn).await? != RunId(Uuid::nil()) {
                     let n = counted(applied.len() as u64, "migration");
                     say(&format!(
                         "note: the database was upgraded by {n}, as `ductworkd migrate` does"

@@ -73,7 +73,7 @@ statements! {
          WHERE r.status IN ('completed', 'halted', 'cancelled')
            AND {ended:r} <= {now} - :age
            AND NOT EXISTS (SELECT 1 FROM ductwork_runs n
-                            WHERE n.revived_from = r.id AND coalesce({ended:n}, {now}) > {now} - :age)";
+                            WHERE n.revived_from = r.id AND ({ended:n} IS NULL OR {ended:n} > {now} - :age))";
     /// RACE: a run is revived between the snapshot of our look and our lock on its row. When we look
     /// again under the lock, in a later snapshot, the run has a successor, and is kept (T6); a
     /// revival that comes later finds the run gone. Raced by

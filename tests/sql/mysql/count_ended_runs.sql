@@ -3,4 +3,4 @@ SELECT count(*) AS n
  WHERE r.status IN ('completed', 'halted', 'cancelled')
    AND r.ended_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ?
    AND NOT EXISTS (SELECT 1 FROM ductwork_runs n
-                    WHERE n.revived_from = r.id AND coalesce(n.ended_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ?)
+                    WHERE n.revived_from = r.id AND (n.ended_at IS NULL OR n.ended_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ?))

@@ -3,4 +3,4 @@ SELECT count(*) AS n
  WHERE r.status IN ('completed', 'halted', 'cancelled')
    AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1
    AND NOT EXISTS (SELECT 1 FROM ductwork_runs n
-                    WHERE n.revived_from = r.id AND coalesce(coalesce(n.completed_at, n.halted_at, n.cancelled_at), (extract(epoch from statement_timestamp()) * 1000000)::bigint) > (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1)
+                    WHERE n.revived_from = r.id AND (coalesce(n.completed_at, n.halted_at, n.cancelled_at) IS NULL OR coalesce(n.completed_at, n.halted_at, n.cancelled_at) > (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1))

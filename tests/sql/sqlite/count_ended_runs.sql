@@ -3,4 +3,4 @@ SELECT count(*) AS n
  WHERE r.status IN ('completed', 'halted', 'cancelled')
    AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1
    AND NOT EXISTS (SELECT 1 FROM ductwork_runs n
-                    WHERE n.revived_from = r.id AND coalesce(coalesce(n.completed_at, n.halted_at, n.cancelled_at), CAST(unixepoch('subsec') * 1000000 AS INTEGER)) > CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1)
+                    WHERE n.revived_from = r.id AND (coalesce(n.completed_at, n.halted_at, n.cancelled_at) IS NULL OR coalesce(n.completed_at, n.halted_at, n.cancelled_at) > CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1))
