@@ -1,10 +1,12 @@
 //! The needs of most commands: the configuration, a connection, a run by its id, the wakeups.
 //!
-//! Owns: how the command line gets these. Never: prints.
+//! Owns: how the command line gets these. Never: prints a result.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use uuid::Uuid;
 
 use crate::config::{Config, keys};
 use crate::definition::Definition;
@@ -23,7 +25,6 @@ use crate::store::writable::Locked;
 use crate::store::{self, Conn, Location, Purpose, migrate};
 use crate::time;
 use crate::view::word;
-use uuid::Uuid;
 
 use super::Embedded;
 use super::exit::{self, Failure};
