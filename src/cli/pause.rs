@@ -148,7 +148,7 @@ impl Unpause {
                 }));
             }
             cli.out.text(&match ended {
-                Some(_) => format!("{pipeline} goes on\n"),
+                Some(_) => format!("{pipeline} unpaused\n"),
                 None => format!("{pipeline} was not paused\n"),
             })
         })

@@ -114,8 +114,12 @@ impl Resume {
                 nobody::note(&mut conn, &config, &pipeline).await;
             }
             let after = query::brief(&mut conn, run).await;
-            if after.is_ok_and(|run| run.is_some_and(|run| run.status == RunStatus::Cancelled)) {
-                say("note: the run was cancelled meanwhile");
+            match after.ok().flatten().map(|run| run.status) {
+                Some(RunStatus::Cancelled) => say("note: the run was cancelled meanwhile"),
+                Some(RunStatus::Dampened) if step.is_some() => {
+                    say("note: the run waits for further answers");
+                }
+                _ => {}
             }
             match cli.out.json {
                 true => cli.out.value(&json!({ "run_id": run, "resumed": resumed })),

@@ -35,6 +35,9 @@ use super::setup::{self, CliContext};
 The new run begins where the old one halted: no completed step runs again, unless the run halted because of its \
 output. The new run keeps the definition that the old one was started with; with --latest it continues with the one \
 in the configuration, if every step that the run passed through is there in the same place.
+
+The steps of the new run have new idempotency keys. An attempt of the old run that timed out or crashed may have had its \
+effect all the same: look, before you let it happen once more.
 ")]
 pub struct Revive {
     /// The run's id, or four or more of its first or last digits

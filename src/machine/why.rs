@@ -451,7 +451,7 @@ pub const INPUT_MAX: usize = 200;
 pub fn answer(run: impl Display, questions: usize) -> String {
     let value = match questions {
         0 | 1 => "[VALUE]",
-        _ => "[VALUE --step STEP]",
+        _ => "[--step STEP [VALUE]]",
     };
     format!("ductworkd resume {run} {value}")
 }
@@ -582,7 +582,7 @@ fn active(facts: &Facts, run: &RunId) -> Why {
             let questions = facts.leaves.iter().filter(asks).count();
             let others = match questions {
                 0 | 1 => "",
-                _ => ", and for other answers",
+                _ => " (and for other answers)",
             };
             let fact = format!(
                 "it waits for a person at {}{prompt}{deadline}{others}",

@@ -4,7 +4,7 @@
 //!
 //! A run that was revived is kept as long as the run that was made from it: a lineage is deleted
 //! from its newest end. So nothing ever refers to a run, or to a step, that is gone, and no part of
-//! an active lineage is deleted.
+//! an active lineage is deleted. With the deletion of a run begins that of the run that it was made from.
 //!
 //! A transaction deletes some whole runs, or, of a run that is wider than that, some branches with
 //! all their rows ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)). The run's root and its row
@@ -108,6 +108,11 @@ statements! {
         SELECT e.id FROM ductwork_executions e WHERE {any:e.step_id;b(id id)} AND e.result IS NULL";
     PRUNE_AVAILABILITIES = "
         {delete:ductwork_availabilities;b(id id)} WHERE {of:ductwork_availabilities.execution_id;b(id id)}";
+    /// The runs that these were made from.
+    PRUNABLE_ORIGINS = "
+        SELECT r.revived_from AS id FROM {rows:b(id id)}
+          JOIN ductwork_runs r ON {key:r.id;b.id}
+         WHERE r.revived_from IS NOT NULL";
     BEGIN_PRUNING = "
         UPDATE {into:ductwork_runs;b(id id)} SET pruning_at = {now} WHERE {of:ductwork_runs.id;b(id id)}";
     PRUNE_DELIVERIES = "{delete:ductwork_deliveries;b(id id);run_id} WHERE {of:ductwork_deliveries.run_id;b(id id)}";
@@ -443,9 +448,27 @@ async fn delete(conn: &mut Conn, held: Held, at_most: usize) -> Result<Part, Err
     let roots = conn.fetch(&PRUNABLE_ROOTS, &rows).await?;
     delete_branches(conn, ids(&roots, "id")?).await?;
     conn.execute(&PRUNE_DELIVERIES, &rows).await?;
+    let origins = ids(&conn.fetch(&PRUNABLE_ORIGINS, &rows).await?, "id")?;
     conn.write(&PRUNE_RUNS, &rows, runs.len()).await?;
+    begin_origins(conn, origins).await?;
     let (runs, more) = (runs.len() as u64, runs.len() < all.len());
     Ok(Part { runs, more })
+}
+
+/// Begins the deletion of the runs whose successor is gone now. They have ended before it began, and nobody may see them
+/// as halted runs that have yet to be revived: their work would be done once more.
+async fn begin_origins(conn: &mut Conn, origins: Vec<Uuid>) -> Result<(), Error> {
+    if origins.is_empty() {
+        return Ok(());
+    }
+    let rows = Rows::new().ids("id", origins);
+    let origins = conn
+        .fetch(&STILL_PRUNABLE, &[("b", (&rows).into())])
+        .await?;
+    let rows = Rows::new().ids("id", ids(&origins, "id")?);
+    conn.execute(&BEGIN_PRUNING, &[("b", (&rows).into())])
+        .await
+        .map(drop)
 }
 
 async fn begin(conn: &mut Conn, runs: &[Uuid]) -> Result<(), Error> {

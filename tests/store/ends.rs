@@ -347,6 +347,34 @@ on_every_database! {
         assert_eq!(prune(&mut driver.conn, Duration::ZERO, 9).await.unwrap(), 2);
     }
 
+    /// A run without its successor looks as if nobody had done its work.
+    async fn a_run_whose_successor_was_deleted_is_revived_by_nobody(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let one = Pipeline::named("P").start("A").build().unwrap();
+        let mut lineage = vec![driver.trigger(&one, "1").await];
+        for _ in 0..2 {
+            driver.work("P", |_| Did::Refused).await;
+            let last = *lineage.last().unwrap();
+            let Revive::Done(next) = revive(&mut driver.conn, last).await.unwrap() else { panic!() };
+            lineage.push(next);
+        }
+        driver.work("P", |_| Did::Returned(json!(1))).await;
+        for left in (0..3).rev() {
+            assert_eq!(prune(&mut driver.conn, Duration::ZERO, 1).await.unwrap(), 1);
+            for (place, run) in lineage.iter().enumerate() {
+                let again = revive(&mut driver.conn, *run).await.unwrap();
+                let expected = match (place + 1).cmp(&left) {
+                    std::cmp::Ordering::Less => Revive::AlreadyRevived(lineage[place + 1]),
+                    // Its deletion has begun with that of its successor.
+                    _ => Revive::NotFound,
+                };
+                assert_eq!(again, expected, "{place} of {left}");
+            }
+            driver.audit().await;
+        }
+        assert_eq!(rows(&mut driver).await, 0);
+    }
+
     async fn prune_and_revive_at_once_leave_no_run_without_its_origin(db: Db) {
         let mut driver = Driver::new(&db).await;
         let one = Pipeline::named("P").start("A").chain("B").build().unwrap();

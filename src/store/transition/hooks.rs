@@ -27,7 +27,7 @@ statements! {
     /// The first hundred halts of a run: a wide fan-out may have a million, and the run halts in this
     /// transaction. A statement for several runs would have to number all halts of each.
     HALTS_OF_RUN = "
-        SELECT br.halt_reason, s.node, s.step, e.error_class, e.error_message
+        SELECT br.halt_reason, s.node, s.step, s.id AS step_id, e.attempt, e.error_class, e.error_message
           FROM (SELECT x.id FROM ductwork_branches x {found:ductwork_branches_reasons}
                  WHERE x.run_id = :run AND x.halt_reason IS NOT NULL
                  ORDER BY x.id LIMIT 100) halted
@@ -81,6 +81,8 @@ async fn halts(conn: &mut Conn, run: RunId) -> Result<Vec<Value>, Error> {
                 "reason": halt.get::<String>("halt_reason")?,
                 "node": halt.get::<String>("node")?,
                 "step": halt.get::<String>("step")?,
+                "step_id": halt.get::<uuid::Uuid>("step_id")?.to_string(),
+                "attempts": halt.get::<Option<i64>>("attempt")?.unwrap_or_default(),
                 "error_class": halt.get::<Option<String>>("error_class")?,
                 "error_message": halt.get::<Option<String>>("error_message")?,
             }))
@@ -128,6 +130,7 @@ pub(in crate::store) async fn begin_waits(
             "run_id": wait.run_id.to_string(),
             "pipeline": wait.pipeline,
             "node": node.name,
+            "step_id": wait.step.to_string(),
             "prompt": node.prompt,
             "timeout": seconds,
             "then": node.deadline.map(|it| word(it.then)),
