@@ -182,7 +182,7 @@ async fn picture(conn: &mut Conn, id: RunId) -> Result<String, Failure> {
 /// The steps with errors that are shown in full, failed ones first, and the number of the others.
 fn troubled(steps: &[StepRow]) -> (Vec<&StepRow>, usize) {
     let mut troubled: Vec<&StepRow> = steps.iter().filter(|it| page::is_troubled(it)).collect();
-    troubled.sort_by_key(|step| (step.status != StepStatus::Failed, step.id));
+    troubled.sort_by_key(|step| step.status != StepStatus::Failed);
     let more = troubled.len().saturating_sub(TROUBLED);
     troubled.truncate(TROUBLED);
     (troubled, more)

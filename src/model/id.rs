@@ -77,7 +77,8 @@ pub fn short(id: impl Into<Uuid>) -> String {
 const PLACED: u8 = 8;
 
 impl StepId {
-    /// The id of the step that follows another one in its run: at this node and, behind a fan-out, for this element.
+    /// The id of the step that follows another one in its run: at this node or, behind the fan-out of this node, for this
+    /// element or path.
     ///
     /// Its second half follows from that place alone, however often the step is made: a database that was restored, or
     /// a standby that lacked the last moments, makes it once more.
@@ -89,12 +90,17 @@ impl StepId {
         }
         let mut place = Sha256::new();
         place.update(step.half());
-        place.update((element as u64).to_be_bytes());
         place.update(node);
+        let place = place.finalize();
+        // Elements follow one another: a revived run, whose copies share their first half, keeps them in order.
+        let half = place
+            .iter()
+            .take(8)
+            .fold(0, |half, byte| half << 8 | u64::from(*byte));
+        let half = half.wrapping_add(element as u64);
         let time = later(fresh.as_u64_pair().0 >> 16);
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&(time >> 12 << 16 | time & 0xfff).to_be_bytes());
-        bytes[8..].copy_from_slice(&place.finalize()[..8]);
+        let time = time >> 12 << 16 | time & 0xfff;
+        let bytes = (u128::from(time) << 64 | u128::from(half)).to_be_bytes();
         Self(placed(bytes))
     }
 
@@ -241,6 +247,15 @@ mod tests {
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), all);
+    }
+
+    #[test]
+    fn the_second_halves_of_elements_are_in_their_order() {
+        let first = StepId::new();
+        let half = |element| StepId::following(first, "A", element).half().to_vec();
+        let halves: Vec<Vec<u8>> = (0..1_000).map(half).collect();
+        // All but for one in 10^15, which begin again.
+        assert!(halves.is_sorted(), "{halves:?}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ statements! {
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
          WHERE br.run_id = :run AND :name IN (s.node, s.step, '')
-         ORDER BY s.id";
+         ORDER BY s.created_at, s.id";
     LOGGED_NODES = "
         SELECT s.node, min(s.created_at) AS first
           FROM ductwork_branches br
@@ -29,7 +29,7 @@ statements! {
           JOIN ductwork_steps s ON {key:s.id;b.id}
          WHERE e.completed_at IS NOT NULL
            AND (e.log IS NOT NULL OR e.error_backtrace IS NOT NULL)
-         ORDER BY b.id, e.attempt LIMIT :n";
+         ORDER BY s.created_at, s.id, e.attempt LIMIT :n";
     LOG = "
         SELECT e.id, e.step_id, s.run_id, s.branch_id, s.node, s.step, e.attempt, e.claimed_at, e.completed_at,
                e.result, e.error_class, e.error_message, coalesce(e.log, e.error_backtrace) AS log

@@ -60,7 +60,7 @@ statements! {
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id", latest_attempt!(), "
          WHERE br.run_id = :run AND :node IN (s.node, '') AND :status IN (s.status, '')
-         ORDER BY ", urgent_first!(), ", s.id LIMIT :n");
+         ORDER BY ", urgent_first!(), ", s.created_at, s.id LIMIT :n");
     /// Uses the index of a run's halted branches.
     PAGE_STEPS_OF_HALTED = concat!("
         SELECT ", step_columns!(), ", br.halt_reason

@@ -110,9 +110,7 @@ statements! {
         {delete:ductwork_availabilities;b(id id)} WHERE {of:ductwork_availabilities.execution_id;b(id id)}";
     /// The runs that these were made from.
     PRUNABLE_ORIGINS = "
-        SELECT r.revived_from AS id FROM {rows:b(id id)}
-          JOIN ductwork_runs r ON {key:r.id;b.id}
-         WHERE r.revived_from IS NOT NULL";
+        SELECT r.revived_from FROM {rows:b(id id)} JOIN ductwork_runs r ON {key:r.id;b.id}";
     BEGIN_PRUNING = "
         UPDATE {into:ductwork_runs;b(id id)} SET pruning_at = {now} WHERE {of:ductwork_runs.id;b(id id)}";
     PRUNE_DELIVERIES = "{delete:ductwork_deliveries;b(id id);run_id} WHERE {of:ductwork_deliveries.run_id;b(id id)}";
@@ -448,7 +446,10 @@ async fn delete(conn: &mut Conn, held: Held, at_most: usize) -> Result<Part, Err
     let roots = conn.fetch(&PRUNABLE_ROOTS, &rows).await?;
     delete_branches(conn, ids(&roots, "id")?).await?;
     conn.execute(&PRUNE_DELIVERIES, &rows).await?;
-    let origins = ids(&conn.fetch(&PRUNABLE_ORIGINS, &rows).await?, "id")?;
+    let mut origins = Vec::new();
+    for row in conn.fetch(&PRUNABLE_ORIGINS, &rows).await? {
+        origins.extend(row.get::<Option<Uuid>>("revived_from")?);
+    }
     conn.write(&PRUNE_RUNS, &rows, runs.len()).await?;
     begin_origins(conn, origins).await?;
     let (runs, more) = (runs.len() as u64, runs.len() < all.len());

@@ -80,7 +80,7 @@ statements! {
                s.input, s.output, s.completed_at, s.answered_by
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
-         WHERE br.run_id = :run ORDER BY s.id LIMIT :n";
+         WHERE br.run_id = :run ORDER BY s.created_at, s.id LIMIT :n";
     /// The last `:n` attempts at each of these steps.
     EXECUTIONS = "
         SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count, e.process_id, e.claimed_at,
@@ -117,7 +117,7 @@ statements! {
                s.input, s.output, s.completed_at, s.answered_by
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
-         WHERE br.run_id = :run AND s.status = 'failed' ORDER BY s.id LIMIT :n";
+         WHERE br.run_id = :run AND s.status = 'failed' ORDER BY s.created_at, s.id LIMIT :n";
     DEFINITION_OF_RUN = "SELECT definition FROM ductwork_runs WHERE id = :run";
     /// Open attempts that follow others, with the result of the previous one.
     RETRIES = "

@@ -48,7 +48,7 @@ statements! {
           FROM {rows:b(fan_out id, place int)}
           JOIN ductwork_branches br ON {key:br.fan_out_id;b.fan_out} AND br.ordinal = b.place
           JOIN ductwork_steps s ON {key:s.branch_id;br.id}
-         ORDER BY s.id LIMIT :n");
+         ORDER BY s.created_at, s.id LIMIT :n");
     /// Uses the index of a run's halted branches.
     TIMES_OF_HALTED = concat!("
         SELECT ", time_columns!(), "
@@ -57,7 +57,7 @@ statements! {
                  ORDER BY x.id LIMIT :n) halted
           JOIN ductwork_branches br ON {key:br.id;halted.id}
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
-         ORDER BY s.id");
+         ORDER BY s.created_at, s.id");
     /// The last attempts of each step.
     TIMES_OF_ATTEMPTS = "
         SELECT e.step_id, e.attempt, e.claimed_at, e.completed_at, e.result

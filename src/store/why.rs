@@ -165,7 +165,7 @@ statements! {
           JOIN ductwork_steps s ON {key:s.id;x.id}
           JOIN ductwork_steps h ON {key:h.branch_id;s.branch_id} AND h.ordinal = -s.ordinal
          WHERE h.via = 'on_wait' AND h.status = 'failed'
-         ORDER BY s.id";
+         ORDER BY s.created_at, s.id";
     BACKLOG = "
         SELECT count(*) AS n FROM (
             SELECT 1 FROM ductwork_availabilities

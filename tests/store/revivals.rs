@@ -7,6 +7,7 @@ use ductwork::model::*;
 use ductwork::store::cancel::{Cancel, cancel};
 use ductwork::store::claim::Claimed;
 use ductwork::store::context;
+use ductwork::store::query;
 use ductwork::store::revive::{Revive, revive};
 use serde_json::json;
 
@@ -191,6 +192,28 @@ on_every_database! {
         assert_eq!(others.count(), 15, "{revivals:?}");
         driver.audit().await;
         assert_eq!(work(&mut driver).await, ["A"]);
+    }
+
+    async fn a_revived_run_lists_its_steps_in_the_order_of_the_first_one(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let flow = Pipeline::named("P").start("A").chain("B").expand("X").collapse("L");
+        let mut run = driver.trigger(&flow.build().unwrap(), "1").await;
+        for generation in 0..3 {
+            driver
+                .work("P", |claimed| match claimed.step.as_str() {
+                    "B" => Did::Returned((0..30).collect::<Vec<_>>().into()),
+                    "X" => Did::Refused,
+                    _ => Did::Returned(json!(1)),
+                })
+                .await;
+            let shown = query::show(&mut driver.conn, run, 20, 1).await.unwrap().unwrap();
+            let shown: Vec<_> = shown.steps.iter().map(|step| (step.node.as_str(), step.input.get())).collect();
+            let elements: Vec<String> = (0..18).map(|element| element.to_string()).collect();
+            let elements = elements.iter().map(|element| ("X", element.as_str()));
+            let expected: Vec<_> = [("A", "1"), ("B", "1")].into_iter().chain(elements).collect();
+            assert_eq!(shown, expected, "{generation}");
+            run = revived(&mut driver, run).await;
+        }
     }
 
     async fn only_a_halted_run_is_revived_and_its_context_goes_with_it(db: Db) {

@@ -395,6 +395,9 @@ fn fan_out<'a>(
     id
 }
 
+/// The place of all elements and paths behind a step: no node has this name.
+const CHILD: &str = "(child)";
+
 pub(super) fn child<'a>(
     parent: &Standing<'a>,
     fan_out_id: FanOutId,
@@ -404,11 +407,8 @@ pub(super) fn child<'a>(
     input: Input<'a>,
     writes: &mut Writes<'a>,
 ) {
-    let node = &parent.definition.node(to.node).name;
-    let (id, step_id) = (
-        BranchId::new(),
-        StepId::following(parent.from, node, ordinal),
-    );
+    let id = BranchId::new();
+    let step_id = StepId::following(parent.from, CHILD, ordinal);
     writes.branches.push(NewBranch {
         id,
         run_id: parent.run_id,

@@ -1,4 +1,4 @@
-SELECT br.halt_reason, s.node, s.step, e.error_class, e.error_message
+SELECT br.halt_reason, s.node, s.step, s.id AS step_id, e.attempt, e.error_class, e.error_message
   FROM (SELECT x.id FROM ductwork_branches x FORCE INDEX (ductwork_branches_reasons)
          WHERE x.run_id = ? AND x.halt_reason IS NOT NULL
          ORDER BY x.id LIMIT 100) halted

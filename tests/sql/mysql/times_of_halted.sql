@@ -5,4 +5,4 @@ SELECT s.id, s.node, s.status, s.source_step_id, s.created_at, s.completed_at, b
          ORDER BY x.id LIMIT ?) halted
   JOIN ductwork_branches br ON br.id = halted.id
   JOIN ductwork_steps s ON s.id = br.step_id
- ORDER BY s.id
+ ORDER BY s.created_at, s.id

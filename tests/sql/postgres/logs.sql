@@ -5,4 +5,4 @@ SELECT e.id, e.step_id, s.branch_id, s.node, s.step, e.attempt, e.claimed_at, e.
   JOIN ductwork_steps s ON s.id = ANY (ARRAY[b.id])
  WHERE e.completed_at IS NOT NULL
    AND (e.log IS NOT NULL OR e.error_backtrace IS NOT NULL)
- ORDER BY b.id, e.attempt LIMIT $3
+ ORDER BY s.created_at, s.id, e.attempt LIMIT $3

@@ -3,4 +3,4 @@ SELECT s.id, s.node, s.status, s.source_step_id, s.created_at, s.completed_at, b
   FROM unnest($1::uuid[], $2::bigint[]) AS b(fan_out, place)
   JOIN ductwork_branches br ON br.fan_out_id = ANY (ARRAY[b.fan_out]) AND br.ordinal = b.place
   JOIN ductwork_steps s ON s.branch_id = ANY (ARRAY[br.id])
- ORDER BY s.id LIMIT $3
+ ORDER BY s.created_at, s.id LIMIT $3

@@ -5,4 +5,4 @@ SELECT s.id, s.node, s.status, s.source_step_id, s.created_at, s.completed_at, b
          ORDER BY x.id LIMIT $2) halted
   JOIN ductwork_branches br ON br.id = ANY (ARRAY[halted.id])
   JOIN ductwork_steps s ON s.id = ANY (ARRAY[br.step_id])
- ORDER BY s.id
+ ORDER BY s.created_at, s.id

@@ -4,4 +4,4 @@ SELECT s.id, h.via, (SELECT e.error_message FROM ductwork_executions e
   JOIN ductwork_steps s ON s.id = x.id
   JOIN ductwork_steps h ON h.branch_id = s.branch_id AND h.ordinal = -s.ordinal
  WHERE h.via = 'on_wait' AND h.status = 'failed'
- ORDER BY s.id
+ ORDER BY s.created_at, s.id

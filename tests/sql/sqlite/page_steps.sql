@@ -9,4 +9,4 @@ SELECT s.id, s.branch_id, s.node, s.step, s.via, s.source_step_id, s.status, s.c
   LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
  WHERE br.run_id = ?1 AND ?2 IN (s.node, '') AND ?3 IN (s.status, '')
  ORDER BY CASE WHEN s.status = 'failed' THEN 0 WHEN s.status = 'waiting' THEN 1 WHEN s.status <> 'in_progress' THEN 4
-               WHEN e.process_id IS NOT NULL THEN 2 ELSE 3 END, s.id LIMIT ?4
+               WHEN e.process_id IS NOT NULL THEN 2 ELSE 3 END, s.created_at, s.id LIMIT ?4

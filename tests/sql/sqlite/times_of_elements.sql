@@ -3,4 +3,4 @@ SELECT s.id, s.node, s.status, s.source_step_id, s.created_at, s.completed_at, b
   FROM (SELECT c0 AS fan_out, c1 AS place FROM ductwork_rows(?1)) AS b
   JOIN ductwork_branches br ON br.fan_out_id = b.fan_out AND br.ordinal = b.place
   JOIN ductwork_steps s ON s.branch_id = br.id
- ORDER BY s.id LIMIT ?2
+ ORDER BY s.created_at, s.id LIMIT ?2
