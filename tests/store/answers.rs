@@ -87,13 +87,14 @@ on_every_database! {
         let mut driver = Driver::new(&db).await;
         let run = driver.trigger(&asking("sure?"), "\"x\"").await;
         let told = work(&mut driver).await;
+        let step: StepId = told[0].1["step_id"].as_str().unwrap().parse().unwrap();
         assert_eq!(told, [("(on_wait)".to_owned(), json!({
-            "run_id": run.to_string(), "pipeline": "P", "node": "dampen", "prompt": "sure?",
+            "run_id": run.to_string(), "pipeline": "P", "node": "dampen", "step_id": step, "prompt": "sure?",
             "timeout": null, "then": null, "value": "xA",
         }))]);
         assert_eq!(driver.run(run).await.0, RunStatus::Dampened);
         let ana = Actor::new("ana@here", Channel::Cli);
-        let done = resume(&mut driver.conn, run, None, Some("\"y\""), Some(&ana)).await.unwrap();
+        let done = resume(&mut driver.conn, run, Some(step), Some("\"y\""), Some(&ana)).await.unwrap();
         assert_eq!(done, Resume::Done(1));
         let told = work(&mut driver).await;
         assert_eq!(told, [("(on_complete)".to_owned(), json!({
