@@ -30,7 +30,7 @@ pub struct Prune {
     /// Delete runs that ended at least this long ago [default: `retention` of the configuration]
     #[arg(long, value_name = "DURATION", value_parser = super::duration_in_units)]
     older_than: Option<Duration>,
-    /// At most this many
+    /// At most this many; of a run that was revived, the next deletion completes what this one has begun
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     /// Print how many runs would be deleted, and delete none; a run stays until the run that revived it is deleted

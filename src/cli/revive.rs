@@ -37,7 +37,7 @@ output. The new run keeps the definition that the old one was started with; with
 in the configuration, if every step that the run passed through is there in the same place.
 
 The steps of the new run have new idempotency keys. An attempt of the old run that timed out or crashed may have had its \
-effect all the same: look, before you let it happen once more.
+effect all the same: check that before you revive the run.
 ")]
 pub struct Revive {
     /// The run's id, or four or more of its first or last digits

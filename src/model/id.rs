@@ -77,8 +77,8 @@ pub fn short(id: impl Into<Uuid>) -> String {
 const PLACED: u8 = 8;
 
 impl StepId {
-    /// The id of the step that follows another one in its run: at this node or, behind the fan-out of this node, for this
-    /// element or path.
+    /// The id of the step that follows another one in its run: at this node, or as this element or path behind a fan-out,
+    /// whose steps are told apart by their number alone.
     ///
     /// Its second half follows from that place alone, however often the step is made: a database that was restored, or
     /// a standby that lacked the last moments, makes it once more.

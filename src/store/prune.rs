@@ -4,14 +4,15 @@
 //!
 //! A run that was revived is kept as long as the run that was made from it: a lineage is deleted
 //! from its newest end. So nothing ever refers to a run, or to a step, that is gone, and no part of
-//! an active lineage is deleted. With the deletion of a run begins that of the run that it was made from.
+//! an active lineage is deleted. The deletion of all its runs begins at once: a halted run without its
+//! successor would look as if nobody had done its work yet.
 //!
 //! A transaction deletes some whole runs, or, of a run that is wider than that, some branches with
 //! all their rows ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)). The run's root and its row
 //! are deleted last. In between, `pruning_at` marks the run as good as gone: nobody revives it, and
 //! the next prune goes on with it, however old it is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
@@ -47,8 +48,21 @@ const BRANCHES: [usize; 3] = if TINY { [2, 2, 2] } else { [50, 200, 2_000] };
 /// Keys of runs' contexts per transaction, for each of its branches.
 const KEYS_PER_BRANCH: usize = 5;
 
+/// How many generations of a lineage are begun at once: those before them, when these are deleted.
+const GENERATIONS: usize = 100;
+
 /// How long a transaction should take: a wait this short goes unnoticed.
 const TOOK: Duration = Duration::from_millis(100);
+
+macro_rules! hook_to_run {
+    () => {
+        "EXISTS (
+                SELECT 1 FROM ductwork_branches br
+                  JOIN ductwork_steps s ON {key:s.branch_id;br.id} AND s.via IN ('on_halt', 'on_complete')
+                  JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.result IS NULL
+                 WHERE {key:br.run_id;r.id} AND br.fan_out_id IS NULL)"
+    };
+}
 
 statements! {
     ENDED_RUNS = "
@@ -65,6 +79,7 @@ statements! {
         SELECT r.id, r.pruning_at FROM ductwork_runs r
          WHERE r.pruning_at IS NOT NULL AND r.pruning_at >= :behind
            AND (r.pruning_at, r.id) > (:behind, :behind_id)
+           AND NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE n.revived_from = r.id)
          ORDER BY r.pruning_at, r.id LIMIT :n {skip_locked}";
     /// A run with a successor is deleted after it.
     COUNT_ENDED_RUNS = "
@@ -79,15 +94,15 @@ statements! {
     /// revival that comes later finds the run gone. Raced by
     /// `prune_and_revive_at_once_leave_no_run_without_its_origin`. A run whose hook has yet to run
     /// is kept as well (`prune_keeps_what_is_active`).
-    STILL_PRUNABLE = "
+    STILL_PRUNABLE = concat!("
         SELECT r.id FROM {rows:b(id id)}
           JOIN ductwork_runs r ON {key:r.id;b.id}
          WHERE NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE {key:n.revived_from;r.id})
-           AND (r.status = 'cancelled' OR NOT EXISTS (
-                SELECT 1 FROM ductwork_branches br
-                  JOIN ductwork_steps s ON {key:s.branch_id;br.id} AND s.via IN ('on_halt', 'on_complete')
-                  JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.result IS NULL
-                 WHERE {key:br.run_id;r.id} AND br.fan_out_id IS NULL))";
+           AND (r.status = 'cancelled' OR NOT ", hook_to_run!(), ")");
+    /// Those of these runs that have a hook which has yet to run.
+    RUNS_WITH_HOOKS = concat!("
+        SELECT r.id FROM {rows:b(id id)} JOIN ductwork_runs r ON {key:r.id;b.id}
+         WHERE ", hook_to_run!());
     /// The condition that they are no roots is wrapped: PostgreSQL would otherwise read all branches
     /// of all fan-outs when it believes that there are none.
     PRUNABLE_BRANCHES = "
@@ -110,7 +125,7 @@ statements! {
         {delete:ductwork_availabilities;b(id id)} WHERE {of:ductwork_availabilities.execution_id;b(id id)}";
     /// The runs that these were made from.
     PRUNABLE_ORIGINS = "
-        SELECT r.revived_from FROM {rows:b(id id)} JOIN ductwork_runs r ON {key:r.id;b.id}";
+        SELECT r.id, r.revived_from FROM {rows:b(id id)} JOIN ductwork_runs r ON {key:r.id;b.id}";
     BEGIN_PRUNING = "
         UPDATE {into:ductwork_runs;b(id id)} SET pruning_at = {now} WHERE {of:ductwork_runs.id;b(id id)}";
     PRUNE_DELIVERIES = "{delete:ductwork_deliveries;b(id id);run_id} WHERE {of:ductwork_deliveries.run_id;b(id id)}";
@@ -381,7 +396,19 @@ async fn ended(
     let runs = conn
         .fetch(&STILL_PRUNABLE, &[("b", (&rows).into())])
         .await?;
-    Ok((ids(&runs, "id")?, last))
+    let mut runs = ids(&runs, "id")?;
+    let origins = origins(conn, &runs).await?;
+    if !origins.is_empty() {
+        let rows = Rows::new().ids("id", origins.iter().map(|(_, origin)| *origin));
+        let hooked = conn
+            .fetch(&RUNS_WITH_HOOKS, &[("b", (&rows).into())])
+            .await?;
+        let hooked: BTreeSet<Uuid> = ids(&hooked, "id")?.into_iter().collect();
+        let kept = origins.iter().filter(|(_, origin)| hooked.contains(origin));
+        let kept: BTreeSet<Uuid> = kept.map(|(run, _)| *run).collect();
+        runs.retain(|run| !kept.contains(run));
+    }
+    Ok((runs, last))
 }
 
 /// Runs that a transaction has locked.
@@ -446,33 +473,51 @@ async fn delete(conn: &mut Conn, held: Held, at_most: usize) -> Result<Part, Err
     let roots = conn.fetch(&PRUNABLE_ROOTS, &rows).await?;
     delete_branches(conn, ids(&roots, "id")?).await?;
     conn.execute(&PRUNE_DELIVERIES, &rows).await?;
-    let mut origins = Vec::new();
-    for row in conn.fetch(&PRUNABLE_ORIGINS, &rows).await? {
-        origins.extend(row.get::<Option<Uuid>>("revived_from")?);
-    }
+    begin_origins(conn, &runs).await?;
     conn.write(&PRUNE_RUNS, &rows, runs.len()).await?;
-    begin_origins(conn, origins).await?;
     let (runs, more) = (runs.len() as u64, runs.len() < all.len());
     Ok(Part { runs, more })
 }
 
-/// Begins the deletion of the runs whose successor is gone now. They have ended before it began, and nobody may see them
-/// as halted runs that have yet to be revived: their work would be done once more.
-async fn begin_origins(conn: &mut Conn, origins: Vec<Uuid>) -> Result<(), Error> {
+/// Begins the deletion of the runs that these were made from. They ended before these began.
+async fn begin_origins(conn: &mut Conn, runs: &[Uuid]) -> Result<(), Error> {
+    let origins = origins(conn, runs).await?;
     if origins.is_empty() {
         return Ok(());
     }
-    let rows = Rows::new().ids("id", origins);
-    let origins = conn
-        .fetch(&STILL_PRUNABLE, &[("b", (&rows).into())])
-        .await?;
-    let rows = Rows::new().ids("id", ids(&origins, "id")?);
+    let rows = Rows::new().ids("id", origins.iter().map(|(_, origin)| *origin));
     conn.execute(&BEGIN_PRUNING, &[("b", (&rows).into())])
         .await
         .map(drop)
 }
 
+/// The runs that each of these was made from, with it: the nearest first, up to [`GENERATIONS`].
+async fn origins(conn: &mut Conn, runs: &[Uuid]) -> Result<Vec<(Uuid, Uuid)>, Error> {
+    let mut found = Vec::new();
+    let mut ends: Vec<(Uuid, Uuid)> = runs.iter().map(|run| (*run, *run)).collect();
+    for _ in 0..GENERATIONS {
+        let rows = Rows::new().ids("id", ends.iter().map(|(_, end)| *end));
+        let mut origins = HashMap::new();
+        for row in conn
+            .fetch(&PRUNABLE_ORIGINS, &[("b", (&rows).into())])
+            .await?
+        {
+            if let Some(origin) = row.get::<Option<Uuid>>("revived_from")? {
+                origins.insert(row.get::<Uuid>("id")?, origin);
+            }
+        }
+        let next = |(run, end): &(Uuid, Uuid)| Some((*run, *origins.get(end)?));
+        ends = ends.iter().filter_map(next).collect();
+        if ends.is_empty() {
+            break;
+        }
+        found.extend_from_slice(&ends);
+    }
+    Ok(found)
+}
+
 async fn begin(conn: &mut Conn, runs: &[Uuid]) -> Result<(), Error> {
+    begin_origins(conn, runs).await?;
     let rows = Rows::new().ids("id", runs.iter().copied());
     conn.write(&BEGIN_PRUNING, &[("b", (&rows).into())], runs.len())
         .await

@@ -147,7 +147,7 @@ async fn some(conn: &mut Conn, run: RunId) -> Result<Vec<StepTime>, Error> {
         steps.extend(read(&conn.fetch(&TIMES_OF_ELEMENTS, &args).await?)?);
     }
     steps.extend(read(&conn.fetch(&TIMES_OF_HALTED, &args).await?)?);
-    steps.sort_by_key(|step| step.id);
+    steps.sort_by_key(|step| (step.created_at, step.id));
     steps.dedup_by_key(|step| step.id);
     Ok(steps)
 }

@@ -53,6 +53,8 @@ async fn rows(driver: &mut Driver) -> i64 {
     driver.rows(&ROWS, &[]).await[0].get("n").unwrap()
 }
 
+static RUNS: Statement = Statement::new("test runs", "SELECT id FROM ductwork_runs");
+
 on_every_database! {
     async fn a_run_can_be_cancelled_at_every_point_of_its_way(db: Db) {
         let mut driver = Driver::new(&db).await;
@@ -361,17 +363,34 @@ on_every_database! {
         driver.work("P", |_| Did::Returned(json!(1))).await;
         for left in (0..3).rev() {
             assert_eq!(prune(&mut driver.conn, Duration::ZERO, 1).await.unwrap(), 1);
-            for (place, run) in lineage.iter().enumerate() {
-                let again = revive(&mut driver.conn, *run).await.unwrap();
-                let expected = match (place + 1).cmp(&left) {
-                    std::cmp::Ordering::Less => Revive::AlreadyRevived(lineage[place + 1]),
-                    // Its deletion has begun with that of its successor.
-                    _ => Revive::NotFound,
-                };
-                assert_eq!(again, expected, "{place} of {left}");
+            for run in &lineage {
+                // The deletion of all of them has begun.
+                assert_eq!(revive(&mut driver.conn, *run).await.unwrap(), Revive::NotFound, "{left}");
             }
+            assert_eq!(driver.rows(&RUNS, &[]).await.len(), left);
             driver.audit().await;
         }
+        assert_eq!(rows(&mut driver).await, 0);
+    }
+
+    async fn a_lineage_is_kept_while_a_hook_of_one_of_its_runs_has_yet_to_run(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let mut other = Driver::new(&db).await;
+        let hooked = Pipeline::named("P").on_halt("Notify").start("A").build().unwrap();
+        let first = driver.trigger(&hooked, "1").await;
+        let claimed = driver.claim("P", 1).await.remove(0);
+        let finished = [driver.finished(claimed, Did::Refused).await];
+        driver.commit(&finished).await;
+        let branches = driver.claim_branches(9).await;
+        driver.advance(&branches).await;
+        let hook = other.claim("P", 1).await.remove(0);
+        assert_eq!(hook.node, "(on_halt)");
+        let Revive::Done(_) = revive(&mut driver.conn, first).await.unwrap() else { panic!() };
+        driver.work("P", |_| Did::Returned(json!(1))).await;
+        assert_eq!(prune(&mut driver.conn, Duration::ZERO, 9).await.unwrap(), 0);
+        let finished = [other.finished(hook, Did::Returned(json!(1))).await];
+        other.commit(&finished).await;
+        assert_eq!(prune(&mut driver.conn, Duration::ZERO, 9).await.unwrap(), 2);
         assert_eq!(rows(&mut driver).await, 0);
     }
 
