@@ -1,1 +1,1 @@
-SELECT r.revived_from FROM unnest($1::uuid[]) AS b(id) JOIN ductwork_runs r ON r.id = ANY (ARRAY[b.id])
+SELECT r.id, r.revived_from FROM unnest($1::uuid[]) AS b(id) JOIN ductwork_runs r ON r.id = ANY (ARRAY[b.id])

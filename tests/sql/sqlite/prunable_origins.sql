@@ -1,1 +1,1 @@
-SELECT r.revived_from FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b JOIN ductwork_runs r ON r.id = b.id
+SELECT r.id, r.revived_from FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b JOIN ductwork_runs r ON r.id = b.id
