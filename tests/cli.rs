@@ -1053,6 +1053,38 @@ fn a_run_is_found_by_either_end_of_its_id_and_by_nothing_else() {
     assert!(many.stderr.contains(", … and 4 more"), "{many:?}");
 }
 
+#[test]
+fn a_step_of_very_many_attempts_shows_the_last_of_them_and_says_where_the_others_are() {
+    let place = Place::ready();
+    let step = "{ command: [sh, -c, 'echo; echo no luck >&2; exit 1'], max_retry: 24, backoff: { initial: 0s } }";
+    let pipeline = format!("pipeline: Often\nsteps: {{ A: {step} }}\nflow: [{{ start: A }}]\n");
+    place.write("pipelines/often.yml", &pipeline);
+    let ran = place.run(["run", "Often"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("A (25 attempts)"), "{ran:?}");
+    let runs = place.run(["runs", "--json"]).json();
+    let id = runs[0]["id"].as_str().unwrap().to_owned();
+    let shown = place.run(["show", &id]);
+    shown.fine();
+    let others = format!(
+        "attempts 1 to 5: `ductworkd logs {} A` shows their logs",
+        &id[28..]
+    );
+    assert!(
+        shown.stdout.contains("25 attempts") && shown.stdout.contains(&others),
+        "{shown:?}"
+    );
+    assert!(
+        shown.stdout.contains("attempt 6 ") && !shown.stdout.contains("attempt 5 "),
+        "{shown:?}"
+    );
+    let all = place.run(["show", &id, "--json"]).json();
+    assert_eq!(
+        all["steps"][0]["executions"].as_array().map(Vec::len),
+        Some(25)
+    );
+}
+
 /// Another host's command upgrades what the daemons work on.
 #[test]
 fn a_trigger_that_upgrades_a_database_says_so_and_one_that_makes_it_does_not() {

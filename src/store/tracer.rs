@@ -249,6 +249,16 @@ mod tests {
         UPDATE ductwork_runs SET cancelled_at = cancelled_at - 3500000000
          WHERE id = (SELECT max(id) FROM ductwork_runs)";
 
+    /// A new database, and a pipeline of one step.
+    async fn begun() -> (tempfile::TempDir, Conn, Definition) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let location = Location::sqlite(directory.path().join("t.db"));
+        let mut conn = location.connect(Purpose::Engine).await.expect("a file");
+        migrate::migrate(&mut conn).await.expect("a new schema");
+        let definition = Pipeline::named("P").start("A").build();
+        (directory, conn, definition.expect("one step"))
+    }
+
     async fn ended(conn: &mut Conn, definition: &Definition) -> RunId {
         let run = [NewRun {
             key: None,
@@ -278,12 +288,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_walk_that_steps_back_passes_over_what_it_has_sent_and_finds_what_came_late() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let location = Location::sqlite(directory.path().join("t.db"));
-        let mut conn = location.connect(Purpose::Engine).await.expect("a file");
+        let (_directory, mut conn, definition) = begun().await;
         let conn = &mut conn;
-        migrate::migrate(conn).await.expect("a new schema");
-        let definition = Pipeline::named("P").start("A").build().expect("one step");
         let mut tracer = Tracer::begin(conn).await.expect("a place");
         let first = ended(conn, &definition).await;
         assert_eq!(looked(&mut tracer, conn).await, [first]);
@@ -312,12 +318,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_clock_that_was_ahead_hides_no_run_that_ends_after_it_is_set_back() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let location = Location::sqlite(directory.path().join("t.db"));
-        let mut conn = location.connect(Purpose::Engine).await.expect("a file");
+        let (_directory, mut conn, definition) = begun().await;
         let conn = &mut conn;
-        migrate::migrate(conn).await.expect("a new schema");
-        let definition = Pipeline::named("P").start("A").build().expect("one step");
         let mut tracer = Tracer::begin(conn).await.expect("a place");
         // The same as if it had begun an hour ahead, and sent what ended then.
         tracer.since += micros(SWEPT);

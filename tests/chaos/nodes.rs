@@ -227,15 +227,19 @@ impl Nodes {
     /// Waits until a node reports the effect of a fault on the cluster: before that the fault has not struck. While
     /// the nodes agree on their membership, a node may give no answer.
     async fn until_it_says(&self, node: usize, variable: &str, value: &str) {
-        let ask = format!("SHOW GLOBAL STATUS LIKE '{variable}'");
-        let wanted = format!("{variable}\t{value}");
         let what = format!("node {node} says that its {variable} is {value}");
         eventually(PATIENCE, &what, async || {
             tokio::time::sleep(LOOK).await;
-            let said = self.galera.sql(node, &ask);
-            said.is_ok_and(|said| said.trim() == wanted).then_some(())
+            self.says(node, variable, value).then_some(())
         })
         .await;
+    }
+
+    fn says(&self, node: usize, variable: &str, value: &str) -> bool {
+        let said = self
+            .galera
+            .sql(node, &format!("SHOW GLOBAL STATUS LIKE '{variable}'"));
+        said.is_ok_and(|said| said.trim() == format!("{variable}\t{value}"))
     }
 
     /// Waits until a node knows only one other; false if it does not say so for as long as no working node needs.
@@ -243,10 +247,7 @@ impl Nodes {
         let began = Instant::now();
         while began.elapsed() < HANGS {
             tokio::time::sleep(LOOK).await;
-            let said = self
-                .galera
-                .sql(node, "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_size'");
-            if said.is_ok_and(|said| said.trim().ends_with("\t2")) {
+            if self.says(node, "wsrep_cluster_size", "2") {
                 return true;
             }
         }
