@@ -26,13 +26,14 @@ use crate::history::uptime;
 use crate::plan::Blow;
 use crate::scene::Scene;
 
-/// This pipeline makes a branch for each element of its input.
+/// This pipeline makes a branch for each element of its input. Other faults may keep a step from starting more often
+/// than steps are retried elsewhere.
 pub const ASIDE: &str = "
 pipeline: Aside
 steps:
-  All: { command: [cat] }
-  Each: { command: [cat] }
-  Sum: { command: [wc, -c] }
+  All: { command: [cat], max_retry: 100, max_crash: 100 }
+  Each: { command: [cat], max_retry: 100, max_crash: 100 }
+  Sum: { command: [wc, -c], max_retry: 100, max_crash: 100 }
 flow: [{ start: All }, { expand: Each }, { collapse: Sum }]
 ";
 
@@ -90,10 +91,11 @@ impl Aside {
         over.split_off(first)
     }
 
-    /// Returns a client that asks this database.
-    pub fn asking(&self) -> Asking {
+    /// Returns a client that asks this database for a fault.
+    pub fn asking(&self, blow: &Blow) -> Asking {
         Asking {
             aside: self.clone(),
+            blow: blow.to_string(),
             conn: None,
             latest: Instant::now() + self.patience,
         }
@@ -107,7 +109,7 @@ impl Scene {
         let at = uptime();
         let partly = blow.amount.is_multiple_of(2);
         let giant = blow.pick.is_multiple_of(3);
-        let (number, mut asking) = (blow.number, self.aside.asking());
+        let (number, mut asking) = (blow.number, self.aside.asking(blow));
         self.beside(blow, move || async move {
             asking.cancel_wide(number, partly, giant).await.is_some()
         });
@@ -120,7 +122,7 @@ impl Scene {
     /// Deletes runs that were made for this, and runs that other faults are done with.
     pub fn prune(&mut self, blow: &Blow) {
         let at = uptime();
-        let (number, mut asking) = (blow.number, self.aside.asking());
+        let (number, mut asking) = (blow.number, self.aside.asking(blow));
         let url = self.url.clone();
         self.beside(blow, move || async move {
             asking.prune(number, &url).await.is_some()
@@ -133,7 +135,7 @@ impl Scene {
     pub fn newer(&mut self, blow: &Blow) {
         let at = uptime();
         let mended = !blow.amount.is_multiple_of(4);
-        let (number, lasts, mut asking) = (blow.number, blow.lasts, self.aside.asking());
+        let (number, lasts, mut asking) = (blow.number, blow.lasts, self.aside.asking(blow));
         self.beside(blow, move || async move {
             asking.newer(number, lasts, mended).await.is_some()
         });
@@ -169,6 +171,8 @@ fn giant_text() -> String {
 /// A client that repeats its request until it gets an answer; none if that took too long.
 pub struct Asking {
     aside: Aside,
+    /// The fault, for the reader of a failure.
+    blow: String,
     conn: Option<Conn>,
     latest: Instant,
 }
@@ -200,8 +204,8 @@ impl Asking {
             last = Some(error);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let patience = self.aside.patience;
-        eprintln!("it took longer than {patience:?}; the last error: {last:?}");
+        let (blow, patience) = (&self.blow, self.aside.patience);
+        eprintln!("{blow}: it took longer than {patience:?}; the last error: {last:?}");
         None
     }
 
@@ -280,8 +284,10 @@ impl Asking {
     }
 
     async fn prune(&mut self, number: usize, url: &str) -> Option<()> {
-        static LEFT: Statement =
-            Statement::new("TEST_LEFT", "SELECT id FROM ductwork_runs WHERE id = :run");
+        static LEFT: Statement = Statement::new(
+            "TEST_LEFT",
+            "SELECT pruning_at FROM ductwork_runs WHERE id = :run",
+        );
         static YOUNG: Statement = Statement::new(
             "TEST_YOUNG",
             "SELECT id FROM ductwork_runs WHERE id = :run AND triggered_at > {now} - :age",
@@ -310,11 +316,20 @@ impl Asking {
         // Another fault of this kind may be faster, or share the work.
         self.answered(async |conn| prune::prune(conn, OLD, u64::MAX).await)
             .await?;
-        // The daemons finish the work that a lost connection left half done.
+        // The daemons finish the work that a lost connection left half done. Where the session behind that connection
+        // held a run, and its transaction was rolled back later, nobody has begun.
         for run in old {
             let args = [("run", run.0.into())];
-            self.until(async |conn| Ok(conn.fetch(&LEFT, &args).await?.is_empty()))
-                .await?;
+            self.until(async |conn| {
+                let Some(left) = conn.fetch_optional(&LEFT, &args).await? else {
+                    return Ok(true);
+                };
+                if left.get::<Option<i64>>("pruning_at")?.is_none() {
+                    prune::prune(conn, OLD, u64::MAX).await?;
+                }
+                Ok(false)
+            })
+            .await?;
         }
         let after = self.others().await?;
         let lost: Vec<_> = before.difference(&after).collect();

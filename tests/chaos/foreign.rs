@@ -95,7 +95,12 @@ impl Scene {
                 let ended = Arc::new(AtomicBool::new(false));
                 for url in urls {
                     let ended = Arc::clone(&ended);
-                    let ending = strangers::Ending { url, roles, ended };
+                    let ending = strangers::Ending {
+                        url,
+                        roles,
+                        patience: self.patience(),
+                        ended,
+                    };
                     self.beside(blow, move || ending.last(lasts));
                 }
             }
@@ -111,7 +116,7 @@ impl Scene {
             Some(Server::Postgres(cluster)) => ServerLog::of(cluster),
             _ => unreachable!("only PostgreSQL has tables elsewhere"),
         };
-        let (lasts, number, mut asking) = (blow.lasts, blow.number, self.aside.asking());
+        let (lasts, number, mut asking) = (blow.lasts, blow.number, self.aside.asking(blow));
         let (said, says) = (log(), log());
         let at = uptime();
         let end = space.filled();

@@ -21,7 +21,7 @@ use crate::scene::Scene;
 const SUSPECTED: Duration = Duration::from_secs(6);
 
 /// A node that is no member for this long hangs; joining takes seconds.
-const HANGS: Duration = Duration::from_secs(60);
+pub const HANGS: Duration = Duration::from_secs(60);
 
 /// The longest that the cluster may take to be whole again, even when nodes hang.
 pub const WHOLE: Duration = PATIENCE.saturating_mul(2);

@@ -18,7 +18,7 @@ use crate::disk::Disk;
 use crate::fixture::*;
 use crate::history::{Fault, Kind, uptime};
 use crate::log::{self, LogReader};
-use crate::nodes::{Nodes, WHOLE};
+use crate::nodes::{HANGS, Nodes, WHOLE};
 use crate::plan::{Blow, HOSTS};
 use crate::proxy::Proxy;
 use crate::server::Server;
@@ -26,6 +26,9 @@ use crate::space::Space;
 
 /// A fault that has not struck within this time did not happen.
 pub const UNPROVEN: Duration = Duration::from_secs(30);
+
+/// The same on a cluster: while a node hangs, all sessions may stand still, and there is nobody to strike.
+const UNPROVEN_ON_NODES: Duration = HANGS.saturating_mul(2);
 
 /// A host: a supervisor with its children, and its path to the database.
 pub struct Host {
@@ -166,10 +169,11 @@ impl Scene {
         end: Box<dyn FnOnce() + Send>,
     ) {
         let (unproven, blow) = (Arc::clone(&self.unproven), blow.to_string());
+        let patience = self.patience();
         std::thread::spawn(move || {
             std::thread::sleep(lasts);
             let since = Instant::now();
-            while !fired() && since.elapsed() < UNPROVEN {
+            while !fired() && since.elapsed() < patience {
                 std::thread::sleep(Duration::from_millis(5));
             }
             if !fired() {
@@ -177,6 +181,14 @@ impl Scene {
             }
             end();
         });
+    }
+
+    /// How long a fault may take to strike, from its end on.
+    pub fn patience(&self) -> Duration {
+        match self.nodes {
+            Some(_) => UNPROVEN_ON_NODES,
+            None => UNPROVEN,
+        }
     }
 
     /// Runs a fault beside everything else; it returns false when it has struck nothing.

@@ -85,6 +85,8 @@ impl Lock {
 pub struct Ending {
     pub url: String,
     pub roles: &'static [&'static str],
+    /// How long it waits for such a statement in the end.
+    pub patience: Duration,
     /// True when a statement was ended, here or by the same fault at another node.
     pub ended: Arc<AtomicBool>,
 }
@@ -94,7 +96,7 @@ impl Ending {
     pub async fn last(self, lasts: Duration) -> bool {
         let location = Location::parse(&self.url).expect("the server's URL");
         let (began, mut conn) = (Instant::now(), None);
-        while began.elapsed() < lasts + UNPROVEN {
+        while began.elapsed() < lasts + self.patience {
             if began.elapsed() >= lasts && self.ended.load(Ordering::Relaxed) {
                 return true;
             }
