@@ -52,11 +52,55 @@ pub struct Route {
     pub params: &'static [&'static About],
     /// The form of its answers; none outside the API.
     pub form: Option<Form>,
+    /// The pipelines that its answer tells of.
+    pub reach: Reach,
     /// It streams changes to visitors who ask for them.
     pub is_live: bool,
     /// The form of the body that is sent to it.
     pub body: Option<fn(&mut SchemaGenerator) -> Schema>,
     serve: Serve,
+}
+
+/// The pipelines that the answer of a route tells of: a token for some pipelines admits to no other.
+#[derive(Clone, Copy)]
+pub enum Reach {
+    /// The one that its path names, or that of the run that its path names; all, if the path names none.
+    Path,
+    /// All, unless a parameter limits the list to a pipeline or, with its whole id, to a run.
+    List {
+        /// The parameter that names the pipeline.
+        pipeline: Option<&'static str>,
+        /// The parameter that names the run.
+        run: Option<&'static str>,
+    },
+    /// The function behind the route limits them itself: they are in the request's body, or in a row.
+    Own,
+}
+
+/// A list that is limited to a pipeline.
+const BY_PIPELINE: Reach = Reach::List {
+    pipeline: Some("pipeline"),
+    run: None,
+};
+
+/// A list that is limited to a run.
+const BY_RUN: Reach = Reach::List {
+    pipeline: None,
+    run: Some("run"),
+};
+
+/// The list of runs on a page.
+const BY_PIPELINE_OR_ID: Reach = Reach::List {
+    pipeline: Some("pipeline"),
+    run: Some("id"),
+};
+
+impl Route {
+    /// The same route, whose answer tells of these pipelines.
+    const fn of(mut self, reach: Reach) -> Self {
+        self.reach = reach;
+        self
+    }
 }
 
 /// The function behind a route.
@@ -90,6 +134,7 @@ pub(super) const fn route(
         scope,
         params: &[],
         form: None,
+        reach: Reach::Path,
         is_live: false,
         body: None,
         serve: Serve::Own(serve),
@@ -109,6 +154,7 @@ pub(super) const fn page(
         scope: READ,
         params: &[],
         form: None,
+        reach: Reach::Path,
         is_live: true,
         body: None,
         serve: Serve::Own(serve),
@@ -130,6 +176,7 @@ const fn reads(
         scope: READ,
         params,
         form: Some(form),
+        reach: Reach::Path,
         is_live: false,
         body: None,
         serve: Serve::Api(handler),
@@ -151,6 +198,7 @@ const fn tells(
         scope: READ,
         params,
         form: Some(form),
+        reach: Reach::Path,
         is_live: false,
         body: None,
         serve: Serve::Own(serve),
@@ -173,6 +221,7 @@ const fn acts<Body: JsonSchema>(
         scope: OPERATE,
         params,
         form: Some(form),
+        reach: Reach::Path,
         is_live: false,
         body: Some(|schemas| schemas.subschema_for::<Body>()),
         serve: Serve::Deed(doer),
@@ -188,9 +237,9 @@ const fn json<T: JsonSchema>() -> Form {
 #[rustfmt::skip]
 pub static ROUTES: &[Route] = &[
     page("/",
-        "The overview: runs by state, queues, halted runs, processes", || get(pages::overview)),
+        "The overview: runs by state, queues, halted runs, processes", || get(pages::overview)).of(Reach::Own),
     page("/runs",
-        "The list of runs", || get(pages::runs)),
+        "The list of runs", || get(pages::runs)).of(BY_PIPELINE_OR_ID),
     page("/runs/{id}",
         "A run: the fact that keeps it from moving, its graph, its steps", || get(pages::run)),
     route(Method::GET, "/runs/{id}/input", READ,
@@ -206,9 +255,9 @@ pub static ROUTES: &[Route] = &[
     route(Method::GET, "/runs/{id}/steps/{step}/output", READ,
         "The output of a step as a file", || get(pages::step_output)),
     page("/halted",
-        "The halted runs, by kind", || get(pages::halted)),
+        "The halted runs, by kind", || get(pages::halted)).of(BY_PIPELINE),
     page("/waiting",
-        "The runs that wait for a person", || get(pages::waiting)),
+        "The runs that wait for a person", || get(pages::waiting)).of(Reach::Own),
     page("/pipelines",
         "The pipelines that ever had a run", || get(pages::pipelines)),
     page("/pipelines/{name}",
@@ -218,23 +267,23 @@ pub static ROUTES: &[Route] = &[
     route(Method::GET, "/assets/{name}", OPEN,
         "A file that pages need", || get(pages::asset)),
     page("/actions",
-        "The actions, newest first", || get(pages::actions)),
+        "The actions, newest first", || get(pages::actions)).of(BY_RUN),
     page("/trust",
         "The findings of the last audit and the last drills", || get(pages::trust)),
     page("/bulk",
         "Bulk actions, newest first", || get(pages::all_bulks)),
     route(Method::GET, "/bulk/new", OPERATE,
-        "The question before many runs are changed at once", || get(pages::ask_bulk)),
+        "The question before many runs are changed at once", || get(pages::ask_bulk)).of(Reach::Own),
     route(Method::POST, "/bulk", OPERATE,
-        "Change many runs at once", || post(pages::bulk)),
+        "Change many runs at once", || post(pages::bulk)).of(Reach::Own),
     page("/bulk/{id}",
-        "A bulk action and its progress", || get(pages::one_bulk)),
+        "A bulk action and its progress", || get(pages::one_bulk)).of(Reach::Own),
     route(Method::POST, "/bulk/{id}/stop", OPERATE,
-        "Stop a bulk action", || post(pages::stop_bulk)),
+        "Stop a bulk action", || post(pages::stop_bulk)).of(Reach::Own),
     route(Method::GET, "/webhooks", READ,
-        "Messages to endpoints about runs", || get(pages::webhooks)),
+        "Messages to endpoints about runs", || get(pages::webhooks)).of(Reach::Own),
     route(Method::POST, "/webhooks/{id}/send", OPERATE,
-        "Send a message to its endpoint once more", || post(pages::send_webhook)),
+        "Send a message to its endpoint once more", || post(pages::send_webhook)).of(Reach::Own),
     route(Method::GET, "/runs/{id}/cancel", OPERATE,
         "The question before a run is cancelled", || get(pages::ask_cancel)),
     route(Method::POST, "/runs/{id}/cancel", OPERATE,
@@ -269,7 +318,7 @@ pub static ROUTES: &[Route] = &[
     reads("/api/v1/runs", "Runs, newest first",
         &[&runs::PIPELINE.about, &runs::STATUS.about, &runs::SINCE.about, &runs::KEY.about, &runs::LIMIT_.about,
           &runs::AFTER.about],
-        json::<Vec<RunJson>>(), |site, given| Box::pin(runs::list(site, given))),
+        json::<Vec<RunJson>>(), |site, given| Box::pin(runs::list(site, given))).of(BY_PIPELINE),
     reads("/api/v1/runs/{id}", "One run, with its whole payloads and without its steps",
         &[&runs::ID.about], json::<AloneJson>(), |site, given| Box::pin(runs::one(site, given))),
     reads("/api/v1/runs/{id}/steps", "The steps of a run with their last attempts: first those of its root branch, then \
@@ -296,7 +345,7 @@ pub static ROUTES: &[Route] = &[
         &[&runs::ID.about, &steps::FAN_OUT.about, &steps::FROM.about, &runs::LIMIT_.about],
         json::<Vec<ElementJson>>(), |site, given| Box::pin(steps::elements(site, given))),
     reads("/api/v1/executions/{id}/log", "An attempt, and the end of its output on stderr",
-        &[&steps::EXECUTION.about], json::<LogJson>(), |site, given| Box::pin(steps::log(site, given))),
+        &[&steps::EXECUTION.about], json::<LogJson>(), |site, given| Box::pin(steps::log(site, given))).of(Reach::Own),
     reads("/api/v1/pipelines", "Pipelines, with the counts of their runs and queues",
         &[], json::<Vec<PipelineJson>>(), |site, given| Box::pin(pipelines::list(site, given))),
     reads("/api/v1/pipelines/{name}/series", "The counts of a pipeline by the minute or by the hour, newest first; a \
@@ -305,17 +354,17 @@ pub static ROUTES: &[Route] = &[
         json::<Vec<PointJson>>(), |site, given| Box::pin(series::list(site, given))),
     reads("/api/v1/definitions/{digest}", "A definition of a pipeline, as it was frozen for its runs",
         &[&pipelines::DIGEST.about],
-        json::<DefinitionJson>(), |site, given| Box::pin(pipelines::one_definition(site, given))),
+        json::<DefinitionJson>(), |site, given| Box::pin(pipelines::one_definition(site, given))).of(Reach::Own),
     reads("/api/v1/processes", "The registered processes, or those that are gone",
         &[&processes::GONE.about, &runs::LIMIT_.about],
         json::<ProcessesJson>(), |site, given| Box::pin(processes::list(site, given))),
     reads("/api/v1/stats", "The amount of work, for a scaler; at most a second old",
-        &[&runs::KNOWN_PIPELINE.about], json::<StatsJson>(), |site, given| Box::pin(pipelines::stats(site, given))),
+        &[&runs::KNOWN_PIPELINE.about], json::<StatsJson>(), |site, given| Box::pin(pipelines::stats(site, given))).of(BY_PIPELINE),
     reads("/api/v1/halted", "The halted runs that no other run continues, by kind; of the newest 2,000",
-        &[&runs::KNOWN_PIPELINE.about], json::<HaltedJson>(), |site, given| Box::pin(runs::halted(site, given))),
+        &[&runs::KNOWN_PIPELINE.about], json::<HaltedJson>(), |site, given| Box::pin(runs::halted(site, given))).of(BY_PIPELINE),
     reads("/api/v1/actions", "The actions of people and programs, newest first",
         &[&actions::RUN.about, &actions::BULK.about, &runs::LIMIT_.about, &actions::AFTER.about],
-        json::<Vec<ActionJson>>(), |site, given| Box::pin(actions::list(site, given))),
+        json::<Vec<ActionJson>>(), |site, given| Box::pin(actions::list(site, given))).of(BY_RUN),
     acts::<actions::TriggerBody>(Method::POST, "/api/v1/pipelines/{name}/runs", "Start a run. An `Idempotency-Key` \
          is its trigger key: if it is sent again, the answer is 200 with the same run",
         &[&actions::NAME.about], json::<MadeJson>(), |deed| Box::pin(actions::trigger(deed))),
@@ -333,31 +382,31 @@ pub static ROUTES: &[Route] = &[
         &[&actions::NAME.about], json::<UnpausedJson>(), |deed| Box::pin(actions::unpause(deed))),
     acts::<bulks::BulkBody>(Method::POST, "/api/v1/bulk", "Revive, cancel or resume many runs, one after the other, \
          in the background: the chosen runs, or all that match",
-        &[], json::<BulkJson>(), |deed| Box::pin(bulks::create(deed))),
+        &[], json::<BulkJson>(), |deed| Box::pin(bulks::create(deed))).of(Reach::Own),
     reads("/api/v1/bulk", "Bulk actions, newest first",
         &[&runs::LIMIT_.about, &bulks::AFTER.about],
         json::<Vec<ListedJson>>(), |site, given| Box::pin(bulks::list(site, given))),
     reads("/api/v1/bulk/{bulk}", "A bulk action and its progress",
-        &[&bulks::ID.about], json::<BulkJson>(), |site, given| Box::pin(bulks::one(site, given))),
+        &[&bulks::ID.about], json::<BulkJson>(), |site, given| Box::pin(bulks::one(site, given))).of(Reach::Own),
     acts::<actions::NoBody>(Method::DELETE, "/api/v1/bulk/{bulk}", "Stop a bulk action: after the answer, it changes \
          no further run",
-        &[&bulks::ID.about], json::<StoppedJson>(), |deed| Box::pin(bulks::stop(deed))),
+        &[&bulks::ID.about], json::<StoppedJson>(), |deed| Box::pin(bulks::stop(deed))).of(Reach::Own),
     tells("/api/v1/events", "Changes of runs as they happen, as server-sent events. With `Last-Event-ID`, the stream \
          continues after that event",
-        &events::PARAMS, Form::Events(|schemas| schemas.subschema_for::<EventJson<'_>>()), || get(events::events)),
+        &events::PARAMS, Form::Events(|schemas| schemas.subschema_for::<EventJson<'_>>()), || get(events::events)).of(Reach::Own),
     reads("/api/v1/webhooks", "Messages to endpoints about runs, newest first",
         &[&webhooks::STATE.about, &webhooks::ENDPOINT.about, &webhooks::PIPELINE.about, &runs::LIMIT_.about,
           &webhooks::AFTER.about],
-        json::<Vec<ListedDeliveryJson>>(), |site, given| Box::pin(webhooks::list(site, given))),
+        json::<Vec<ListedDeliveryJson>>(), |site, given| Box::pin(webhooks::list(site, given))).of(Reach::Own),
     acts::<actions::NoBody>(Method::POST, "/api/v1/webhooks/{delivery}/send", "Send a message to its endpoint once more, \
          with the same id",
-        &[&webhooks::ID.about], json::<DeliveryJson>(), |deed| Box::pin(webhooks::send(deed))),
+        &[&webhooks::ID.about], json::<DeliveryJson>(), |deed| Box::pin(webhooks::send(deed))).of(Reach::Own),
     reads("/api/v1/reports", "The findings of audits and drills, newest first: the last 100 of each kind",
         &[&reports::KIND.about, &runs::LIMIT_.about, &reports::AFTER.about],
         json::<Vec<ReportJson>>(), |site, given| Box::pin(reports::list(site, given))),
     reads("/api/v1/openapi.json", "This description",
         &[], json::<serde_json::Map<String, serde_json::Value>>(),
-        |site, given| Box::pin(openapi::answer(site, given))),
+        |site, given| Box::pin(openapi::answer(site, given))).of(Reach::Own),
 ];
 
 /// The router of these routes, behind the guard.

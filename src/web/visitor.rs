@@ -32,7 +32,7 @@ use super::live;
 use super::pages::{clip, encoded};
 use super::peer::{Peer, Vouched};
 use super::refusal::{Form, Refusal};
-use super::routes::Route;
+use super::routes::{Reach, Route};
 use super::strangers::{Remote, Strangers};
 
 /// The name of the cookie of a browser's session. A browser keeps one cookie for all ports of a host, so each port
@@ -67,43 +67,6 @@ const TURNS: usize = 16;
 
 /// The number of characters that a refusal spends on pipelines.
 const LETTERS: usize = 500;
-
-/// The lists that `pipeline` limits to that pipeline.
-const FILTERED: &[&str] = &[
-    "/runs",
-    "/halted",
-    "/api/v1/runs",
-    "/api/v1/stats",
-    "/api/v1/halted",
-];
-
-/// The lists that this parameter, a whole id, limits to one run.
-const OF_A_RUN: &[(&str, &str)] = &[
-    ("/runs", "id"),
-    ("/actions", "run"),
-    ("/api/v1/actions", "run"),
-];
-
-/// Routes that check this themselves: their pipelines are in the request's body, or in a row.
-const SEEN_TO: &[(&Method, &str)] = &[
-    (&Method::GET, "/"),
-    (&Method::GET, "/waiting"),
-    (&Method::GET, "/api/v1/openapi.json"),
-    (&Method::GET, "/api/v1/executions/{id}/log"),
-    (&Method::GET, "/api/v1/definitions/{digest}"),
-    (&Method::GET, "/api/v1/events"),
-    (&Method::GET, "/bulk/new"),
-    (&Method::POST, "/bulk"),
-    (&Method::GET, "/bulk/{id}"),
-    (&Method::POST, "/bulk/{id}/stop"),
-    (&Method::POST, "/api/v1/bulk"),
-    (&Method::GET, "/api/v1/bulk/{bulk}"),
-    (&Method::DELETE, "/api/v1/bulk/{bulk}"),
-    (&Method::GET, "/webhooks"),
-    (&Method::POST, "/webhooks/{id}/send"),
-    (&Method::GET, "/api/v1/webhooks"),
-    (&Method::POST, "/api/v1/webhooks/{delivery}/send"),
-];
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -702,35 +665,33 @@ async fn within(
     path: &[(String, String)],
     uri: &Uri,
 ) -> Result<(), Refusal> {
-    if SEEN_TO.contains(&(&gate.route.method, gate.route.path)) {
-        return Ok(());
-    }
     let of = |name: &str| {
         path.iter()
             .find(|(it, _)| it == name)
-            .map(|(_, value)| value)
+            .map(|(_, value)| value.clone())
     };
     let pairs = || form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
-    let asked = |name: &str| -> Vec<String> {
+    let asked = |name: Option<&str>| -> Vec<String> {
         pairs()
-            .filter(|(it, _)| it == name)
+            .filter(|(it, _)| Some(&**it) == name)
             .map(|(_, value)| value.trim().to_owned())
             .filter(|value| !value.is_empty())
             .collect()
     };
-    let is_filtered = FILTERED.contains(&gate.route.path);
-    let by = OF_A_RUN.iter().find(|(path, _)| *path == gate.route.path);
-    let runs = by.map_or_else(Vec::new, |(_, name)| asked(name));
-    let id = match runs.as_slice() {
-        [one] => Some(one),
-        [] if gate.route.path.contains("/runs/") => of("id"),
-        _ => None,
+    let (pipelines, runs) = match gate.route.reach {
+        Reach::Own => return Ok(()),
+        Reach::Path => {
+            let is_of_run = gate.route.path.contains("/runs/");
+            let run = of("id").filter(|_| is_of_run);
+            (Vec::from_iter(of("name")), Vec::from_iter(run))
+        }
+        Reach::List { pipeline, run } => (asked(pipeline), asked(run)),
     };
-    let named = match (of("name"), id) {
-        (Some(name), _) => vec![name.clone()],
-        (None, Some(id)) => {
+    let named = match runs.as_slice() {
+        [] => pipelines,
+        [run] => {
             // A few digits of an id may belong to any run.
-            let Ok(run) = id.parse::<RunId>() else {
+            let Ok(run) = run.parse::<RunId>() else {
                 let detail = "a token for some pipelines asks for a run by its whole id";
                 return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
             };
@@ -743,13 +704,15 @@ async fn within(
                 None => return Ok(()),
             }
         }
-        (None, None) if is_filtered && runs.is_empty() => asked("pipeline"),
-        (None, None) => Vec::new(),
+        _ => Vec::new(),
     };
     if named.is_empty() {
-        let way = match is_filtered {
-            true => ": ask with `pipeline=`",
-            false => "",
+        let way = match gate.route.reach {
+            Reach::List {
+                pipeline: Some(name),
+                ..
+            } => format!(": ask with `{name}=`"),
+            _ => String::new(),
         };
         let own = names(only);
         let detail = format!(
