@@ -10,6 +10,7 @@ use crate::problem::Problem;
 use crate::store::bulk::{self, Bulk, Listed};
 use crate::store::query::{self, FEWEST_DIGITS};
 use crate::store::{Conn, Error, Purpose};
+use crate::view;
 use crate::wire::bulk::{BulkJson, ListedJson, StoppedJson};
 
 use super::exit::Failure;
@@ -208,12 +209,18 @@ fn told(bulk: &Bulk, time: impl Fn(i64) -> String) -> Vec<String> {
         (Some(at), None) => format!("ended {}", time(at)),
         (Some(at), Some(by)) => format!("stopped {} by {by}", time(at)),
     };
-    let runs = match &bulk.selection {
-        Selection::Chosen(runs) => format!("{} chosen runs", grouped(runs.len() as u64)),
-        Selection::Matching(filter) => match &filter.pipeline {
-            Some(pipeline) => format!("all runs of {pipeline} that match"),
-            None => "all runs that match".to_owned(),
-        },
+    let (runs, properties) = match &bulk.selection {
+        Selection::Chosen(runs) => {
+            let (n, s) = (runs.len(), if runs.len() == 1 { "" } else { "s" });
+            (format!("{} chosen run{s}", grouped(n as u64)), Vec::new())
+        }
+        Selection::Matching(filter) => {
+            let since = filter.since.map(|since| format!("since {}", time(since)));
+            (
+                "all runs that match:".to_owned(),
+                view::filter(filter, since),
+            )
+        }
     };
     let count = |n: i64| grouped(n.unsigned_abs());
     let mut lines = vec![
@@ -225,10 +232,17 @@ fn told(bulk: &Bulk, time: impl Fn(i64) -> String) -> Vec<String> {
             bulk.by
         ),
         format!("{:>14}  {runs}", "of"),
+    ];
+    let properties = properties.iter();
+    lines.extend(properties.map(|(name, text)| {
+        let text = out::short(text, LETTERS);
+        format!("{:>14}  {text}", name.to_lowercase())
+    }));
+    lines.extend([
         format!("{:>14}  {}", "done", count(bulk.done)),
         format!("{:>14}  {}", "nothing to do", count(bulk.skipped)),
         format!("{:>14}  {}", "failed", count(bulk.failed - bulk.aside())),
-    ];
+    ]);
     if bulk.aside() > 0 {
         let aside = count(bulk.aside());
         lines.push(format!("{:>14}  {aside}, to be tried again", "locked"));

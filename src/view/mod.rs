@@ -6,6 +6,7 @@
 pub mod attempt;
 pub mod graph;
 
+use crate::machine::bulk::Filter;
 use crate::model::*;
 use crate::store::query::Run;
 use crate::time;
@@ -41,6 +42,28 @@ pub fn channel(channel: &str) -> &str {
         Ok(Channel::Console) => "console",
         Err(_) => channel,
     }
+}
+
+/// The properties of the runs that a bulk action changes, each with its name; `since` is the time in the filter, in
+/// words.
+pub fn filter(filter: &Filter, since: Option<String>) -> Vec<(&'static str, String)> {
+    let states: Vec<&str> = filter.statuses.iter().map(|it| word(*it)).collect();
+    let any = || "any".to_owned();
+    let pipeline = filter.pipeline.clone().unwrap_or_else(any);
+    let mut facts = vec![("Pipeline", pipeline), ("State", states.join(" or "))];
+    facts.extend(since.map(|since| ("Triggered", since)));
+    if let Some(kind) = &filter.kind {
+        let text = |it: &Option<String>| it.clone().unwrap_or_default();
+        let class = kind.class.as_deref().map(attempt::class);
+        facts.extend([
+            ("Node", text(&kind.node)),
+            ("Reason", text(&kind.reason)),
+            ("Error", class.unwrap_or_default()),
+            ("Message", kind.error.clone()),
+        ]);
+    }
+    facts.retain(|(_, text)| !text.is_empty());
+    facts
 }
 
 /// A run's state by the word that people know, or by its own.

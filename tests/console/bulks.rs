@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ductwork::machine::bulk::Selection;
+use ductwork::machine::bulk::{Filter, Kind, Selection};
 use ductwork::model::{Channel, RunId, RunStatus, Verb};
 use ductwork::store::action::{self, Actor, Of};
 use ductwork::store::bulk::{self, NewBulk};
@@ -202,6 +202,16 @@ on_every_database! {
         let shown = ran(&fixture, &["show", &id]).1;
         assert!(shown.contains("revive at work") && shown.contains("2 chosen runs"), "{shown}");
         assert_eq!(ran(&fixture, &["show", &id[id.len() - 8..]]).1, shown);
+        let kind = Kind { node: Some("Pay".into()), error: "exit status N".into(), ..Kind::default() };
+        let (pipeline, statuses) = (Some("Orders".into()), vec![RunStatus::Halted]);
+        let filter = Filter { pipeline, statuses, kind: Some(kind), ..Filter::default() };
+        let selection = Selection::Matching(filter);
+        let new = NewBulk { verb: Verb::Revive, selection: &selection, definition: None, newest: RunId::new(), by: &by };
+        let matching = bulk::create(&mut fixture.conn, new).await.unwrap().to_string();
+        let shown = ran(&fixture, &["show", &matching]).1;
+        for line in ["of  all runs that match:", "pipeline  Orders", "state  halted", "node  Pay", "message  exit status N"] {
+            assert!(shown.contains(line), "{line}: {shown}");
+        }
         // Both were created in the same minute.
         let (code, _, told) = ran(&fixture, &["show", &id[..4]]);
         assert!(code == Some(1) && told.contains("several bulk actions have an id"), "{told}");

@@ -102,31 +102,10 @@ impl Meant {
             }
             Selection::Matching(filter) => filter,
         };
-        let states: Vec<&str> = filter.statuses.iter().map(|it| view::word(*it)).collect();
-        let mut facts = vec![
-            (
-                "Pipeline",
-                filter.pipeline.clone().unwrap_or_else(|| "any".to_owned()),
-            ),
-            ("State", states.join(" or ")),
-        ];
-        if let Some(since) = since {
-            facts.push(("Triggered", since));
-        }
-        if let Some(kind) = &filter.kind {
-            let word = |it: &Option<String>| it.clone().unwrap_or_default();
-            let class = kind.class.as_deref().map(view::attempt::class);
-            for (name, text) in [
-                ("Node", word(&kind.node)),
-                ("Reason", word(&kind.reason)),
-                ("Error", class.unwrap_or_default()),
-                ("Message", kind.error.clone()),
-            ] {
-                if !text.is_empty() {
-                    facts.push((name, clip(&text, LETTERS)));
-                }
-            }
-        }
+        let facts = view::filter(filter, since).into_iter();
+        let facts = facts
+            .map(|(name, text)| (name, clip(&text, LETTERS)))
+            .collect();
         Self {
             runs: Vec::new(),
             more: String::new(),
