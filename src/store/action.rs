@@ -18,8 +18,16 @@ use super::statement::{Rows, statements};
 /// One transaction forgets at most this many.
 const FORGOTTEN_AT_ONCE: u64 = 500;
 
+// A damaged row may have texts of any length: this bounds how much of them is read.
+macro_rules! action_columns {
+    () => {
+        "a.id, a.at, substr(a.by_whom, 1, 1000) AS by_whom, substr(a.channel, 1, 1000) AS channel,
+               substr(a.verb, 1, 1000) AS verb, substr(a.pipeline, 1, 1000) AS pipeline, a.run_id, a.made_run,
+               a.bulk_id"
+    };
+}
+
 statements! {
-    // A damaged row may have texts of any length: this bounds how much of them is read.
     RECORD_ACTIONS = "
         INSERT INTO ductwork_actions (id, at, by_whom, channel, verb, pipeline, run_id, made_run, bulk_id)
         SELECT b.id, {now}, :by, :channel, :verb, r.pipeline, r.id, CAST(:made AS {id}), CAST(:bulk AS {id})
@@ -27,23 +35,17 @@ statements! {
     RECORD_OF_PIPELINE = "
         INSERT INTO ductwork_actions (id, at, by_whom, channel, verb, pipeline)
         VALUES (:id, {now}, :by, :channel, :verb, :pipeline)";
-    ACTIONS = "
-        SELECT a.id, a.at, substr(a.by_whom, 1, 1000) AS by_whom, substr(a.channel, 1, 1000) AS channel,
-               substr(a.verb, 1, 1000) AS verb, substr(a.pipeline, 1, 1000) AS pipeline, a.run_id, a.made_run,
-               a.bulk_id
-          FROM ductwork_actions a WHERE a.id < :before ORDER BY a.id DESC LIMIT :n";
-    ACTIONS_OF_RUN = "
-        SELECT a.id, a.at, substr(a.by_whom, 1, 1000) AS by_whom, substr(a.channel, 1, 1000) AS channel,
-               substr(a.verb, 1, 1000) AS verb, substr(a.pipeline, 1, 1000) AS pipeline, a.run_id, a.made_run,
-               a.bulk_id
+    ACTIONS = concat!("
+        SELECT ", action_columns!(), "
+          FROM ductwork_actions a WHERE a.id < :before ORDER BY a.id DESC LIMIT :n");
+    ACTIONS_OF_RUN = concat!("
+        SELECT ", action_columns!(), "
           FROM ductwork_actions a WHERE a.run_id = :run AND a.id < :before
-         ORDER BY a.run_id DESC, a.id DESC LIMIT :n";
-    ACTIONS_OF_BULK = "
-        SELECT a.id, a.at, substr(a.by_whom, 1, 1000) AS by_whom, substr(a.channel, 1, 1000) AS channel,
-               substr(a.verb, 1, 1000) AS verb, substr(a.pipeline, 1, 1000) AS pipeline, a.run_id, a.made_run,
-               a.bulk_id
+         ORDER BY a.run_id DESC, a.id DESC LIMIT :n");
+    ACTIONS_OF_BULK = concat!("
+        SELECT ", action_columns!(), "
           FROM ductwork_actions a WHERE a.bulk_id = :bulk AND a.id < :before
-         ORDER BY a.bulk_id DESC, a.id DESC LIMIT :n";
+         ORDER BY a.bulk_id DESC, a.id DESC LIMIT :n");
     /// RACE: two consoles work on one bulk action, or it is stopped meanwhile. All of them write its
     /// row; a transaction that finds it further on, or ended, changes no run. Proven by
     /// `of_two_who_work_on_one_bulk_action_each_run_is_counted_once` and

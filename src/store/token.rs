@@ -18,30 +18,32 @@ const FORGOTTEN_AT_ONCE: i64 = 100;
 /// How long a browser is let in.
 pub const LET_IN_FOR: Duration = Duration::from_secs(12 * 60 * 60);
 
+macro_rules! token_columns {
+    () => {
+        "t.id, t.kind, t.name, t.digest, t.scope, t.pipelines, t.created_at, t.created_by, t.expires_at,
+               t.ended_at, t.parent, t.payloads, {now} AS seen_at, p.kind AS parent_kind, p.ended_at AS parent_ended_at,
+               p.expires_at AS parent_expires_at"
+    };
+}
+
 statements! {
     CREATE_TOKEN = "
         INSERT INTO ductwork_tokens (id, kind, name, digest, scope, pipelines, created_at, created_by, expires_at, parent,
                                      payloads)
         VALUES (:id, :kind, :name, :digest, :scope, :pipelines, {now}, :by, {now} + :valid, :parent, :payloads)";
-    FIND_TOKEN = "
-        SELECT t.id, t.kind, t.name, t.digest, t.scope, t.pipelines, t.created_at, t.created_by, t.expires_at,
-               t.ended_at, t.parent, t.payloads, {now} AS seen_at, p.kind AS parent_kind, p.ended_at AS parent_ended_at,
-               p.expires_at AS parent_expires_at
+    FIND_TOKEN = concat!("
+        SELECT ", token_columns!(), "
           FROM ductwork_tokens t LEFT JOIN ductwork_tokens p ON {key:p.id;t.parent}
-         WHERE t.id = :id";
-    FIND_TOKENS = "
-        SELECT t.id, t.kind, t.name, t.digest, t.scope, t.pipelines, t.created_at, t.created_by, t.expires_at,
-               t.ended_at, t.parent, t.payloads, {now} AS seen_at, p.kind AS parent_kind, p.ended_at AS parent_ended_at,
-               p.expires_at AS parent_expires_at
+         WHERE t.id = :id");
+    FIND_TOKENS = concat!("
+        SELECT ", token_columns!(), "
           FROM {rows:b(id text)}
           JOIN ductwork_tokens t ON {key:t.id;b.id}
-          LEFT JOIN ductwork_tokens p ON {key:p.id;t.parent}";
-    TOKENS = "
-        SELECT t.id, t.kind, t.name, t.digest, t.scope, t.pipelines, t.created_at, t.created_by, t.expires_at,
-               t.ended_at, t.parent, t.payloads, {now} AS seen_at, p.kind AS parent_kind, p.ended_at AS parent_ended_at,
-               p.expires_at AS parent_expires_at
+          LEFT JOIN ductwork_tokens p ON {key:p.id;t.parent}");
+    TOKENS = concat!("
+        SELECT ", token_columns!(), "
           FROM ductwork_tokens t LEFT JOIN ductwork_tokens p ON {key:p.id;t.parent}
-         WHERE t.id > :after ORDER BY t.id LIMIT :n";
+         WHERE t.id > :after ORDER BY t.id LIMIT :n");
     /// RACE: two browsers open one link at the same moment. Both write its row; one of them finds it unused.
     /// Proven by `of_two_browsers_that_open_one_link_one_is_let_in`.
     END_TOKEN = "
