@@ -4,8 +4,9 @@
 //!
 //! A run that was revived is kept as long as the run that was made from it: a lineage is deleted
 //! from its newest end. So nothing ever refers to a run, or to a step, that is gone, and no part of
-//! an active lineage is deleted. The deletion of all its runs begins at once: a halted run without its
-//! successor would look as if nobody had done its work yet.
+//! an active lineage is deleted. The transaction that deletes a run has begun the deletion of the one that it was
+//! made from: a halted run without its successor would look as if nobody had done its work yet. So none is deleted
+//! while a hook of its lineage has yet to run.
 //!
 //! A transaction deletes some whole runs, or, of a run that is wider than that, some branches with
 //! all their rows ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)). The run's root and its row
@@ -48,8 +49,8 @@ const BRANCHES: [usize; 3] = if TINY { [2, 2, 2] } else { [50, 200, 2_000] };
 /// Keys of runs' contexts per transaction, for each of its branches.
 const KEYS_PER_BRANCH: usize = 5;
 
-/// How many generations of a lineage are begun at once: those before them, when these are deleted.
-const GENERATIONS: usize = 100;
+/// In so many generations of a lineage, no hook may have yet to run when the last of them is deleted.
+const GENERATIONS: usize = if TINY { 2 } else { 100 };
 
 /// How long a transaction should take: a wait this short goes unnoticed.
 const TOOK: Duration = Duration::from_millis(100);
@@ -74,13 +75,14 @@ statements! {
            AND {ended:r} >= :behind
            AND ({ended:r}, r.id) > (:behind, :behind_id)
          ORDER BY {ended:r}, r.id LIMIT :n {skip_locked}";
-    /// The runs whose deletion has begun.
-    HALF_PRUNED_RUNS = "
+    /// The runs whose deletion has begun. The hook of a run that many generations follow may have yet to run.
+    HALF_PRUNED_RUNS = concat!("
         SELECT r.id, r.pruning_at FROM ductwork_runs r
          WHERE r.pruning_at IS NOT NULL AND r.pruning_at >= :behind
            AND (r.pruning_at, r.id) > (:behind, :behind_id)
            AND NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE n.revived_from = r.id)
-         ORDER BY r.pruning_at, r.id LIMIT :n {skip_locked}";
+           AND (r.status = 'cancelled' OR NOT ", hook_to_run!(), ")
+         ORDER BY r.pruning_at, r.id LIMIT :n {skip_locked}");
     /// A run with a successor is deleted after it.
     COUNT_ENDED_RUNS = "
         SELECT count(*) AS n
@@ -396,18 +398,7 @@ async fn ended(
     let runs = conn
         .fetch(&STILL_PRUNABLE, &[("b", (&rows).into())])
         .await?;
-    let mut runs = ids(&runs, "id")?;
-    let origins = origins(conn, &runs).await?;
-    if !origins.is_empty() {
-        let rows = Rows::new().ids("id", origins.iter().map(|(_, origin)| *origin));
-        let hooked = conn
-            .fetch(&RUNS_WITH_HOOKS, &[("b", (&rows).into())])
-            .await?;
-        let hooked: BTreeSet<Uuid> = ids(&hooked, "id")?.into_iter().collect();
-        let kept = origins.iter().filter(|(_, origin)| hooked.contains(origin));
-        let kept: BTreeSet<Uuid> = kept.map(|(run, _)| *run).collect();
-        runs.retain(|run| !kept.contains(run));
-    }
+    let runs = without_hooks(conn, ids(&runs, "id")?).await?;
     Ok((runs, last))
 }
 
@@ -485,35 +476,55 @@ async fn begin_origins(conn: &mut Conn, runs: &[Uuid]) -> Result<(), Error> {
     if origins.is_empty() {
         return Ok(());
     }
-    let rows = Rows::new().ids("id", origins.iter().map(|(_, origin)| *origin));
+    let rows = Rows::new().ids("id", origins.into_values());
     conn.execute(&BEGIN_PRUNING, &[("b", (&rows).into())])
         .await
         .map(drop)
 }
 
-/// The runs that each of these was made from, with it: the nearest first, up to [`GENERATIONS`].
-async fn origins(conn: &mut Conn, runs: &[Uuid]) -> Result<Vec<(Uuid, Uuid)>, Error> {
-    let mut found = Vec::new();
-    let mut ends: Vec<(Uuid, Uuid)> = runs.iter().map(|run| (*run, *run)).collect();
-    for _ in 0..GENERATIONS {
-        let rows = Rows::new().ids("id", ends.iter().map(|(_, end)| *end));
-        let mut origins = HashMap::new();
-        for row in conn
-            .fetch(&PRUNABLE_ORIGINS, &[("b", (&rows).into())])
-            .await?
-        {
-            if let Some(origin) = row.get::<Option<Uuid>>("revived_from")? {
-                origins.insert(row.get::<Uuid>("id")?, origin);
-            }
+/// The run that each of these was made from, by its id.
+async fn origins(conn: &mut Conn, runs: &[Uuid]) -> Result<HashMap<Uuid, Uuid>, Error> {
+    let rows = Rows::new().ids("id", runs.iter().copied());
+    let mut origins = HashMap::new();
+    for row in conn
+        .fetch(&PRUNABLE_ORIGINS, &[("b", (&rows).into())])
+        .await?
+    {
+        if let Some(origin) = row.get::<Option<Uuid>>("revived_from")? {
+            origins.insert(row.get("id")?, origin);
         }
-        let next = |(run, end): &(Uuid, Uuid)| Some((*run, *origins.get(end)?));
-        ends = ends.iter().filter_map(next).collect();
-        if ends.is_empty() {
+    }
+    Ok(origins)
+}
+
+/// Those of these runs whose lineage has no hook that has yet to run.
+async fn without_hooks(conn: &mut Conn, runs: Vec<Uuid>) -> Result<Vec<Uuid>, Error> {
+    let mut kept = BTreeSet::new();
+    // Each of the runs, with the one that its lineage begins with as far as it is known.
+    let mut lineages: Vec<(Uuid, Uuid)> = runs.iter().map(|run| (*run, *run)).collect();
+    for _ in 0..GENERATIONS {
+        let firsts: Vec<Uuid> = lineages.iter().map(|(_, first)| *first).collect();
+        let origins = origins(conn, &firsts).await?;
+        if origins.is_empty() {
             break;
         }
-        found.extend_from_slice(&ends);
+        let rows = Rows::new().ids("id", origins.values().copied());
+        let hooked = conn
+            .fetch(&RUNS_WITH_HOOKS, &[("b", (&rows).into())])
+            .await?;
+        let hooked: BTreeSet<Uuid> = ids(&hooked, "id")?.into_iter().collect();
+        let mut earlier = Vec::new();
+        for (run, first) in lineages {
+            match origins.get(&first) {
+                Some(origin) if hooked.contains(origin) => drop(kept.insert(run)),
+                Some(origin) => earlier.push((run, *origin)),
+                None => {}
+            }
+        }
+        lineages = earlier;
     }
-    Ok(found)
+    let ready = runs.into_iter().filter(|run| !kept.contains(run));
+    Ok(ready.collect())
 }
 
 async fn begin(conn: &mut Conn, runs: &[Uuid]) -> Result<(), Error> {

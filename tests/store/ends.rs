@@ -363,9 +363,13 @@ on_every_database! {
         driver.work("P", |_| Did::Returned(json!(1))).await;
         for left in (0..3).rev() {
             assert_eq!(prune(&mut driver.conn, Duration::ZERO, 1).await.unwrap(), 1);
-            for run in &lineage {
-                // The deletion of all of them has begun.
-                assert_eq!(revive(&mut driver.conn, *run).await.unwrap(), Revive::NotFound, "{left}");
+            for (at, run) in lineage.iter().enumerate() {
+                // The deletion of the newest one that is left has begun, and those before it have a successor.
+                let told = match lineage[..left].get(at + 1) {
+                    Some(next) => Revive::AlreadyRevived(*next),
+                    None => Revive::NotFound,
+                };
+                assert_eq!(revive(&mut driver.conn, *run).await.unwrap(), told, "{left}");
             }
             assert_eq!(driver.rows(&RUNS, &[]).await.len(), left);
             driver.audit().await;
