@@ -21,7 +21,7 @@ use super::definition::{Definitions, short};
 use super::error::Error;
 use super::resume::{self, DEADLINE, Due};
 use super::statement::{Rows, statements};
-use super::{micros, pause, process, query, stuck, writable};
+use super::{action, micros, pause, process, query, stuck, writable};
 
 macro_rules! leaf_columns {
     () => {
@@ -178,6 +178,9 @@ const NARROW: usize = 2_000;
 /// How far the queues are searched for the branches of a wide run.
 const HEADS: usize = 2_000;
 
+/// The number of actions among which the cancellation of a run is looked for.
+const ACTIONS: usize = 20;
+
 /// The longest output that is read whole, to count its elements.
 const WHOLE: i64 = 64 << 10;
 
@@ -200,6 +203,7 @@ pub async fn facts(
             status: found.status,
             ended_at: found.ended_at(),
             cancelling_at: found.cancelling_at,
+            cancelled_by: None,
             revived_as: None,
             hook: None,
             untold: None,
@@ -222,6 +226,9 @@ pub async fn facts(
             graph: definition.as_ref().ok().cloned(),
             holder: None,
         };
+        if found.status == RunStatus::Cancelled || found.cancelling_at.is_some() {
+            facts.cancelled_by = cancelled_by(conn, run).await?;
+        }
         // For a run in progress, these tell how it will end.
         facts.halts = halts(conn, run, HALTS_MAX).await?;
         if found.status.is_terminal() {
@@ -302,6 +309,15 @@ pub async fn facts(
         Ok(Some(facts))
     })
     .await
+}
+
+/// The name of the actor that cancelled a run. Few actions are possible in a run that was cancelled, so that one is among
+/// the newest.
+async fn cancelled_by(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error> {
+    let actions = action::latest(conn, action::Of::Run(run), None, ACTIONS).await?;
+    let mut actions = actions.into_iter();
+    let cancel = actions.find(|action| action.verb == Verb::Cancel.as_str());
+    Ok(cancel.map(|action| action.by))
 }
 
 /// The rows of LEAVES and BARRIERS, at a cost that does not grow with the width of the run; except
@@ -396,6 +412,7 @@ async fn questions(
                 step: step.step_id,
                 prompt: place.and_then(|node| node.prompt.clone()),
                 since: step.since,
+                is_late: step.is_late(),
                 deadline: step.deadline.map(|due| (due.answer_by, due.unanswered)),
                 failed_hook: None,
                 node: step.node,

@@ -8,13 +8,14 @@ use ductwork::definition::{Definition, Pipeline};
 use ductwork::model::*;
 use ductwork::store::action::{self, Action, Actor, Of};
 use ductwork::store::cancel::{Cancel, Cancelling};
+use ductwork::store::definition::Definitions;
 use ductwork::store::prune;
-use ductwork::store::resume::{self, Resume};
+use ductwork::store::resume::{self, Asked, Resume};
 use ductwork::store::revive::{Revive, Wanted, revive_as};
 use ductwork::store::trigger::{NewRun, trigger_by};
-use ductwork::store::{Conn, Location, Purpose};
+use ductwork::store::{Conn, Location, Purpose, why};
 
-use crate::driver::{Did, Driver};
+use crate::driver::{Did, Driver, LEASE};
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -84,7 +85,8 @@ on_every_database! {
         assert_eq!(one, Resume::Done(1));
         let several = resume::resume(conn, run, None, Some("2"), by).await.unwrap();
         assert_eq!(several, Resume::Ambiguous(all));
-        let many = resume::resume_up_to(conn, run, None, None, by, MANY - 2).await.unwrap();
+        let asked = Asked { most: MANY - 2, until: i64::MAX };
+        let many = resume::resume_asked(conn, run, None, None, by, asked).await.unwrap();
         assert_eq!(many, Resume::TooMany);
         let actions = async |conn: &mut Conn| {
             let actions = recorded(conn, Some(run)).await;
@@ -176,6 +178,8 @@ on_every_database! {
             assert_eq!(of, ("ana", "api", "P"));
         }
         assert_eq!(told(&recorded(&mut driver.conn, Some(next)).await), [("cancel", Some(next), None)]);
+        let facts = why::facts(&mut driver.conn, next, LEASE, &Definitions::default()).await;
+        assert_eq!(facts.unwrap().unwrap().cancelled_by.as_deref(), Some("ana"));
         let older = action::latest(&mut driver.conn, Of::All, Some(all[1].id), 1).await.unwrap();
         assert_eq!(older, all[2..3]);
     }

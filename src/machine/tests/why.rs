@@ -27,6 +27,7 @@ fn facts(leaf: Option<LeafState>) -> Facts {
         status: RunStatus::InProgress,
         ended_at: None,
         cancelling_at: None,
+        cancelled_by: None,
         revived_as: None,
         input: Some("[\"it's\"]".into()),
         now: NOW,
@@ -192,6 +193,7 @@ fn failed_hooks_of_questions_are_counted_as_far_as_the_questions_are_known() {
                 prompt: None,
                 since: NOW,
                 deadline: None,
+                is_late: false,
                 failed_hook: (n < failed).then(|| HookFact {
                     via: "on_wait".into(),
                     error: Some("no mail".into()),
@@ -520,6 +522,9 @@ fn a_cancelled_run_is_begun_anew_with_its_own_input() {
     let mut facts = facts(None);
     facts.status = RunStatus::Cancelled;
     let remedy = |facts: &Facts| why(facts).remedy.unwrap_or_default();
+    assert_eq!(why(&facts).fact, "it was cancelled");
+    facts.cancelled_by = Some("ana".into());
+    assert_eq!(why(&facts).fact, "it was cancelled by ana");
     assert_eq!(remedy(&facts), r#"ductworkd trigger P '["it'\''s"]'"#);
     facts.input = Some("null".into());
     assert_eq!(remedy(&facts), "ductworkd trigger P");

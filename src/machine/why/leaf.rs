@@ -1,0 +1,427 @@
+//! Why a branch that waits for no other branches does not move.
+
+use std::time::Duration;
+
+use crate::machine::intake;
+use crate::machine::stuck::{self, DIES};
+use crate::model::*;
+use crate::time;
+
+use super::{BarrierFact, Facts, LEFT, Leaf, LeafState, ProcessFact, Why, answer, end_transaction};
+
+/// A time from which on a wait is told, in µs.
+pub(super) const SOON: i64 = 1_000_000;
+
+/// The remedy for work that a process holds which is gone.
+pub(super) const HELD_BY_GONE: &str =
+    "it is recovered once its lease has expired; start `ductworkd` if none runs";
+
+/// The remedy if the worker dies as often as it is started.
+const DEADLY: &str = "find what ends it: a step that kills its parent, a limit of memory, or a person; \
+     `ductworkd show` tells of the run's last attempts";
+
+/// A branch that moves outranks one that will move, which outranks one that waits for somebody.
+pub(super) fn active(facts: &Facts, run: &RunId) -> Why {
+    let place = barrier(facts);
+    let leaf = telling(facts);
+    if let Some(held) = held(facts, leaf, &place) {
+        return held;
+    }
+    if let Some(paused) = paused(facts, leaf, &place) {
+        return paused;
+    }
+    if let Some(troubled) = troubled(facts, leaf, &place) {
+        return troubled;
+    }
+    match leaf.state {
+        LeafState::Queued { due_at } if due_at > facts.now => {
+            Why::new("not_due", not_due(facts, leaf, due_at, &place))
+        }
+        LeafState::Queued { .. } => queued(facts, leaf, &place),
+        LeafState::Ready { from } if from > facts.now => {
+            let when = time::relative(from, facts.now);
+            let fact = format!(
+                "advancing from {} failed, and is retried {when}{place}{}",
+                leaf.node,
+                before(leaf)
+            );
+            Why::new("advance_not_due", fact)
+        }
+        LeafState::Ready { .. } => ready(facts, leaf, &place),
+        LeafState::Asked => {
+            let prompt = match &leaf.prompt {
+                Some(prompt) => format!(": {prompt}"),
+                None => String::new(),
+            };
+            let deadline = match &leaf.deadline {
+                Some(deadline) => format!(" ({deadline})"),
+                None => String::new(),
+            };
+            // Only the first leaves are known, so they are not counted.
+            let asks = |leaf: &&Leaf| matches!(leaf.state, LeafState::Asked);
+            let questions = facts.leaves.iter().filter(asks).count();
+            let others = match questions {
+                0 | 1 => "",
+                _ => " (and for other answers)",
+            };
+            let fact = format!(
+                "it waits for a person at {}{prompt}{deadline}{others}",
+                leaf.node
+            );
+            let are_late =
+                !facts.questions.is_empty() && facts.questions.iter().all(|it| it.is_late);
+            Why::new("dampened", fact).remedy(match are_late {
+                true => "no answer counts any more: a daemon decides within 15 seconds; start `ductworkd` if none runs".to_owned(),
+                false => answer(run, questions),
+            })
+        }
+        _ => Why::new(
+            "unknown",
+            format!("nothing is known that could move {}{place}", leaf.node),
+        )
+        .remedy("this should not happen: run `ductworkd audit`".into()),
+    }
+}
+
+fn process(facts: &Facts, id: ProcessId) -> Option<&ProcessFact> {
+    facts.processes.iter().find(|process| process.id == id)
+}
+
+/// The leaf of a run that says most: one that a living process moves, else one that could be moved now,
+/// else any other.
+fn telling(facts: &Facts) -> &Leaf {
+    let live = |id: ProcessId| {
+        process(facts, id).is_some_and(|process| process.is_alive(facts.stale_after))
+    };
+    let first =
+        |wanted: &dyn Fn(LeafState) -> bool| facts.leaves.iter().find(|leaf| wanted(leaf.state));
+    let by_live = |state| match state {
+        LeafState::Running { process, .. } | LeafState::Advancing { process, .. } => live(process),
+        _ => false,
+    };
+    let due = |state| match state {
+        LeafState::Queued { due_at } => due_at <= facts.now,
+        LeafState::Ready { from } => from <= facts.now,
+        _ => false,
+    };
+    first(&by_live)
+        .or_else(|| {
+            first(&|state| !matches!(state, LeafState::Asked | LeafState::Nothing) && due(state))
+        })
+        .or_else(|| {
+            first(&|state| {
+                matches!(
+                    state,
+                    LeafState::Running { .. } | LeafState::Advancing { .. }
+                )
+            })
+        })
+        .or_else(|| {
+            first(&|state| matches!(state, LeafState::Queued { .. } | LeafState::Ready { .. }))
+        })
+        .or_else(|| first(&|state| state == LeafState::Asked))
+        .unwrap_or(&facts.leaves[0])
+}
+
+/// The process that runs or advances a leaf, if there is one.
+fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
+    let (id, since, verb) = match leaf.state {
+        LeafState::Running { process, since } => (process, since, "running"),
+        LeafState::Advancing { process, since } => (process, since, "advancing"),
+        _ => return None,
+    };
+    let Some(process) = process(facts, id) else {
+        let fact = format!(
+            "{} is held by process {id}, which is gone{place}",
+            leaf.node
+        );
+        return Some(Why::new("process_gone", fact).remedy(HELD_BY_GONE.into()));
+    };
+    let span = time::whole(time::between(since, facts.now));
+    let at = format!("{} (pid {})", process.host, process.pid);
+    if process.is_alive(facts.stale_after) {
+        let attempt = attempt(leaf);
+        let trouble = process.trouble.as_deref().filter(|it| !is_of_a_start(it));
+        let remedy = trouble.and_then(|it| stuck::remedy(it, facts.holder.as_deref()));
+        let trouble = trouble.map_or_else(String::new, |trouble| {
+            format!("; its {} has trouble: {trouble}", process.role)
+        });
+        let fact = format!(
+            "{}{attempt} has been {verb} on {at} for {span}{place}{trouble}",
+            leaf.node
+        );
+        let why = Why::new("running", fact);
+        return Some(match remedy {
+            Some(remedy) => why.remedy(remedy),
+            None => why,
+        });
+    }
+    let age = time::whole(process.age);
+    // A process that recovers has reported why it does not recover everything.
+    let lives = |process: &&ProcessFact| process.is_alive(facts.stale_after);
+    let mut troubles = facts
+        .processes
+        .iter()
+        .filter(lives)
+        .filter_map(|it| it.trouble.as_deref());
+    let concerns = |trouble: &&str| {
+        trouble.starts_with(LEFT) && (process.condemned || trouble.contains(&id.to_string()))
+    };
+    if let Some(left) = troubles.find(concerns) {
+        let fact = format!(
+            "{} is held by {at}, which is dead{place}; {left}",
+            leaf.node
+        );
+        return Some(
+            Why::new("process_gone", fact).remedy(end_transaction(facts.holder.as_deref())),
+        );
+    }
+    if process.dead {
+        let fact = format!("{} is held by {at}, which is dead{place}", leaf.node);
+        let remedy = "a `ductworkd` on that host recovers it within seconds, any other once its lease has \
+             expired; start one if none runs";
+        return Some(Why::new("process_gone", fact).remedy(remedy.into()));
+    }
+    let fact = format!(
+        "{} is held by {at}, whose heartbeat is {age} old{place}",
+        leaf.node
+    );
+    let remedy = format!(
+        "it is recovered within {} by any process that is alive; start `ductworkd` if none is",
+        time::whole(facts.stale_after)
+    );
+    Some(Why::new("process_stale", fact).remedy(remedy))
+}
+
+/// True for a trouble that keeps something else from starting: this leaf's work has started.
+fn is_of_a_start(trouble: &str) -> bool {
+    ["definition ", "an execution ", "step "]
+        .iter()
+        .any(|of| trouble.starts_with(of))
+}
+
+/// A leaf that waits for an advancer.
+fn ready(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
+    let advancer = |process: &&ProcessFact| {
+        process.role == Role::Advancer && process.is_alive(facts.stale_after)
+    };
+    let advancers: Vec<_> = facts.processes.iter().filter(advancer).collect();
+    match advancers.first() {
+        Some(_) if let Some(closed) = facts.closed(&advancers) => Why::new(
+            closed.cause,
+            format!(
+                "{} has ended, but no advancer claims: {}{place}",
+                leaf.node, closed.fact
+            ),
+        )
+        .remedy(closed.remedy),
+        Some(_) => Why::new(
+            "ready",
+            format!(
+                "{} has ended, and is about to be advanced{place}",
+                leaf.node
+            ),
+        ),
+        None => Why::new(
+            "no_advancer",
+            format!("{} has ended, but no advancer is alive{place}", leaf.node),
+        )
+        .remedy(intake::start(Role::Advancer, &facts.living()).to_owned()),
+    }
+}
+
+/// A step that waits for its time, for a retry or for its first attempt.
+fn not_due(facts: &Facts, leaf: &Leaf, due_at: i64, place: &str) -> String {
+    let (node, at) = (&leaf.node, time::rfc3339(due_at));
+    let when = time::relative(due_at, facts.now);
+    match leaf.attempt {
+        Some(attempt @ 2..) => {
+            let failed = match &leaf.error {
+                Some(error) => format!("; attempt {} failed: {error}", attempt - 1),
+                None => String::new(),
+            };
+            format!("{node} waits to retry: attempt {attempt} is due {when} ({at}){place}{failed}")
+        }
+        _ => format!("scheduled: {node} is due {when} ({at}){place}"),
+    }
+}
+
+/// The process that could move the leaf is alive, and has reported why it does not.
+fn troubled(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
+    let role = match leaf.state {
+        LeafState::Queued { .. } => Role::Worker,
+        LeafState::Ready { .. } => Role::Advancer,
+        _ => return None,
+    };
+    let serves = |process: &&ProcessFact| {
+        let own = process.pipeline.as_deref();
+        process.role == role
+            && own.is_none_or(|own| own == facts.pipeline)
+            && process.is_alive(facts.stale_after)
+    };
+    // A definition that cannot be read concerns its own runs alone.
+    let concerns = |trouble: &&String| {
+        !trouble.starts_with(LEFT)
+            && (!trouble.starts_with("definition ") || trouble.contains(&facts.definition))
+    };
+    let mut processes = facts.processes.iter().filter(serves);
+    let (process, trouble) = processes
+        .find_map(|process| Some((process, process.trouble.as_ref().filter(concerns)?)))?;
+    let fact = format!(
+        "{} waits: the {} (pid {} on {}) cannot proceed: {trouble}{place}",
+        leaf.node, process.role, process.pid, process.host
+    );
+    let remedy = stuck::remedy(trouble, facts.holder.as_deref()).unwrap_or_else(|| {
+        "fix that problem; if the version of that process is too old, start a newer `ductworkd`"
+            .to_owned()
+    });
+    Some(Why::new("trouble", fact).remedy(remedy))
+}
+
+/// A leaf in the queue of a paused pipeline: nobody takes it, whatever else applies to it.
+fn paused(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
+    let pause = facts.pause.as_ref()?;
+    let is_queued = matches!(leaf.state, LeafState::Queued { .. });
+    is_queued.then(|| {
+        let fact = format!("{} waits: {}{place}", leaf.node, pause.fact(facts.now));
+        Why::new("paused", fact).remedy(pause.remedy())
+    })
+}
+
+fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
+    let workers = facts.processes.iter().filter(|process| {
+        process.role == Role::Worker && process.pipeline.as_deref() == Some(&facts.pipeline)
+    });
+    let (alive, others): (Vec<_>, Vec<_>) =
+        workers.partition(|process| process.is_alive(facts.stale_after));
+    let (node, pipeline) = (&leaf.node, &facts.pipeline);
+    if alive.is_empty() {
+        let dead = others.iter().filter(|process| process.dead).count();
+        let known = match (dead, others.len() - dead) {
+            (0, 0) => String::new(),
+            (0, stale) => format!(" ({stale} with a stale heartbeat)"),
+            (dead, 0) => format!(" ({dead} dead)"),
+            (dead, stale) => format!(" ({dead} dead, {stale} with a stale heartbeat)"),
+        };
+        let fact = format!("{node} is due, but no worker of {pipeline} is alive{known}{place}");
+        // A worker that has just died is there again in a moment, and dies of the same.
+        let own = format!("the worker {pipeline} {DIES}");
+        let troubles = facts.supervisors();
+        let mut troubles = troubles.filter_map(|it| it.trouble.as_deref());
+        if let Some(dying) = troubles.find(|trouble| trouble.starts_with(&own)) {
+            let fact = format!("{node} waits: {dying}{place}");
+            return Why::new("worker_dies", fact).remedy(DEADLY.to_owned());
+        }
+        // A daemon whose worker has died starts another: it knows the pipeline.
+        return Why::new("no_worker", fact).remedy(match others.is_empty() {
+            true => intake::start_worker(pipeline, &facts.living()),
+            false => intake::start(Role::Worker, &facts.living()).to_owned(),
+        });
+    }
+    if let Some(closed) = facts.closed(&alive) {
+        let told = closed.fact;
+        let fact = format!("{node} is due, but no worker of {pipeline} claims: {told}{place}");
+        return Why::new(closed.cause, fact).remedy(closed.remedy);
+    }
+    let alive: Vec<_> = alive.into_iter().filter(|it| it.intake.is_open()).collect();
+    let at_work = |process: &&&ProcessFact| !process.is_silent(facts.stale_after);
+    let held: u64 = alive.iter().filter(at_work).map(|it| it.holds).sum();
+    if held == 0
+        && let Some(untaken) = untaken(facts, leaf, &alive, place)
+    {
+        return untaken;
+    }
+    let due = match facts.backlog.unwrap_or_default() {
+        BACKLOG_MAX.. => format!("at least {BACKLOG_MAX}"),
+        due => due.to_string(),
+    };
+    let workers = match alive.len() {
+        1 => "its worker is".to_owned(),
+        n => format!("its {n} workers are"),
+    };
+    let fact = format!(
+        "{node} is due (steps of {pipeline} that are due: {due}); {workers} busy (steps that run or are claimed: \
+         {held}){place}"
+    );
+    Why::new("backlog", fact).remedy("raise `job_worker.count`, or start more workers".into())
+}
+
+/// A leaf in the queue that no worker takes, although none is known to be at work: the worker that has been silent
+/// for the longest time is named.
+fn untaken(facts: &Facts, leaf: &Leaf, alive: &[&ProcessFact], place: &str) -> Option<Why> {
+    let LeafState::Queued { due_at } = leaf.state else {
+        return None;
+    };
+    let worker = alive.iter().max_by_key(|process| process.age)?;
+    let node = &leaf.node;
+    let waited = time::between(due_at, facts.now);
+    let silent = worker.is_silent(facts.stale_after);
+    if !silent && waited < TAKEN_WITHIN {
+        let fact = format!("{node} is due, and is about to be taken{place}");
+        return Some(Why::new("due", fact));
+    }
+    let workers = match alive.len() {
+        1 => "its worker takes nothing".to_owned(),
+        n => format!("none of its {n} workers takes it"),
+    };
+    let fact = format!(
+        "{node} has been due for {}, but {workers}: the last heartbeat of pid {} on {} is {} old (steps \
+         that it holds: {}){place}",
+        time::whole(waited),
+        worker.pid,
+        worker.host,
+        time::whole(worker.age),
+        worker.holds
+    );
+    let locked =
+        "`ductworkd health` names the database session that has locked its rows, if there is one";
+    let remedy = match silent {
+        true => format!(
+            "wait: it is replaced, or its work goes to others, if it stays silent for {}; {locked}",
+            time::whole(facts.stale_after)
+        ),
+        false => {
+            format!("{locked}; the log of that process may say more; restart `ductworkd` there")
+        }
+    };
+    Some(Why::new("not_taken", fact).remedy(remedy))
+}
+
+/// The number up to which a backlog is counted.
+pub const BACKLOG_MAX: u64 = 10_000;
+
+/// A worker that has a free slot takes a step that is due sooner than this.
+pub(super) const TAKEN_WITHIN: Duration = Duration::from_secs(5);
+
+fn attempt(leaf: &Leaf) -> String {
+    match leaf.attempt {
+        Some(attempt @ 2..) => format!(" (attempt {attempt})"),
+        _ => String::new(),
+    }
+}
+
+/// The error of the attempt before this one.
+fn before(leaf: &Leaf) -> String {
+    match &leaf.error {
+        Some(error) => format!("; the previous attempt failed: {error}"),
+        None => String::new(),
+    }
+}
+
+/// The barrier at which the most branches are still to arrive.
+fn barrier(facts: &Facts) -> String {
+    let widest = facts
+        .barriers
+        .iter()
+        .max_by_key(|barrier| barrier.width - barrier.arrived);
+    match widest {
+        Some(BarrierFact {
+            node,
+            width,
+            arrived,
+        }) => {
+            format!("; {arrived} of the {width} branches of {node} have arrived")
+        }
+        None => String::new(),
+    }
+}
