@@ -96,6 +96,13 @@ impl Resume {
                         problem.help(format!("`ductworkd why {run}` says what it is doing")),
                     ));
                 }
+                resume::Resume::Late => {
+                    let problem = Problem::new(resume::late(run));
+                    let help = format!(
+                        "`ductworkd why {run}` says what follows; start `ductworkd` if none runs"
+                    );
+                    return Err(Failure::failed(problem.help(help)));
+                }
                 resume::Resume::TooMany => {
                     return Err(Failure::failed(Problem::new(resume::too_many(run))));
                 }

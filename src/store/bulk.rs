@@ -28,7 +28,7 @@ use super::cancel::{self, Cancel, Cancelling};
 use super::conn::{Conn, Row};
 use super::definition::{self, Definitions};
 use super::error::Error;
-use super::resume::{self, Resume};
+use super::resume::{self, Asked, Resume};
 use super::revive::{self, Revive, Wanted};
 use super::statement::{Rows, statements};
 use super::{halted, list, micros, query, writable};
@@ -685,7 +685,7 @@ impl Turn<'_> {
             again,
             ..self.bulk.actor()
         };
-        match intervene(conn, self.bulk.verb, run, self.definition, by).await {
+        match intervene(conn, self.bulk, run, self.definition, by).await {
             Ok(Outcome::Done) => {
                 self.worked.pipelines.insert(brief.pipeline);
                 Ok(Outcome::Done)
@@ -761,12 +761,12 @@ async fn in_the_way(conn: &mut Conn, run: RunId) -> Result<String, Error> {
 
 async fn intervene(
     conn: &mut Conn,
-    verb: Verb,
+    bulk: &Bulk,
     run: RunId,
     definition: Option<&Definition>,
     by: Actor,
 ) -> Result<Outcome, Error> {
-    Ok(match verb {
+    Ok(match bulk.verb {
         Verb::Revive => {
             let wanted = Wanted {
                 definition,
@@ -785,14 +785,20 @@ async fn intervene(
             }
         }
         Verb::Cancel => return cancelled(conn, run, by).await,
-        Verb::Resume => match resume::resume(conn, run, None, None, Some(&by)).await? {
-            Resume::Done(_) => Outcome::Done,
-            Resume::TooMany => Outcome::Failed(format!(
-                "{}; `ductworkd resume {run}` answers them in batches",
-                resume::too_many(run)
-            )),
-            Resume::NotFound | Resume::NotDampened(_) | Resume::Ambiguous(_) => Outcome::Skipped,
-        },
+        Verb::Resume => {
+            // A run may have gone on since, and ask something that nobody has seen.
+            let asked = Asked::by(bulk.created_at);
+            match resume::resume_asked(conn, run, None, None, Some(&by), asked).await? {
+                Resume::Done(_) => Outcome::Done,
+                Resume::TooMany => Outcome::Failed(format!(
+                    "{}; `ductworkd resume {run}` answers them in batches",
+                    resume::too_many(run)
+                )),
+                Resume::NotFound | Resume::NotDampened(_) | Resume::Late | Resume::Ambiguous(_) => {
+                    Outcome::Skipped
+                }
+            }
+        }
         Verb::Trigger | Verb::Pause | Verb::Unpause | Verb::Send => Outcome::Skipped,
     })
 }

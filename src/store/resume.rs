@@ -97,9 +97,10 @@ statements! {
            AND d.answer_by >= :behind AND (d.answer_by, d.branch_id) > (:behind, :behind_id)
          ORDER BY d.answer_by, d.branch_id LIMIT :n";
     END_DEADLINES = "{delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)}";
-    /// The branch of a deadline may wait again by now, with a later deadline.
+    /// RACE: somebody answers a question meanwhile, and its branch reaches a further one. The deadline of that question is
+    /// later than those that were read, even if it has passed too. Proven by `a_deadline_that_is_set_meanwhile_is_kept`.
     END_PASSED_DEADLINES = "
-        {delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)} AND answer_by <= {now}";
+        {delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)} AND answer_by <= :until";
 }
 
 /// How many questions one transaction answers where several may follow it.
@@ -152,6 +153,13 @@ pub struct Due {
 }
 
 impl Due {
+    /// True once it has passed: a daemon decides the question, and no answer counts any more. Only a newer version knows
+    /// other moves than these two; if none runs, a person can still answer.
+    pub fn has_passed(&self) -> bool {
+        let is_known = [hooks::APPROVE, hooks::HALT].contains(&self.unanswered.as_str());
+        is_known && self.answer_by <= self.now
+    }
+
     /// The text that people read.
     pub fn words(&self) -> String {
         let relative = || time::relative(self.answer_by, self.now);
@@ -189,11 +197,20 @@ pub enum Resume {
     NotFound,
     /// The run, or this step of it, does not wait for a person.
     NotDampened(RunStatus),
+    /// The deadline of each question has passed, and a daemon has yet to decide it.
+    Late,
     /// A value was given, and several steps wait, of which these are the first [`LISTED`]: it is unclear for which of
     /// them it is.
     Ambiguous(Vec<WaitingStep>),
     /// More steps wait than one transaction answers, or with longer values.
     TooMany,
+}
+
+/// The reason for [`Resume::Late`].
+pub fn late(run: RunId) -> String {
+    format!(
+        "the run {run} takes no answer any more: the deadline has passed, and a daemon decides within 15 seconds"
+    )
 }
 
 /// The reason for [`Resume::TooMany`].
@@ -286,6 +303,11 @@ impl WaitingStep {
     fn cursor(&self) -> Cursor {
         Cursor::new(self.since, self.step_id.0)
     }
+
+    /// True once its deadline [has passed](Due::has_passed).
+    pub fn is_late(&self) -> bool {
+        self.deadline.as_ref().is_some_and(Due::has_passed)
+    }
 }
 
 /// How many of the first of these questions one transaction answers: their values are copied.
@@ -312,24 +334,46 @@ pub async fn resume(
     value: Option<&str>,
     by: Option<&Actor>,
 ) -> Result<Resume, Error> {
-    resume_up_to(conn, run_id, step, value, by, AT_ONCE).await
+    resume_asked(conn, run_id, step, value, by, Asked::NOW).await
 }
 
-/// The same, up to this many.
-pub async fn resume_up_to(
+/// Which questions of a run are answered where no step is named.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// At most this many.
+    pub most: usize,
+    /// Those that were asked by then: µs since 1970.
+    pub until: i64,
+}
+
+impl Asked {
+    /// Those that are asked when they are answered.
+    const NOW: Self = Self {
+        most: AT_ONCE,
+        until: i64::MAX,
+    };
+
+    /// Those that had been asked by then.
+    pub fn by(until: i64) -> Self {
+        Self { until, ..Self::NOW }
+    }
+}
+
+/// The same, of these questions.
+pub async fn resume_asked(
     conn: &mut Conn,
     run_id: RunId,
     step: Option<StepId>,
     value: Option<&str>,
     by: Option<&Actor>,
-    most: usize,
+    Asked { most, until }: Asked,
 ) -> Result<Resume, Error> {
     failpoint!(conn, "resume.begin");
     let resumed = conn.transaction(async |conn| {
         let mut steps = match step {
             None => {
                 let n = most.max(LISTED) + 1;
-                asked_behind(conn, run_id, Cursor::FIRST, i64::MAX, n).await?
+                asked_behind(conn, run_id, Cursor::FIRST, until, n).await?
             }
             Some(step) => {
                 let args = [("run", run_id.0.into()), ("step", step.0.into())];
@@ -339,11 +383,16 @@ pub async fn resume_up_to(
                     .collect::<Result<_, _>>()?
             }
         };
+        let found = steps.len();
+        steps.retain(|step| !step.is_late());
+        if steps.is_empty() && found > 0 {
+            return Ok(Resume::Late);
+        }
         if value.is_some() && steps.len() > 1 {
             steps.truncate(LISTED);
             return Ok(Resume::Ambiguous(steps));
         }
-        if portion(&steps, most) < steps.len() {
+        if found > most || portion(&steps, most) < steps.len() {
             return Ok(Resume::TooMany);
         }
         let n = answer(conn, run_id, &steps, value, by).await?;
@@ -372,7 +421,7 @@ pub async fn resume_all(
     let batch = batch.max(1);
     // A branch that goes on may reach a further question meanwhile, which nobody has seen.
     let until = query::now(conn).await?;
-    let (mut resumed, mut behind) = (0, Cursor::FIRST);
+    let (mut resumed, mut late, mut behind) = (0, 0, Cursor::FIRST);
     loop {
         failpoint!(conn, "resume.begin");
         let done = conn.transaction(async |conn| {
@@ -380,20 +429,23 @@ pub async fn resume_all(
             let fit = portion(&steps, batch);
             let are_more = steps.len() > fit;
             steps.truncate(fit);
+            let last = steps.last().map(WaitingStep::cursor);
+            steps.retain(|step| !step.is_late());
             let n = answer(conn, run_id, &steps, None, by).await?;
             if resumed == 0 && n > 0 {
                 action::record(conn, by, Verb::Resume, [run_id], None).await?;
             }
             failpoint!(conn, "resume.written");
-            let last = steps.last().map(WaitingStep::cursor);
-            Ok((n, last.filter(|_| are_more)))
+            Ok((n, fit - steps.len(), last.filter(|_| are_more)))
         });
-        let (n, last) = done.await?;
+        let (n, passed, last) = done.await?;
         failpoint!(conn, "resume.end");
         resumed += n;
+        late += passed;
         report(resumed);
         match (last, resumed) {
             (Some(last), _) => behind = last,
+            (None, 0) if late > 0 => return Ok(Resume::Late),
             (None, 0) => return not_dampened(conn, run_id).await,
             (None, _) => return Ok(Resume::Done(resumed)),
         }
@@ -583,7 +635,8 @@ async fn decide(conn: &mut Conn, place: &mut Cursor, n: usize) -> Result<Passed,
         let last = found
             .last()
             .map(|row| Cursor::of(row, "answer_by", "branch_id"));
-        *place = last.unwrap_or(Ok(behind))?;
+        let last = last.unwrap_or(Ok(behind))?;
+        *place = last;
         let (mut approve, mut halt) = (Vec::new(), Vec::new());
         for row in &found {
             let (Some(step), Some(run)) = (
@@ -620,8 +673,8 @@ async fn decide(conn: &mut Conn, place: &mut Cursor, n: usize) -> Result<Passed,
         let branches: Result<Vec<uuid::Uuid>, Error> =
             found.iter().map(|row| row.get("branch_id")).collect();
         let rows = Rows::new().ids("id", branches?);
-        conn.execute(&END_PASSED_DEADLINES, &[("b", (&rows).into())])
-            .await?;
+        let args = [("b", (&rows).into()), ("until", last.time().into())];
+        conn.execute(&END_PASSED_DEADLINES, &args).await?;
         failpoint!(conn, "deadlines.written");
         Ok(passed)
     });

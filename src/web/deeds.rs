@@ -326,7 +326,7 @@ pub async fn resume(
             (Resume::NotDampened(_), None) => {
                 answered = Answered::of(who_answered(conn, run).await?);
             }
-            (Resume::NotFound | Resume::Ambiguous(_) | Resume::TooMany, _) => {}
+            (Resume::NotFound | Resume::Ambiguous(_) | Resume::Late | Resume::TooMany, _) => {}
         }
         Ok((resumed, answered))
     });
@@ -358,6 +358,7 @@ pub async fn resume(
             ))
             .about(run))
         }
+        Resume::Late => Err(conflict(resume::late(run)).about(run)),
         Resume::TooMany => Err(conflict(resume::too_many(run))
         .remedy("`ductworkd resume` answers all of them in batches; a request with a `step` answers one")
         .about(run)),

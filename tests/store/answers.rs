@@ -1,5 +1,6 @@
 //! Questions to people: their deadlines, their hooks, and who answered.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline, Question, Unanswered};
@@ -13,7 +14,7 @@ use ductwork::store::definition::Definitions;
 use ductwork::store::portion::BYTES_MAX;
 use ductwork::store::prune::prune;
 use ductwork::store::query;
-use ductwork::store::resume::{Passed, Resume, pass_deadlines, resume, waiting};
+use ductwork::store::resume::{Passed, Resume, pass_deadlines, resume, resume_all, waiting};
 use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::Statement;
 use ductwork::store::why;
@@ -27,6 +28,10 @@ use crate::support::Db;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 static PASS: Statement = Statement::new("TEST_PASS", "UPDATE ductwork_deadlines SET answer_by = 0");
+static PASS_SOON: Statement = Statement::new(
+    "TEST_PASS_SOON",
+    "UPDATE ductwork_deadlines SET answer_by = {now} + 200000",
+);
 static DEADLINES: Statement = Statement::new(
     "TEST_DEADLINES",
     "SELECT count(*) AS n FROM ductwork_deadlines",
@@ -205,6 +210,7 @@ on_every_database! {
                 prompt: Some("sure?".to_owned()),
                 since: asked.since,
                 deadline: Some((due.answer_by, "halt".to_owned())),
+                is_late: false,
                 failed_hook: failed,
             }]);
             // Nobody answers in time.
@@ -346,18 +352,56 @@ on_every_database! {
         driver.audit().await;
     }
 
+    /// Even if no daemon has decided the question yet.
+    async fn after_a_deadline_no_answer_counts(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        for (unanswered, status) in [(Unanswered::Halt, RunStatus::Halted), (Unanswered::Approve, RunStatus::Completed)] {
+            let run = driver.trigger(&timed(unanswered), "\"x\"").await;
+            work(&mut driver).await;
+            driver.conn.execute(&PASS, &[]).await.unwrap();
+            let step = waiting(&mut driver.conn, run).await.unwrap()[0].step_id;
+            let conn = &mut driver.conn;
+            assert_eq!(resume(conn, run, None, None, None).await.unwrap(), Resume::Late);
+            assert_eq!(resume(conn, run, Some(step), Some("\"y\""), None).await.unwrap(), Resume::Late);
+            assert_eq!(resume_all(conn, run, None, 1, |_| {}).await.unwrap(), Resume::Late);
+            assert_eq!(driver.run(run).await.0, RunStatus::Dampened);
+            let facts = why::facts(&mut driver.conn, run, LEASE, &Definitions::default()).await;
+            let remedy = machine::why::why(&facts.unwrap().unwrap()).remedy.unwrap();
+            assert!(remedy.starts_with("no answer counts any more"), "{remedy}");
+            let _passed = pass_deadlines(&mut driver.conn).await.unwrap();
+            work(&mut driver).await;
+            assert_eq!(driver.run(run).await.0, status);
+        }
+        driver.audit().await;
+    }
+
     async fn of_an_answer_and_a_deadline_at_once_one_counts(db: Db) {
         let mut driver = Driver::new(&db).await;
         driver.audited = false;
         let (mut answered, mut halted) = (0, 0);
-        for _ in 0..25 {
+        for round in 0..16 {
             let run = driver.trigger(&timed(Unanswered::Halt), "\"x\"").await;
             work(&mut driver).await;
-            driver.conn.execute(&PASS, &[]).await.unwrap();
             let (mut person, mut daemon) = (db.conn().await, db.conn().await);
+            driver.conn.execute(&PASS_SOON, &[]).await.unwrap();
+            let is_answered = Cell::new(false);
             let (said, passed) = tokio::join!(
-                async { resume(&mut person, run, None, Some("\"y\""), None).await.unwrap() == Resume::Done(1) },
-                async { pass_deadlines(&mut daemon).await.unwrap().halted == 1 },
+                async {
+                    // The first ones are early, the last ones late, and some of the others at that moment.
+                    tokio::time::sleep(Duration::from_millis(25 * round)).await;
+                    let said = resume(&mut person, run, None, Some("\"y\""), None).await.unwrap();
+                    is_answered.set(said == Resume::Done(1));
+                    is_answered.get()
+                },
+                async {
+                    loop {
+                        let passed = pass_deadlines(&mut daemon).await.unwrap();
+                        if passed.halted == 1 || is_answered.get() {
+                            return passed.halted == 1;
+                        }
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                },
             );
             assert!(said != passed, "{said} {passed}");
             (answered, halted) = (answered + u32::from(said), halted + u32::from(passed));
@@ -367,6 +411,7 @@ on_every_database! {
             assert_eq!(deadlines(&mut driver).await, 0);
         }
         eprintln!("{answered} answers and {halted} deadlines came first");
+        assert!(answered > 0 && halted > 0, "{answered} answers and {halted} deadlines");
         crate::driver::audit(&mut driver.conn).await;
     }
 

@@ -13,6 +13,7 @@ use ductwork::model::*;
 use ductwork::store::action::{self, Actor, Again, Of};
 use ductwork::store::bulk::{self, Bulk, Listed, NewBulk, Within, Worked};
 use ductwork::store::definition::Definitions;
+use ductwork::store::resume::{self, Resume};
 use ductwork::store::revive::{Revive, Wanted, revive_as};
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Error, Location, Purpose, duty, halted, prune, query};
@@ -198,6 +199,23 @@ on_every_database! {
         assert_eq!(bulk::count(&mut driver.conn, &future, newest, 99).await.unwrap(), 0);
         let id = create(&mut driver.conn, Verb::Revive, Selection::Matching(future)).await;
         assert_eq!(counts(&work(&mut driver.conn, id).await), (0, 0, 0));
+    }
+
+    /// The action may come to a run much later: by then, the run may ask something that nobody had seen.
+    async fn a_bulk_action_answers_no_question_that_is_asked_after_its_request(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let asks = Pipeline::named("P").start("A").dampen("one?").dampen("two?").build().unwrap();
+        let runs = [driver.trigger(&asks, "1").await, driver.trigger(&asks, "1").await];
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        let id = create(&mut driver.conn, Verb::Resume, Selection::chosen(runs.to_vec())).await;
+        let answered = resume::resume(&mut driver.conn, runs[0], None, None, None).await.unwrap();
+        assert_eq!(answered, Resume::Done(1));
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        assert_eq!(counts(&work(&mut driver.conn, id).await), (1, 1, 0));
+        assert_eq!(changed(&mut driver.conn, id).await, [runs[1]]);
+        let asked = resume::waiting(&mut driver.conn, runs[0]).await.unwrap();
+        assert_eq!(asked.iter().map(|step| step.node.as_str()).collect::<Vec<_>>(), ["dampen.2"]);
+        driver.audit().await;
     }
 
     async fn a_kind_of_failure_leaves_out_those_that_halted_otherwise(db: Db) {

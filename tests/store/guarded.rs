@@ -32,7 +32,7 @@ pub const GUARDED: &[Guarded] = &[
     (
         "END_PASSED_DEADLINES.1",
         1,
-        "answer_by <= {now}",
+        "answer_by <= :until",
         "a_deadline_that_is_set_meanwhile_is_kept",
     ),
     // With an answer or without one, the worlds' runs have the same result.

@@ -459,7 +459,7 @@ async fn a_branch_that_waits_elsewhere_by_now_is_not_resumed() {
 }
 
 /// A program without deadlines has left one behind; between the look and the write the branch waits again, with a
-/// deadline in the future.
+/// deadline in the future, or with one that has passed too and that nobody has decided.
 #[tokio::test]
 async fn a_deadline_that_is_set_meanwhile_is_kept() {
     static LEFT: Statement = Statement::new(
@@ -472,6 +472,17 @@ async fn a_deadline_that_is_set_meanwhile_is_kept() {
         "UPDATE ductwork_deadlines SET answer_by = {now} + 3600000000
           WHERE branch_id IN (SELECT b.id FROM ductwork_branches b WHERE b.run_id = :run)",
     );
+    static ANEW_AND_PASSED: Statement = Statement::new(
+        "TEST_ANEW_AND_PASSED",
+        "UPDATE ductwork_deadlines SET answer_by = {now} - 1
+          WHERE branch_id IN (SELECT b.id FROM ductwork_branches b WHERE b.run_id = :run)",
+    );
+    for anew in [&ANEW, &ANEW_AND_PASSED] {
+        deadline_is_kept(&LEFT, anew).await;
+    }
+}
+
+async fn deadline_is_kept(left: &'static Statement, anew: &'static Statement) {
     static LEFT_OVER: Statement = Statement::new(
         "TEST_LEFT_OVER",
         "SELECT count(*) AS n FROM ductwork_deadlines",
@@ -480,11 +491,11 @@ async fn a_deadline_that_is_set_meanwhile_is_kept() {
         let mut watch = driver(&db).await;
         let mut daemon = driver(&db).await;
         let run = watch.trigger(&one(), "1").await;
-        by_hand(&mut watch, &LEFT, run).await;
+        by_hand(&mut watch, left, run).await;
         let session = session(&mut daemon).await;
         let mut quicker = driver(&db).await;
         quicker.conn.script("BEGIN", "BEGIN").await.unwrap();
-        by_hand(&mut quicker, &ANEW, run).await;
+        by_hand(&mut quicker, anew, run).await;
         let passed = tokio::task::spawn_local(async move {
             resume::pass_deadlines(&mut daemon.conn).await.unwrap()
         });

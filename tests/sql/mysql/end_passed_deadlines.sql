@@ -1,1 +1,1 @@
-DELETE ductwork_deadlines FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_deadlines FORCE INDEX (PRIMARY) WHERE ductwork_deadlines.branch_id = b.id AND answer_by <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+DELETE ductwork_deadlines FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_deadlines FORCE INDEX (PRIMARY) WHERE ductwork_deadlines.branch_id = b.id AND answer_by <= ?
