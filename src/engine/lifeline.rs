@@ -68,6 +68,9 @@ const LOOK_AT_CLAIMS: Duration = Duration::from_secs(30);
 /// duration.
 const LOOK_EVERY: (u32, Duration) = (10, Duration::from_secs(15));
 
+/// How often a supervisor, or an advancer without one, deletes old runs.
+pub const PRUNE_EVERY: Duration = Duration::from_secs(60);
+
 /// Something to do on the second connection.
 pub enum Request {
     /// Read a value of a run's context.

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::definition::Definition;
 use crate::engine::advancer::Advancer;
 use crate::engine::counting;
-use crate::engine::lifeline::{Lifeline, Request, WEDGED_AFTER};
+use crate::engine::lifeline::{Lifeline, PRUNE_EVERY, Request, WEDGED_AFTER};
 use crate::engine::reaper::Sweeper;
 use crate::engine::runner::Runner;
 use crate::engine::shared::{Mode, Shared};
@@ -225,9 +225,13 @@ impl Child {
                 };
                 let (drain, parent) = (self.drain(), self.parent);
                 let looped = run_loops(&mut signals, &mut loops, &all, drain, parent, dumper, over);
+                // So does an advancer without a supervisor.
+                let retention = self.config.retention;
+                let retention = retention.filter(|_| alone && role == Role::Advancer);
                 let (ended, asked) = tokio::select! {
                     biased;
                     never = tell_of_the_stop(&first.shared, &notify) => match never {},
+                    never = prune_in_turn(&first.requests, retention) => match never {},
                     looped = looped => looped,
                 };
                 since = asked;
@@ -517,6 +521,21 @@ async fn idle(requests: &mpsc::UnboundedSender<Request>, pipelines: Option<Optio
     match pipelines {
         Some(pipelines) => until_idle(requests, pipelines).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Asks for the deletion of old runs again and again.
+async fn prune_in_turn(
+    requests: &mpsc::UnboundedSender<Request>,
+    retention: Option<Duration>,
+) -> Infallible {
+    let Some(retention) = retention else {
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::time::sleep(PRUNE_EVERY).await;
+        // A lifeline that has ended is noticed elsewhere.
+        let _ = requests.send(Request::Prune(retention));
     }
 }
 

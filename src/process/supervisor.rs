@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::Config;
 use crate::engine::counting;
-use crate::engine::lifeline::{Lifeline, Request};
+use crate::engine::lifeline::{Lifeline, PRUNE_EVERY, Request};
 use crate::engine::reaper::{Finding, ProvenDeath, Sweeper};
 use crate::engine::shared::{Mode, Shared};
 use crate::engine::trouble::Trouble;
@@ -329,7 +329,7 @@ impl Supervisor {
         let dumper = Dumper::start();
         let mut until = std::pin::pin!(until);
         let (mut done, mut is_over) = (None, false);
-        let mut prune_at = Instant::now() + Duration::from_secs(60);
+        let mut pruned_at = Instant::now();
         loop {
             self.me.progress();
             self.handle(roster::Event::Tick { at: self.at() });
@@ -344,11 +344,11 @@ impl Supervisor {
             self.watch_the_writer(&rows.borrow());
             self.notify.watchdog();
             self.stamp.iter_mut().for_each(Stamp::touch);
-            if Instant::now() >= prune_at {
-                prune_at = Instant::now() + Duration::from_secs(60);
-                if let Some(retention) = self.setup.config.retention {
-                    let _ = self.requests.send(Request::Prune(retention));
-                }
+            if let Some(retention) = self.setup.config.retention
+                && pruned_at.elapsed() >= PRUNE_EVERY
+            {
+                pruned_at = Instant::now();
+                let _ = self.requests.send(Request::Prune(retention));
             }
             let next = self.roster.next_deadline();
             let longest = match &self.stopping {

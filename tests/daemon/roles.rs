@@ -78,6 +78,34 @@ fn waits(name: &str) -> String {
 const ADVANCER: [&str; 2] = ["env", "DUCTWORK_ROLE=advancer"];
 const WORKER: [&str; 2] = ["env", "DUCTWORK_ROLE=worker"];
 
+/// A minute passes before the first deletion; the run is old enough by then.
+#[tokio::test]
+async fn old_runs_are_deleted_by_a_supervisor_or_by_an_advancer_without_one() {
+    tokio::join!(deletes_old_runs(&["env"]), deletes_old_runs(&ADVANCER));
+}
+
+async fn deletes_old_runs(wrapper: &[&str]) {
+    static RUNS: Statement = Statement::new("TEST_RUNS", "SELECT id FROM ductwork_runs");
+    let after = "pipeline: After\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
+    let db = Db::sqlite();
+    let mut fixture = DaemonFixture::new(&db, Settings::default(), &[after]).await;
+    fixture.configure("  retention: 60s\n");
+    let mut daemon = fixture.start();
+    fixture.trigger("After", "1", 1).await;
+    fixture.completed(PATIENCE).await;
+    daemon.stop().await;
+    let mut daemon = fixture.start_as(wrapper, &["start"]);
+    daemon.ready().await;
+    let conn = &mut fixture.conn;
+    eventually(PATIENCE, "the run is deleted", async || {
+        let runs = conn.fetch(&RUNS, &[]).await.unwrap();
+        runs.is_empty().then_some(())
+    })
+    .await;
+    daemon.stop().await;
+    fixture.audited().await;
+}
+
 /// Ends all sessions of the test's database but its own; returns how many there were.
 async fn kill_sessions(conn: &mut Conn) -> usize {
     static SESSIONS: Statement = Statement::new(
