@@ -95,9 +95,8 @@ pub fn directory(database: &str) -> io::Result<PathBuf> {
     if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR").filter(|it| !it.is_empty()) {
         candidates.push(PathBuf::from(runtime).join("ductwork"));
     }
-    if own.is_root() {
-        candidates.push(PathBuf::from("/run/ductwork"));
-    }
+    // That of a service, or of root: others cannot make it. A service may have a `/tmp` that no command sees.
+    candidates.push(PathBuf::from("/run/ductwork"));
     candidates.push(PathBuf::from(format!("/tmp/ductwork-{own}")));
     first_usable(&candidates, database)
 }
