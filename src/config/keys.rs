@@ -203,7 +203,7 @@ pub static KEYS: &[Key] = &[
     key("pipeline_advancer.count", COUNT, Scope::One, "3",
         "the width of the advancer's batches: one advancer moves the branches of all pipelines"),
     key("pipeline_advancer.max_retry", BUDGET, Scope::Pipeline, "10",
-        "the number of failed attempts to advance a branch before it halts"),
+        "the number of retries of a failed attempt to advance a branch, before the branch halts"),
     key("pipeline_advancer.max_crash", BUDGET, Scope::Pipeline, "10",
         "the number of crashes while advancing a branch before it halts"),
     key("pipeline_advancer.backoff", Kind::Backoff, Scope::Pipeline, "",
