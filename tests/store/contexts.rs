@@ -8,8 +8,8 @@ use ductwork::model::{ExecutionId, ProcessId, RunId};
 use ductwork::store::{context, fault_injection, portion};
 
 use crate::driver::Driver;
-use crate::on_every_database;
 use crate::support::Db;
+use crate::{on_every_database, on_servers};
 
 on_every_database! {
     async fn a_context_is_listed_in_parts_that_can_be_held(db: Db) {
@@ -55,11 +55,10 @@ on_every_database! {
     }
 }
 
-/// The reaper has closed the attempt but not committed yet: the reaper's write counts, the attempt's
-/// does not.
-#[tokio::test]
-async fn an_attempt_that_is_being_taken_away_waits_and_sets_nothing() {
-    crate::support::with(Db::postgres().await, |db| async move {
+on_servers! {
+    /// The reaper has closed the attempt but not committed yet: the reaper's write counts, the attempt's
+    /// does not.
+    async fn an_attempt_that_is_being_taken_away_waits_and_sets_nothing(db: Db) {
         let mut driver = Driver::new(&db).await;
         driver.audited = false;
         let definition = Pipeline::named("P").start("A").build().unwrap();
@@ -71,9 +70,10 @@ async fn an_attempt_that_is_being_taken_away_waits_and_sets_nothing() {
             process: driver.process,
         };
         let mut reaps = db.conn().await;
-        let close =
-            "BEGIN; UPDATE ductwork_executions SET completed_at = 1, result = 'process_crashed'";
-        reaps.script("CLOSE", close).await.unwrap();
+        let close = "UPDATE ductwork_executions SET completed_at = 1, result = 'process_crashed'";
+        for script in ["BEGIN", close] {
+            reaps.script("CLOSE", script).await.unwrap();
+        }
         let mut sets = db.conn().await;
         let setting = fault_injection::session(&mut sets).await.unwrap().unwrap();
         let set = tokio::task::spawn_local(async move {
@@ -92,6 +92,5 @@ async fn an_attempt_that_is_being_taken_away_waits_and_sets_nothing() {
         assert!(!set.await.unwrap(), "a zombie's write counted");
         let kept = context::get(&mut driver.conn, run, "k").await.unwrap();
         assert_eq!(kept, None);
-    })
-    .await;
+    }
 }

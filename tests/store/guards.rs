@@ -389,6 +389,63 @@ async fn a_process_that_ends_while_a_claim_of_it_is_under_way_keeps_its_row() {
     .await;
 }
 
+/// Its claim has written the process's row already, and has yet to take anything.
+#[tokio::test]
+async fn a_claim_that_is_under_way_when_its_process_is_declared_dead_is_given_back() {
+    crate::support::with(Db::postgres().await, |db| async move {
+        let mut watch = driver(&db).await;
+        for branches in [false, true] {
+            let mut doomed = driver(&db).await;
+            let mut reaper = driver(&db).await;
+            let process = doomed.process;
+            let (claims, reaps) = (session(&mut doomed).await, session(&mut reaper).await);
+            watch.trigger(&divided(), "1").await;
+            if branches {
+                let claimed = watch.claim("P", 1).await.remove(0);
+                let finished = watch.finished(claimed, Did::Returned(json!(1))).await;
+                watch.commit(&[finished]).await;
+            }
+            let mut hold = db.conn().await;
+            hold.script("BEGIN", "BEGIN").await.unwrap();
+            let lock = match branches {
+                true => "LOCK TABLE ductwork_advancements IN SHARE MODE",
+                false => "SELECT 1 FROM ductwork_executions FOR UPDATE",
+            };
+            hold.script("LOCK", lock).await.unwrap();
+            let claimed = tokio::task::spawn_local(async move {
+                match branches {
+                    true => doomed.claim_branches(9).await.len(),
+                    false => doomed.claim("P", 9).await.len(),
+                }
+            });
+            until_it_waits(&mut watch, claims).await;
+            let reaping = tokio::task::spawn_local(async move {
+                let recovered = reaper.recover(process).await;
+                (reaper, recovered)
+            });
+            while !reaping.is_finished()
+                && !fault_injection::waits(&mut watch.conn, reaps)
+                    .await
+                    .unwrap()
+            {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            hold.script("COMMIT", "COMMIT").await.unwrap();
+            assert_eq!(claimed.await.unwrap(), 1);
+            // A reaper that did not wait has left the process to the next look.
+            let (mut reaper, mut recovered) = reaping.await.unwrap();
+            if !recovered.removed {
+                recovered = reaper.recover(process).await;
+            }
+            assert!(recovered.removed);
+            assert_eq!(recovered.again + recovered.branches, 1);
+            crate::driver::audit(&mut watch.conn).await;
+            watch.work("P", |_| Did::Returned(json!(1))).await;
+        }
+    })
+    .await;
+}
+
 /// A worker puts back an execution that it has claimed ahead while its run is cancelled: it has
 /// released the execution, which the cancellation waits for, but not queued it yet.
 #[tokio::test]

@@ -9,6 +9,7 @@ use ductwork::store::claim::Claimed;
 use ductwork::store::context;
 use ductwork::store::query;
 use ductwork::store::revive::{Revive, revive};
+use ductwork::store::statement::Statement;
 use serde_json::json;
 
 use crate::driver::{Did, Driver, together};
@@ -31,6 +32,11 @@ async fn work(driver: &mut Driver) -> Vec<String> {
         .work("P", |claimed| Did::Returned(ink(claimed)))
         .await
 }
+
+static ANOTHER_SUCCESSOR: Statement = Statement::new(
+    "TEST_ANOTHER_SUCCESSOR",
+    "UPDATE ductwork_runs SET revived_from = :origin WHERE id = :run",
+);
 
 on_every_database! {
     async fn a_run_that_halts_anywhere_is_revived_there(db: Db) {
@@ -190,8 +196,12 @@ on_every_database! {
         assert_eq!(done.len(), 1, "{revivals:?}");
         let others = revivals.iter().filter(|revive| **revive == Revive::AlreadyRevived(done[0]));
         assert_eq!(others.count(), 15, "{revivals:?}");
+        // Also without the row's lock.
+        let other = driver.trigger(&definition, "1").await;
+        let args = [("run", other.0.into()), ("origin", run.0.into())];
+        assert!(driver.conn.execute(&ANOTHER_SUCCESSOR, &args).await.is_err());
         driver.audit().await;
-        assert_eq!(work(&mut driver).await, ["A"]);
+        assert_eq!(work(&mut driver).await, ["A", "A"]);
     }
 
     async fn a_revived_run_lists_its_steps_in_the_order_of_the_first_one(db: Db) {

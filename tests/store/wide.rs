@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 
 use crate::driver::{Did, Driver, input, together};
 use crate::flows::ink;
-use crate::on_every_database;
 use crate::support::Db;
+use crate::{on_every_database, on_servers};
 
 /// Rows that belong to runs.
 static ROWS: Statement = Statement::new(
@@ -365,11 +365,10 @@ on_every_database! {
     }
 }
 
-/// The tuple is written after prune has deleted the run's tuples, and before it deletes the run
-/// itself.
-#[tokio::test]
-async fn a_tuple_that_is_set_while_its_run_is_pruned_goes_with_it() {
-    crate::support::with(Db::postgres().await, |db| async move {
+on_servers! {
+    /// The tuple is written after prune has deleted the run's tuples, and before it deletes the run
+    /// itself.
+    async fn a_tuple_that_is_set_while_its_run_is_pruned_goes_with_it(db: Db) {
         let mut watch = Driver::new(&db).await;
         let one = Pipeline::named("P").start("A").build().unwrap();
         let run = watch.trigger(&one, "1").await;
@@ -412,8 +411,7 @@ async fn a_tuple_that_is_set_while_its_run_is_pruned_goes_with_it() {
         assert!(!set.await.unwrap(), "there is no such run");
         watch.audit().await;
         assert_eq!(rows(&mut watch.conn).await, 0);
-    })
-    .await;
+    }
 }
 
 /// A session holds a row of a wide run for long: the run's cancellation holds up nothing else
