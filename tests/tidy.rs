@@ -217,6 +217,19 @@ fn the_machine_has_no_effects() {
 }
 
 #[test]
+fn no_file_of_the_product_is_longer_than_a_reader_follows() {
+    const LONGEST: usize = 900;
+    let mut found = Vec::new();
+    for file in files().iter().filter(|file| file.is_product()) {
+        let last = file.code().last().map_or(0, |(at, _)| at);
+        if last >= LONGEST {
+            found.push(format!("{}: {last} lines without its tests", file.path));
+        }
+    }
+    none(found);
+}
+
+#[test]
 fn sql_is_in_the_store_alone() {
     let statements = [
         "SELECT ",

@@ -6,9 +6,11 @@
 //! else without a bound, except that a reload reads its files here. It runs no user code and opens no listening
 //! socket; the console does that.
 
+mod children;
+mod stopping;
+
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,42 +20,31 @@ use nix::sys::signal::Signal;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::Config;
-use crate::engine::counting;
 use crate::engine::lifeline::{Lifeline, PRUNE_EVERY, Request};
 use crate::engine::reaper::{Finding, ProvenDeath, Sweeper};
 use crate::engine::shared::{Mode, Shared};
 use crate::engine::trouble::Trouble;
 use crate::engine::{Policy, Waker};
-use crate::failpoint::failpoint;
-use crate::machine::stuck::{DIES, NOT_RELOADED};
+use crate::machine::stuck::NOT_RELOADED;
 use crate::model::{ProcessId, Role};
-use crate::step::StopCause;
 use crate::store::Location;
 use crate::store::definition::Definitions;
 use crate::store::process::{NewProcess, ProcessRow};
 use crate::telemetry::{Note, events};
 
-use super::child::{GAVE_UP, HOOK_TAKES_LONG};
 use super::dump::Dumper;
 use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
 use super::live::Stamp;
-use super::orphan::{self, Living, TAG};
+use super::orphan::{self, Living};
 use super::over::Over;
 use super::proof::{self, DOUBT_MAX, Proofs};
-use super::roster::{self, Cause, ChildKind, Order, Pid, Roster, SlotId, Standing};
+use super::roster::{self, ChildKind, Pid, Roster, SlotId, Standing};
 use super::signal::{Event as SignalEvent, Signals};
 use super::spawn::{self, Spawned};
 use super::systemd::Notify;
 use super::wakeup::Wakeup;
 use super::writer;
-
-/// How long the last sweep of a stopping supervisor may take: the next start gives back at once, with
-/// the same proof, what this sweep does not.
-const LAST_SWEEP: Duration = Duration::from_secs(5);
-
-/// How long the orphans of one dead child are hunted before the loop looks at the next event.
-const ORPHANS_BOUND: Duration = Duration::from_millis(250);
 
 /// How a child of this kind is started: its arguments.
 pub type ChildArgv = Box<dyn Fn(&Config, &ChildKind, ProcessId) -> Vec<OsString>>;
@@ -111,9 +102,6 @@ struct Child {
 
 /// A person who presses Ctrl-C less than this after a drain has begun does not know of it yet.
 const NOTICED: Duration = Duration::from_millis(500);
-
-/// If a child has not registered after this time, something is in its way.
-const REGISTERS_WITHIN: Duration = Duration::from_secs(10);
 
 struct Supervisor {
     setup: Setup,
@@ -438,99 +426,6 @@ impl Supervisor {
         }
     }
 
-    fn stop(&mut self, immediate: bool) {
-        failpoint!("supervisor.stopping");
-        self.notify.stopping();
-        let stopping = self.stopping.get_or_insert_with(|| Stopping {
-            since: Instant::now(),
-            signal: None,
-            told: false,
-            at_once: false,
-        });
-        stopping.at_once |= immediate;
-        self.told_to_stop.send_replace(true);
-        // Nobody reads the configuration again.
-        self.not_reloaded = None;
-        self.me.over(Trouble::Reloading, "");
-        self.me.set_mode(Mode::Drain {
-            until: Instant::now() + self.setup.config.supervisor.shutdown_timeout,
-            cause: StopCause::Shutdown,
-        });
-        let at = self.at();
-        self.handle(roster::Event::Stop { at, immediate });
-    }
-
-    /// Runs the stop hook, unless somebody asks for the end once more.
-    async fn run_stop_hook(&mut self, signals: &mut Signals, functions: &Functions) {
-        let hook = Hook::of(Moment::SupervisorStop, &self.setup.config, functions);
-        let began = Instant::now();
-        let (stamp, me) = (&mut self.stamp, &self.me);
-        let telling = async {
-            let mut told = began;
-            loop {
-                stamp.iter_mut().for_each(Stamp::touch);
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                if told.elapsed() >= HOOK_TAKES_LONG {
-                    told = Instant::now();
-                    let text = "the supervisor stop hook is still running";
-                    events::hook_takes_long(text, began.elapsed());
-                }
-            }
-        };
-        tokio::select! {
-            biased;
-            () = signals.stop_asked() => tracing::info!("stopping at once: the stop hook has not run to its end"),
-            ran = hook.run_telling(|| me.progress()) => {
-                if let Err(error) = ran {
-                    events::hook_failed(&error);
-                }
-            }
-            never = telling => never,
-        }
-    }
-
-    fn count_the_stop(&self, code: u8) {
-        let Some(stopping) = &self.stopping else {
-            return;
-        };
-        let outcome = match (stopping.at_once, code) {
-            (true, _) => "at_once",
-            (false, 0) => "drained",
-            (false, _) => "failed",
-        };
-        let took = stopping.since.elapsed();
-        let counts = &self.me.counts;
-        counts.count(|counts| counting::stopped(counts, Role::Supervisor, outcome, took));
-    }
-
-    /// Reports the stop, if it takes longer than a moment.
-    fn tell_of_the_stop(&mut self) {
-        let children = self.children.len();
-        if let Some(stopping) = &mut self.stopping
-            && !stopping.told
-            && stopping.since.elapsed() >= AT_ONCE
-        {
-            stopping.told = true;
-            let is_own = matches!(stopping.signal, None | Some(Signal::SIGINT));
-            let is_seen = self.setup.suspends || std::io::stderr().is_terminal();
-            let help = (is_own && is_seen).then_some("Ctrl-C now stops at once");
-            let signal = stopping.signal.map(|signal| signal.as_str());
-            tracing::info!(signal, children, help, "stopping");
-        }
-    }
-
-    /// Stands still with the children and their steps until somebody sends CONT, as a job of a terminal does.
-    /// Each process judges others by what it has seen since it woke up, so none is taken for dead afterwards.
-    fn suspend(&self) {
-        let tags = self.children.values().map(|it| it.tag.clone()).collect();
-        let stopped = orphan::stop_family(self.children.keys(), &tags);
-        // The signal takes effect at once: the whole process stands still in this call.
-        if let Err(error) = nix::sys::signal::raise(Signal::SIGSTOP) {
-            tracing::error!(%error, "it cannot be suspended");
-        }
-        orphan::go_on(stopped);
-    }
-
     fn signalled(&mut self, event: SignalEvent, dumper: &std::io::Result<Dumper>) {
         match event {
             SignalEvent::Stop {
@@ -662,305 +557,6 @@ impl Supervisor {
         self.me.check.notify_one();
     }
 
-    /// Replaces all children with new ones, except for these.
-    fn replace(&mut self, stays: Vec<ChildKind>) {
-        // A child that replaces another one, and fares no better, meets its trouble again.
-        let kinds = self.roster.children().map(|child| child.kind.clone());
-        for kind in kinds.collect::<Vec<_>>() {
-            if !stays.contains(&kind) {
-                self.me.over(Trouble::Dying, &kind.to_string());
-                self.me.over(Trouble::Registering, &kind.to_string());
-            }
-        }
-        if self.roster.is_draining() {
-            tracing::info!("those before them still drain: replacing them when these have ended");
-        }
-        let (at, wanted) = (self.at(), wanted(&self.setup));
-        self.handle(roster::Event::Replace { wanted, stays, at });
-    }
-
-    /// Tells the roster which of its children stand still: they no longer beat, and they keep what they hold.
-    fn look(&mut self) {
-        let at = self.at();
-        let children = self.children.iter();
-        let seen: Vec<_> = children
-            .map(|(pid, child)| roster::Event::Seen {
-                slot: child.slot,
-                pid: *pid,
-                frozen: spawn::is_frozen(*pid),
-                at,
-            })
-            .collect();
-        for event in seen {
-            self.handle(event);
-        }
-    }
-
-    /// Tells the roster how old its children's heartbeats are.
-    fn judge(&mut self, rows: &[ProcessRow]) {
-        let children: Vec<(SlotId, Pid)> = self
-            .children
-            .iter()
-            .map(|(pid, child)| (child.slot, *pid))
-            .collect();
-        for (slot, pid) in children {
-            let age = rows
-                .iter()
-                .filter(|row| {
-                    row.pid as Pid == pid
-                        && row.boot_id == self.identity.boot_id
-                        && row.pid_namespace == self.identity.pid_namespace
-                        // The row of a process that has died stays for as long as its claims cannot be taken over.
-                        && row.condemned.is_none()
-                })
-                .map(|row| row.age)
-                .min();
-            let at = self.at();
-            self.handle(roster::Event::Heartbeat { slot, pid, age, at });
-        }
-        self.watch_who_registers();
-    }
-
-    /// Reports a child that cannot register, because nobody's table shows it.
-    fn watch_who_registers(&mut self) {
-        let now = self.at();
-        for child in self.roster.children() {
-            let kind = child.kind.to_string();
-            let since = child.unregistered_since;
-            match since.map(|since| now.saturating_sub(since)) {
-                Some(time) if time > REGISTERS_WITHIN => {
-                    let pid = child.pid.unwrap_or_default();
-                    let text = format!(
-                        "the {kind} (pid {pid}) runs and cannot register; its log says what it waits for"
-                    );
-                    self.me.trouble(Trouble::Registering, &kind, &text);
-                }
-                Some(_) => {}
-                None if child.standing == Standing::Up => {
-                    self.me.over(Trouble::Registering, &kind);
-                }
-                None => {}
-            }
-        }
-    }
-
-    fn handle(&mut self, event: roster::Event) {
-        let orders = self.roster.handle(event);
-        self.carry_out_all(orders);
-    }
-
-    fn carry_out_all(&mut self, orders: Vec<Order>) {
-        let mut orders: std::collections::VecDeque<Order> = orders.into();
-        while let Some(order) = orders.pop_front() {
-            if let Some(event) = self.carry_out(order) {
-                orders.extend(self.roster.handle(event));
-            }
-        }
-    }
-
-    /// Carries out an order of the roster; returns the answer, if the roster wants one.
-    fn carry_out(&mut self, order: Order) -> Option<roster::Event> {
-        match order {
-            Order::Spawn { slot, kind } => return Some(self.spawn(slot, &kind)),
-            Order::Signal { slot, pid, signal } => {
-                if signal == nix::sys::signal::Signal::SIGKILL {
-                    failpoint!("supervisor.killing");
-                    self.say_killed(slot, pid);
-                }
-                if let Some(child) = self.children.get(&pid)
-                    && let Err(error) = child.spawned.send(signal)
-                {
-                    tracing::error!(child_pid = pid, %signal, %error, "a child cannot be signalled");
-                }
-            }
-            Order::Recover { pid, cause, .. } => {
-                if cause == Cause::Stopped {
-                    lock(&self.pids).stopped.insert(pid);
-                }
-                self.ask_for_a_sweep();
-            }
-            Order::ReportCrashLoop {
-                slot,
-                deaths,
-                retry_in,
-            } => {
-                let children: Vec<_> = self.roster.children().filter(|c| c.slot == slot).collect();
-                let kind = children.first().map(|child| child.kind.to_string());
-                if let Some(kind) = &kind {
-                    let text =
-                        format!("the {kind} {DIES} ({deaths} times by now); the log says why");
-                    self.me.trouble(Trouble::Dying, kind, &text);
-                }
-                tracing::error!(
-                    child = kind,
-                    deaths,
-                    retry_in_ms = retry_in.as_millis() as u64,
-                    "a child dies again and again"
-                );
-            }
-            Order::ReportUnkillable { pid, .. } => {
-                tracing::error!(
-                    child_pid = pid,
-                    "a child does not die of SIGKILL; not waiting for it"
-                );
-            }
-            Order::Exit { code } => self.exit = Some(code),
-        }
-        None
-    }
-
-    /// Nobody waits for the answer: the next sweep does the work that this one cannot.
-    fn ask_for_a_sweep(&self) {
-        let (done, _) = oneshot::channel();
-        let _ = self.requests.send(Request::Sweep(done));
-    }
-
-    fn say_killed(&self, slot: SlotId, pid: Pid) {
-        let Some(child) = self.roster.children().find(|child| child.slot == slot) else {
-            return;
-        };
-        let why = match child.killed {
-            Some(Cause::Crash) if child.unregistered_since.is_some() => "it has not registered",
-            Some(Cause::Crash) => "it stands still",
-            _ if self.stopping.as_ref().is_some_and(|it| it.at_once) => {
-                let why = "stopping at once was asked for";
-                tracing::info!(child_pid = pid, child = %child.kind, why, "killing a child");
-                return;
-            }
-            _ => "it was told to end, and did not",
-        };
-        tracing::warn!(child_pid = pid, child = %child.kind, why, "killing a child");
-    }
-
-    fn spawn(&mut self, slot: SlotId, kind: &ChildKind) -> roster::Event {
-        if self.roster.is_draining() {
-            failpoint!("supervisor.replacing");
-        }
-        let tag = uuid::Uuid::new_v4().simple().to_string();
-        let config = &self.setup.config;
-        let argv = (self.setup.argv)(config, kind, self.me.process());
-        let mut environment = self.setup.environment.clone();
-        environment.push((OsString::from(TAG), Some(OsString::from(&tag))));
-        let handed = serde_json::to_vec(config.handed()).expect("texts are JSON");
-        let at = self.at();
-        match spawn::spawn(&argv, &environment, Some(&handed)) {
-            Ok(spawned) => {
-                let pid = spawned.pid();
-                let again = self
-                    .roster
-                    .children()
-                    .any(|it| it.slot == slot && it.deaths > 0);
-                let counts = &self.me.counts;
-                counts.count(|counts| counting::started(counts, kind.role(), again));
-                tracing::debug!(child_pid = pid, child = %kind, "child started");
-                // A pid that comes again is another process: it owes nothing to the old one.
-                let mut pids = lock(&self.pids);
-                pids.stopped.remove(&pid);
-                pids.living.pids.insert(pid);
-                pids.living.tags.insert(tag.clone());
-                drop(pids);
-                self.children.insert(pid, Child { slot, spawned, tag });
-                roster::Event::Spawned { slot, pid, at }
-            }
-            Err(error) => {
-                let remedy = spawn::remedy(&error);
-                tracing::error!(child = %kind, %error, remedy, "a child cannot be started");
-                roster::Event::SpawnFailed { slot, at }
-            }
-        }
-    }
-
-    /// Reaps dead children, and ends what they left behind.
-    ///
-    /// RACE: the steps of a dead worker left processes behind, and the lifeline, which shares our thread,
-    /// proves the worker's death while we wait. So we await nothing before these processes are sent
-    /// SIGKILL. Then the lifeline may ask the database; the successors are started while that takes its
-    /// time. Raced by `a_process_that_hides_from_the_hunt_is_gone_before_its_step_runs_again`.
-    async fn reap(&mut self) {
-        let mut orders = Vec::new();
-        let mut died = false;
-        loop {
-            match spawn::wait_any() {
-                Ok(Some((pid, status))) => {
-                    if let Some(child) = self.children.remove(&pid) {
-                        let mut pids = lock(&self.pids);
-                        pids.living.pids.remove(&pid);
-                        pids.living.tags.remove(&child.tag);
-                        drop(pids);
-                        failpoint!("supervisor.reaped");
-                        died = true;
-                        let child = self.roster.children().find(|child| child.pid == Some(pid));
-                        if let Some(child) = &child {
-                            let role = child.kind.role();
-                            let counts = &self.me.counts;
-                            counts.count(|counts| counting::exited(counts, role, status));
-                        }
-                        if let Some(child) = child
-                            && !self.roster.is_stopping()
-                            && !status.success()
-                        {
-                            tracing::warn!(child_pid = pid, child = %child.kind, %status, "a child died");
-                        }
-                        let at = self.at();
-                        orders.extend(self.roster.handle(match status.code() {
-                            Some(GAVE_UP) => roster::Event::GaveUp { pid, at },
-                            _ => roster::Event::Exited { pid, at },
-                        }));
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    tracing::error!(%error, "cannot wait for children");
-                    break;
-                }
-            }
-        }
-        // A process of which nobody could tell whose it is may have executed its program by now.
-        if !died && !self.orphans_are_left {
-            return;
-        }
-        let looked = orphan::sweep_once(&self.living());
-        self.orphans_are_left = looked.as_ref().map_or(true, |sweep| sweep.left > 0);
-        if !died {
-            // It may be one that was killed before, and does not die: so this is no line of the log.
-            tracing::debug!(?looked, "looked again at what was left behind");
-            return;
-        }
-        let (recover, others): (Vec<_>, Vec<_>) = orders
-            .into_iter()
-            .partition(|order| matches!(order, Order::Recover { .. }));
-        self.carry_out_all(recover);
-        tokio::task::yield_now().await;
-        self.carry_out_all(others);
-        // Most children leave nothing behind. Anything that was left takes its time to die, and the
-        // proof has waited for that.
-        if !matches!(looked, Ok(sweep) if sweep == orphan::Sweep::default()) {
-            self.end_orphans(looked.map_or(0, |sweep| sweep.killed))
-                .await;
-            self.ask_for_a_sweep();
-        }
-    }
-
-    fn living(&self) -> Living {
-        lock(&self.pids).living.clone()
-    }
-
-    /// `killed`: how many were sent SIGKILL already.
-    async fn end_orphans(&mut self, killed: usize) {
-        let swept = orphan::sweep(&self.living(), ORPHANS_BOUND).await;
-        self.orphans_are_left = swept.as_ref().map_or(true, |sweep| sweep.left > 0);
-        match swept {
-            Ok(sweep) if killed.max(sweep.killed) > 0 => {
-                tracing::warn!(
-                    processes = killed.max(sweep.killed),
-                    "ended what a dead worker's steps left behind"
-                );
-            }
-            Ok(_) => {}
-            Err(error) => tracing::error!(%error, "cannot look for orphans"),
-        }
-    }
-
     /// Tells the service manager and the holders of a handle.
     fn report_status(&mut self) {
         let ready = self.roster.is_ready();
@@ -1011,14 +607,6 @@ impl Supervisor {
             }
         });
         std::iter::once(head).chain(children).collect()
-    }
-
-    /// Gives back the claims of the children that were ended, before we go.
-    async fn last_sweep(&mut self) {
-        let (done, swept) = oneshot::channel();
-        if self.requests.send(Request::Sweep(done)).is_ok() {
-            let _ = tokio::time::timeout(LAST_SWEEP, swept).await;
-        }
     }
 }
 
