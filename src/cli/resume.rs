@@ -81,8 +81,9 @@ impl Resume {
                 ));
                 setup::wake_for(&mut conn, &config, run).await;
             }
-            let resumed = match answered? {
-                resume::Resume::Done(resumed) => resumed,
+            let (resumed, late) = match answered? {
+                resume::Resume::Done(resumed) => (resumed, 0),
+                resume::Resume::Partly { resumed, late } => (resumed, late),
                 resume::Resume::NotFound => return Err(setup::no_run(&run.to_string())),
                 resume::Resume::NotDampened(status) if status.is_terminal() => {
                     return Err(setup::has_ended(run, status));
@@ -97,11 +98,8 @@ impl Resume {
                     ));
                 }
                 resume::Resume::Late => {
-                    let problem = Problem::new(resume::late(run));
-                    let help = format!(
-                        "`ductworkd why {run}` says what follows; start `ductworkd` if none runs"
-                    );
-                    return Err(Failure::failed(problem.help(help)));
+                    let problem = Problem::new(resume::late(run, step));
+                    return Err(Failure::failed(problem.help(resume::LATE)));
                 }
                 resume::Resume::TooMany => {
                     return Err(Failure::failed(Problem::new(resume::too_many(run))));
@@ -128,8 +126,17 @@ impl Resume {
                 }
                 _ => {}
             }
+            match late {
+                0 => {}
+                1 => say("note: another question was not answered: its deadline has passed"),
+                late => say(&format!(
+                    "note: {late} other questions were not answered: their deadlines have passed"
+                )),
+            }
             match cli.out.json {
-                true => cli.out.value(&json!({ "run_id": run, "resumed": resumed })),
+                true => cli
+                    .out
+                    .value(&json!({ "run_id": run, "resumed": resumed, "late": late })),
                 false if resumed > 1 => cli.out.text(&format!(
                     "{run} resumed: {resumed} questions were answered\n"
                 )),

@@ -108,7 +108,10 @@ fn of_run(facts: &Facts) -> Why {
     match facts.status {
         RunStatus::Completed => Why::new("completed", format!("it completed{}", ended())),
         RunStatus::Cancelled => {
-            let fact = format!("it was cancelled{}{}", ended(), by(&facts.cancelled_by));
+            let mut fact = format!("it was cancelled{}", ended());
+            if let Some(actor) = &facts.cancelled_by {
+                fact.push_str(&format!(" by {actor}"));
+            }
             let input = facts.input.as_deref().unwrap_or_default();
             Why::new("cancelled", fact).remedy(trigger_again(&facts.pipeline, input, run))
         }
@@ -162,18 +165,15 @@ pub fn trigger_by_show(pipeline: &str, run: RunId) -> String {
     format!("ductworkd show {run} --json | jq -c .input | ductworkd trigger {pipeline} -")
 }
 
-/// The actor, if one is known.
-fn by(actor: &Option<String>) -> String {
-    actor
-        .as_ref()
-        .map_or_else(String::new, |actor| format!(" by {actor}"))
-}
-
 fn cancelling(facts: &Facts) -> Why {
     let at = facts.cancelling_at.unwrap_or(facts.now);
     let last = time::relative(at, facts.now);
-    let by = by(&facts.cancelled_by);
-    let fact = format!("it is being cancelled in batches{by}; the last batch was {last}");
+    let fact = match &facts.cancelled_by {
+        Some(actor) => {
+            format!("it is being cancelled by {actor}, in batches; the last batch was {last}")
+        }
+        None => format!("it is being cancelled in batches; the last batch was {last}"),
+    };
     let why = Why::new("cancelling", fact);
     let idle = Duration::from_micros(facts.now.saturating_sub(at).max(0).unsigned_abs());
     match idle >= facts.stale_after {

@@ -42,6 +42,10 @@ statements! {
         SELECT ", action_columns!(), "
           FROM ductwork_actions a WHERE a.run_id = :run AND a.id < :before
          ORDER BY a.run_id DESC, a.id DESC LIMIT :n");
+    /// A wide cancellation that another person continues is theirs too: the first one began it.
+    CANCELLATION = "
+        SELECT substr(a.by_whom, 1, 1000) AS by_whom FROM ductwork_actions a
+         WHERE a.run_id = :run AND a.verb = 'cancel' ORDER BY a.run_id, a.id LIMIT 1";
     ACTIONS_OF_BULK = concat!("
         SELECT ", action_columns!(), "
           FROM ductwork_actions a WHERE a.bulk_id = :bulk AND a.id < :before
@@ -227,6 +231,13 @@ pub async fn latest(
         Of::All => conn.fetch(&ACTIONS, &[before, n]).await?,
     };
     rows.iter().map(Action::read).collect()
+}
+
+/// The name of the actor that cancelled a run.
+pub(super) async fn cancelled_by(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error> {
+    let args = [("run", run.0.into())];
+    let row = conn.fetch_optional(&CANCELLATION, &args).await?;
+    row.map(|row| row.get("by_whom")).transpose()
 }
 
 /// Forgets actions older than `age`; true where more of them may be left.

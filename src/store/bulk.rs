@@ -789,7 +789,7 @@ async fn intervene(
             // A run may have gone on since, and ask something that nobody has seen.
             let asked = Asked::by(bulk.created_at);
             match resume::resume_asked(conn, run, None, None, Some(&by), asked).await? {
-                Resume::Done(_) => Outcome::Done,
+                Resume::Done(_) | Resume::Partly { .. } => Outcome::Done,
                 Resume::TooMany => Outcome::Failed(format!(
                     "{}; `ductworkd resume {run}` answers them in batches",
                     resume::too_many(run)

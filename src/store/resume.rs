@@ -98,7 +98,8 @@ statements! {
          ORDER BY d.answer_by, d.branch_id LIMIT :n";
     END_DEADLINES = "{delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)}";
     /// RACE: somebody answers a question meanwhile, and its branch reaches a further one. The deadline of that question is
-    /// later than those that were read, even if it has passed too. Proven by `a_deadline_that_is_set_meanwhile_is_kept`.
+    /// later than those that were read, even if it has passed too, unless the clocks of a cluster's nodes differ by more
+    /// than its timeout. Proven by `a_deadline_that_is_set_meanwhile_is_kept`.
     END_PASSED_DEADLINES = "
         {delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)} AND answer_by <= :until";
 }
@@ -168,9 +169,13 @@ impl Due {
             false if time::between(self.answer_by, self.now) < GRACE => " at any moment".to_owned(),
             false => format!(", which should have happened {}", relative()),
         };
+        let nobody = match self.has_passed() {
+            true => "nobody has answered in time:",
+            false => "without an answer",
+        };
         match self.unanswered.as_str() {
-            hooks::APPROVE => format!("without an answer it goes on with this value{when}"),
-            hooks::HALT => format!("without an answer it halts{when}"),
+            hooks::APPROVE => format!("{nobody} it goes on with this value{when}"),
+            hooks::HALT => format!("{nobody} it halts{when}"),
             other => format!("without an answer: {other}{when}"),
         }
     }
@@ -193,6 +198,13 @@ impl Due {
 pub enum Resume {
     /// This many branches continue.
     Done(usize),
+    /// Some branches continue; the deadlines of other questions have passed, and a daemon has yet to decide those.
+    Partly {
+        /// How many branches continue.
+        resumed: usize,
+        /// How many questions were late.
+        late: usize,
+    },
     /// The run does not exist.
     NotFound,
     /// The run, or this step of it, does not wait for a person.
@@ -206,12 +218,25 @@ pub enum Resume {
     TooMany,
 }
 
-/// The reason for [`Resume::Late`].
-pub fn late(run: RunId) -> String {
-    format!(
-        "the run {run} takes no answer any more: the deadline has passed, and a daemon decides within 15 seconds"
-    )
+/// The result if this many branches continue, and this many questions were late.
+fn answered(resumed: usize, late: usize) -> Resume {
+    match late {
+        0 => Resume::Done(resumed),
+        late => Resume::Partly { resumed, late },
+    }
 }
+
+/// The reason for [`Resume::Late`], where one step was named or none.
+pub fn late(run: RunId, step: Option<StepId>) -> String {
+    let (question, its) = match step {
+        Some(_) => ("this question of the run", "its"),
+        None => ("the run", "the"),
+    };
+    format!("{question} {run} takes no answer any more: {its} deadline has passed")
+}
+
+/// The remedy.
+pub const LATE: &str = "a daemon decides it within 15 seconds; start `ductworkd` if none runs";
 
 /// The reason for [`Resume::TooMany`].
 pub fn too_many(run: RunId) -> String {
@@ -385,9 +410,7 @@ pub async fn resume_asked(
         };
         let found = steps.len();
         steps.retain(|step| !step.is_late());
-        if steps.is_empty() && found > 0 {
-            return Ok(Resume::Late);
-        }
+        let late = found - steps.len();
         if value.is_some() && steps.len() > 1 {
             steps.truncate(LISTED);
             return Ok(Resume::Ambiguous(steps));
@@ -395,13 +418,16 @@ pub async fn resume_asked(
         if found > most || portion(&steps, most) < steps.len() {
             return Ok(Resume::TooMany);
         }
+        if steps.is_empty() && late > 0 {
+            return Ok(Resume::Late);
+        }
         let n = answer(conn, run_id, &steps, value, by).await?;
         if n == 0 {
             return not_dampened(conn, run_id).await;
         }
         action::record(conn, by, Verb::Resume, [run_id], None).await?;
         failpoint!(conn, "resume.written");
-        Ok(Resume::Done(n))
+        Ok(answered(n, late))
     });
     let resumed = resumed.await?;
     failpoint!(conn, "resume.end");
@@ -447,7 +473,7 @@ pub async fn resume_all(
             (Some(last), _) => behind = last,
             (None, 0) if late > 0 => return Ok(Resume::Late),
             (None, 0) => return not_dampened(conn, run_id).await,
-            (None, _) => return Ok(Resume::Done(resumed)),
+            (None, _) => return Ok(answered(resumed, late)),
         }
     }
 }

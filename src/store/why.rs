@@ -178,9 +178,6 @@ const NARROW: usize = 2_000;
 /// How far the queues are searched for the branches of a wide run.
 const HEADS: usize = 2_000;
 
-/// The number of actions among which the cancellation of a run is looked for.
-const ACTIONS: usize = 20;
-
 /// The longest output that is read whole, to count its elements.
 const WHOLE: i64 = 64 << 10;
 
@@ -227,7 +224,7 @@ pub async fn facts(
             holder: None,
         };
         if found.status == RunStatus::Cancelled || found.cancelling_at.is_some() {
-            facts.cancelled_by = cancelled_by(conn, run).await?;
+            facts.cancelled_by = action::cancelled_by(conn, run).await?;
         }
         // For a run in progress, these tell how it will end.
         facts.halts = halts(conn, run, HALTS_MAX).await?;
@@ -309,15 +306,6 @@ pub async fn facts(
         Ok(Some(facts))
     })
     .await
-}
-
-/// The name of the actor that cancelled a run. Few actions are possible in a run that was cancelled, so that one is among
-/// the newest.
-async fn cancelled_by(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error> {
-    let actions = action::latest(conn, action::Of::Run(run), None, ACTIONS).await?;
-    let mut actions = actions.into_iter();
-    let cancel = actions.find(|action| action.verb == Verb::Cancel.as_str());
-    Ok(cancel.map(|action| action.by))
 }
 
 /// The rows of LEAVES and BARRIERS, at a cost that does not grow with the width of the run; except

@@ -302,21 +302,22 @@ async fn wake_for(site: &Arc<Site>, conn: &mut Conn, run: RunId) {
     }
 }
 
-/// Answers a run that waits for a person; returns how many of its steps go on.
+/// Answers a run that waits for a person; returns how many of its steps go on, and the number of questions of which the
+/// deadlines have passed.
 pub async fn resume(
     site: &Arc<Site>,
     run: RunId,
     step: Option<StepId>,
     value: Option<Box<RawValue>>,
     by: Actor,
-) -> Result<usize, Refusal> {
+) -> Result<(usize, usize), Refusal> {
     let shared = Arc::clone(site);
     let asked = site.acts.read(async move |conn| {
         let value = value.as_deref().map(RawValue::get);
         let resumed = resume::resume(conn, run, step, value, Some(&by)).await?;
         let mut answered = Answered::Unknown;
         match (&resumed, step) {
-            (Resume::Done(_), _) => wake_for(&shared, conn, run).await,
+            (Resume::Done(_) | Resume::Partly { .. }, _) => wake_for(&shared, conn, run).await,
             (Resume::NotDampened(_), Some(step)) => {
                 answered = match page::step(conn, run, step).await? {
                     Some(found) => Answered::of(found.head.answered_by),
@@ -344,7 +345,8 @@ pub async fn resume(
         }
     };
     match resumed {
-        Resume::Done(resumed) => Ok(resumed),
+        Resume::Done(resumed) => Ok((resumed, 0)),
+        Resume::Partly { resumed, late } => Ok((resumed, late)),
         Resume::NotFound => Err(no_run(run)),
         Resume::NotDampened(status) if status.is_terminal() => Err(conflict(format!(
             "the run {run} has ended: it is {}{answered}",
@@ -358,7 +360,9 @@ pub async fn resume(
             ))
             .about(run))
         }
-        Resume::Late => Err(conflict(resume::late(run)).about(run)),
+        Resume::Late => Err(conflict(resume::late(run, step))
+            .remedy(resume::LATE)
+            .about(run)),
         Resume::TooMany => Err(conflict(resume::too_many(run))
         .remedy("`ductworkd resume` answers all of them in batches; a request with a `step` answers one")
         .about(run)),

@@ -374,7 +374,7 @@ pub static ROUTES: &[Route] = &[
          the rest of it ends by itself",
         &[&runs::ID.about], json::<CancelledJson>(), |deed| Box::pin(actions::cancel(deed))),
     acts::<actions::ResumeBody>(Method::POST, "/api/v1/runs/{id}/resume", "Resume a run that waits for a person. If the \
-         same `step` is answered again, the answer is 409",
+         same `step` is answered again, or after its deadline, the answer is 409",
         &[&runs::ID.about], json::<ResumedJson>(), |deed| Box::pin(actions::resume(deed))),
     acts::<actions::PauseBody>(Method::POST, "/api/v1/pipelines/{name}/pause", "Pause a pipeline: nothing more is taken off its queue",
         &[&actions::NAME.about], json::<PauseJson>(), |deed| Box::pin(actions::pause(deed))),

@@ -699,9 +699,12 @@ async fn within(
                 .site
                 .source
                 .read(async move |conn| query::brief(conn, run).await);
-            match brief.await? {
-                Some(brief) => vec![brief.pipeline],
-                None => return Ok(()),
+            match (brief.await?, gate.route.reach) {
+                (Some(brief), _) => vec![brief.pipeline],
+                // The route answers that there is none.
+                (None, Reach::Path) => return Ok(()),
+                // A list may tell of a run that is gone.
+                (None, _) => return Err(alone(only)),
             }
         }
         _ => Vec::new(),
@@ -711,6 +714,9 @@ async fn within(
             Reach::List {
                 pipeline: Some(name),
                 ..
+            }
+            | Reach::List {
+                run: Some(name), ..
             } => format!(": ask with `{name}=`"),
             _ => String::new(),
         };

@@ -78,6 +78,8 @@ pub struct ResumedJson {
     pub run_id: RunId,
     /// The number of steps that continue.
     pub resumed: usize,
+    /// The number of other questions, which were not answered because their deadlines had passed.
+    pub late: usize,
 }
 
 /// A pipeline that continues.

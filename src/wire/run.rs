@@ -175,6 +175,8 @@ pub struct QuestionJson<'a> {
     answer_by: Option<Time>,
     /// The consequence if nobody answers by then, `approve` or `halt`; null without a deadline.
     then: Option<&'a str>,
+    /// True once that time has passed, by the database's clock: no answer counts any more.
+    is_late: bool,
     /// Present only if its `on_wait` hook has failed for good, so that perhaps nobody was told: the error of its last
     /// attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,6 +194,7 @@ impl<'a> QuestionJson<'a> {
             since: Time::of(question.since),
             answer_by: deadline.map(|(at, _)| Time::of(*at)),
             then: deadline.map(|(_, then)| then.as_str()),
+            is_late: question.is_late,
             hook_error: hook.map(|hook| hook.error.as_deref().unwrap_or_default()),
         }
     }

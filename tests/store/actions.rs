@@ -161,8 +161,8 @@ on_every_database! {
         };
         let again = revive_as(&mut driver.conn, run, wanted).await.unwrap();
         assert_eq!(again, Revive::AlreadyRevived(next));
-        for _ in 0..2 {
-            let mut cancelling = Cancelling::of(next, 9).by(Some(ana()));
+        for by in [ana(), Actor::new("ben", Channel::Cli)] {
+            let mut cancelling = Cancelling::of(next, 9).by(Some(by));
             let cancelled = cancelling.step(&mut driver.conn).await.unwrap();
             assert!(matches!(cancelled, Some(Cancel::Done { .. } | Cancel::NotActive(_))));
         }

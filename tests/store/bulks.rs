@@ -208,6 +208,8 @@ on_every_database! {
         let runs = [driver.trigger(&asks, "1").await, driver.trigger(&asks, "1").await];
         driver.work("P", |_| Did::Returned(1.into())).await;
         let id = create(&mut driver.conn, Verb::Resume, Selection::chosen(runs.to_vec())).await;
+        // SQLite's clock counts milliseconds.
+        tokio::time::sleep(Duration::from_millis(2)).await;
         let answered = resume::resume(&mut driver.conn, runs[0], None, None, None).await.unwrap();
         assert_eq!(answered, Resume::Done(1));
         driver.work("P", |_| Did::Returned(1.into())).await;

@@ -55,6 +55,11 @@ async fn rows(driver: &mut Driver) -> i64 {
 
 static RUNS: Statement = Statement::new("test runs", "SELECT id FROM ductwork_runs");
 
+static BEGIN_ONE: Statement = Statement::new(
+    "TEST_BEGIN_ONE",
+    "UPDATE ductwork_runs SET pruning_at = {now} WHERE id = :run",
+);
+
 on_every_database! {
     async fn a_run_can_be_cancelled_at_every_point_of_its_way(db: Db) {
         let mut driver = Driver::new(&db).await;
@@ -395,6 +400,28 @@ on_every_database! {
         let finished = [other.finished(hook, Did::Returned(json!(1))).await];
         other.commit(&finished).await;
         assert_eq!(prune(&mut driver.conn, Duration::ZERO, 9).await.unwrap(), 2);
+        assert_eq!(rows(&mut driver).await, 0);
+    }
+
+    /// As that of a run that more generations follow than are looked at for hooks.
+    async fn a_run_whose_deletion_has_begun_is_kept_for_its_hook_and_holds_back_no_other(db: Db) {
+        let hour = Duration::from_secs(3_600);
+        let mut driver = Driver::new(&db).await;
+        let hooked = Pipeline::named("P").on_halt("Notify").start("A").build().unwrap();
+        let halted = driver.trigger(&hooked, "1").await;
+        let claimed = driver.claim("P", 1).await.remove(0);
+        let finished = [driver.finished(claimed, Did::Refused).await];
+        driver.commit(&finished).await;
+        let branches = driver.claim_branches(9).await;
+        driver.advance(&branches).await;
+        driver.conn.execute(&BEGIN_ONE, &[("run", halted.0.into())]).await.unwrap();
+        let other = driver.trigger(&Pipeline::named("Q").start("A").build().unwrap(), "1").await;
+        driver.work("Q", |_| Did::Returned(json!(1))).await;
+        driver.conn.execute(&BEGIN_ONE, &[("run", other.0.into())]).await.unwrap();
+        assert_eq!(prune(&mut driver.conn, hour, 9).await.unwrap(), 1);
+        driver.audit().await;
+        driver.work("P", |_| Did::Returned(json!(1))).await;
+        assert_eq!(prune(&mut driver.conn, hour, 9).await.unwrap(), 1);
         assert_eq!(rows(&mut driver).await, 0);
     }
 

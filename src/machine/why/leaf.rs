@@ -7,7 +7,10 @@ use crate::machine::stuck::{self, DIES};
 use crate::model::*;
 use crate::time;
 
-use super::{BarrierFact, Facts, LEFT, Leaf, LeafState, ProcessFact, Why, answer, end_transaction};
+use super::{
+    BarrierFact, Facts, LEFT, Leaf, LeafState, ProcessFact, QUESTIONS_MAX, Why, answer,
+    end_transaction,
+};
 
 /// A time from which on a wait is told, in µs.
 pub(super) const SOON: i64 = 1_000_000;
@@ -68,8 +71,9 @@ pub(super) fn active(facts: &Facts, run: &RunId) -> Why {
                 "it waits for a person at {}{prompt}{deadline}{others}",
                 leaf.node
             );
-            let are_late =
-                !facts.questions.is_empty() && facts.questions.iter().all(|it| it.is_late);
+            let known = facts.questions.as_slice();
+            let are_all = (1..QUESTIONS_MAX).contains(&known.len());
+            let are_late = are_all && known.iter().all(|it| it.is_late);
             Why::new("dampened", fact).remedy(match are_late {
                 true => "no answer counts any more: a daemon decides within 15 seconds; start `ductworkd` if none runs".to_owned(),
                 false => answer(run, questions),

@@ -193,8 +193,13 @@ pub async fn resume(deed: Deed) -> Answered {
     let value = body.value.as_deref();
     let value = value.map(|value| deeds::answer(value.get()));
     let by = deed.visitor.actor(Channel::Api);
-    let resumed = deeds::resume(&deed.site, run_id, body.step, value.transpose()?, by).await?;
-    Answer::json(&ResumedJson { run_id, resumed })
+    let resumed = deeds::resume(&deed.site, run_id, body.step, value.transpose()?, by);
+    let (resumed, late) = resumed.await?;
+    Answer::json(&ResumedJson {
+        run_id,
+        resumed,
+        late,
+    })
 }
 
 /// A text in one line, at least one of whose letters is shown: `pause::reason_of`, but for letters beyond U+FFFF.

@@ -36,7 +36,7 @@ struct Question {
     run: RunLink,
     id: RunId,
     step_id: StepId,
-    /// Present for a visitor who may answer.
+    /// Present for a visitor who may answer, until the deadline.
     proof: Option<String>,
     pipeline: String,
     node: String,
@@ -73,7 +73,10 @@ pub async fn waiting(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Resp
             run: parts::run(step.run_id),
             id: step.run_id,
             step_id: step.step_id,
-            proof: frame.proof_on(&step.pipeline),
+            proof: match step.deadline.as_ref().is_some_and(store::Due::has_passed) {
+                true => None,
+                false => frame.proof_on(&step.pipeline),
+            },
             pipeline: step.pipeline.clone(),
             node: step.node.clone(),
             prompt: node
