@@ -320,6 +320,7 @@ async fn go_on(
 /// A deletion of old runs, turn by turn.
 struct Deleting {
     pruning: Pruning,
+    by_retention: bool,
     /// How many deleted runs were logged, and when.
     reported: (u64, Instant),
 }
@@ -328,6 +329,7 @@ impl Deleting {
     fn new(retention: Option<Duration>, behind: prune::Places) -> Self {
         Self {
             pruning: Pruning::of(retention, u64::MAX).behind(behind),
+            by_retention: retention.is_some(),
             reported: (0, Instant::now()),
         }
     }
@@ -343,7 +345,7 @@ impl Deleting {
             let (before, at) = self.reported;
             let due = at.elapsed() >= REPORT_EVERY || !more || stopped.is_set();
             if due && self.pruning.runs > before {
-                events::pruned(self.pruning.runs - before);
+                events::pruned(self.pruning.runs - before, self.by_retention);
                 self.reported = (self.pruning.runs, Instant::now());
             }
         }

@@ -123,7 +123,8 @@ pub fn finish(
                 let _ = at_once(resume::resume(conn, run.id, None, None, None)).map_err(told)?;
             }
         }
-        // A process that sweeps finishes half-done work.
+        // A process that sweeps decides questions that were not answered in time, and finishes half-done work.
+        let _ = at_once(resume::pass_deadlines(conn)).map_err(told)?;
         let (runs, _) = at_once(cancel::unfinished(
             conn,
             LEASE,

@@ -28,6 +28,7 @@ use super::cancel::{self, Cancel, Cancelling};
 use super::conn::{Conn, Row};
 use super::definition::{self, Definitions};
 use super::error::Error;
+use super::list::RunFilter;
 use super::resume::{self, Asked, Resume};
 use super::revive::{self, Revive, Wanted};
 use super::statement::{Rows, statements};
@@ -220,7 +221,33 @@ impl Bulk {
     }
 }
 
-/// The newest run so far: an action in all matching runs includes no later one.
+/// The newest run so far of those that may be meant: an action in all matching runs includes no later one. Of a filter
+/// by pipeline it is one of that pipeline, because others may not know of the rest.
+pub async fn newest_of(conn: &mut Conn, selection: &Selection) -> Result<RunId, Error> {
+    let none = RunId(Uuid::nil());
+    match selection {
+        Selection::Chosen(runs) => Ok(runs.iter().max().copied().unwrap_or(none)),
+        Selection::Matching(Filter {
+            pipeline: Some(pipeline),
+            ..
+        }) => {
+            let filter = RunFilter {
+                pipeline: Some(pipeline),
+                key: None,
+                statuses: &[],
+                since: None,
+                before: None,
+                limit: 1,
+                whole: 0,
+            };
+            let newest = list::runs(conn, &filter).await?;
+            Ok(newest.first().map_or(none, |run| run.id))
+        }
+        Selection::Matching(_) => newest(conn).await,
+    }
+}
+
+/// The newest run so far.
 pub async fn newest(conn: &mut Conn) -> Result<RunId, Error> {
     let row = conn.fetch_optional(&NEWEST_RUN, &[]).await?;
     Ok(RunId(match row {

@@ -157,8 +157,12 @@ impl Due {
     /// True once it has passed: a daemon decides the question, and no answer counts any more. Only a newer version knows
     /// other moves than these two; if none runs, a person can still answer.
     pub fn has_passed(&self) -> bool {
+        self.is_over(self.now)
+    }
+
+    fn is_over(&self, now: i64) -> bool {
         let is_known = [hooks::APPROVE, hooks::HALT].contains(&self.unanswered.as_str());
-        is_known && self.answer_by <= self.now
+        is_known && self.answer_by <= now
     }
 
     /// The text that people read.
@@ -408,22 +412,18 @@ pub async fn resume_asked(
                     .collect::<Result<_, _>>()?
             }
         };
-        let found = steps.len();
-        steps.retain(|step| !step.is_late());
-        let late = found - steps.len();
         if value.is_some() && steps.len() > 1 {
             steps.truncate(LISTED);
             return Ok(Resume::Ambiguous(steps));
         }
-        if found > most || portion(&steps, most) < steps.len() {
+        if portion(&steps, most) < steps.len() {
             return Ok(Resume::TooMany);
         }
-        if steps.is_empty() && late > 0 {
-            return Ok(Resume::Late);
-        }
-        let n = answer(conn, run_id, &steps, value, by).await?;
-        if n == 0 {
-            return not_dampened(conn, run_id).await;
+        let (n, late) = answer(conn, run_id, steps, value, by).await?;
+        match (n, late) {
+            (0, 0) => return not_dampened(conn, run_id).await,
+            (0, _) => return Ok(Resume::Late),
+            _ => {}
         }
         action::record(conn, by, Verb::Resume, [run_id], None).await?;
         failpoint!(conn, "resume.written");
@@ -456,13 +456,12 @@ pub async fn resume_all(
             let are_more = steps.len() > fit;
             steps.truncate(fit);
             let last = steps.last().map(WaitingStep::cursor);
-            steps.retain(|step| !step.is_late());
-            let n = answer(conn, run_id, &steps, None, by).await?;
+            let (n, late) = answer(conn, run_id, steps, None, by).await?;
             if resumed == 0 && n > 0 {
                 action::record(conn, by, Verb::Resume, [run_id], None).await?;
             }
             failpoint!(conn, "resume.written");
-            Ok((n, fit - steps.len(), last.filter(|_| are_more)))
+            Ok((n, late, last.filter(|_| are_more)))
         });
         let (n, passed, last) = done.await?;
         failpoint!(conn, "resume.end");
@@ -478,22 +477,33 @@ pub async fn resume_all(
     }
 }
 
-/// Lets the branches at these steps go on, and returns how many of them were still waiting.
+/// Lets the branches at these steps go on. Returns how many of them were still waiting, and of how many the deadline has
+/// passed.
 async fn answer(
     conn: &mut Conn,
     run_id: RunId,
-    steps: &[WaitingStep],
+    mut steps: Vec<WaitingStep>,
     value: Option<&str>,
     by: Option<&Actor>,
-) -> Result<usize, Error> {
-    let answered = steps.iter().map(|step| Answered {
+) -> Result<(usize, usize), Error> {
+    let of = |step: &WaitingStep| Answered {
         branch_id: step.branch_id,
         step_id: step.step_id,
         run_id,
-    });
-    let answered: Vec<Answered> = answered.collect();
+    };
+    let found = steps.len();
+    if steps.iter().any(|step| step.deadline.is_some()) {
+        // RACE: somebody holds a branch until its deadline has passed. So the time is that at which it is ours. Proven by
+        // `an_answer_that_waits_for_a_lock_until_the_deadline_is_late`.
+        let all: Vec<Answered> = steps.iter().map(of).collect();
+        hold(conn, all.iter()).await?;
+        let now = query::now(conn).await?;
+        steps.retain(|step| !step.deadline.as_ref().is_some_and(|due| due.is_over(now)));
+    }
+    let answered: Vec<Answered> = steps.iter().map(of).collect();
     let by = by.map(|by| by.name.as_str());
-    release(conn, &answered, Answer::Value { value, by }).await
+    let n = release(conn, &answered, Answer::Value { value, by }).await?;
+    Ok((n, found - steps.len()))
 }
 
 /// A branch that waits for a person, in the state in which it was found.

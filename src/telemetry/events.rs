@@ -575,9 +575,12 @@ pub fn console_refused(text: &str, lasted: Duration) {
     );
 }
 
-/// Runs were deleted because their retention is over.
-pub fn pruned(runs: u64) {
-    info!(runs, "deleted runs whose retention is over");
+/// Runs were deleted because their retention is over, or because their deletion had begun.
+pub fn pruned(runs: u64, by_retention: bool) {
+    match by_retention {
+        true => info!(runs, "deleted runs whose retention is over"),
+        false => info!(runs, "completed the deletion of runs"),
+    }
 }
 
 /// A hook takes long. Logged at once, and ever more rarely while it lasts.

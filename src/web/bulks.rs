@@ -157,7 +157,7 @@ pub async fn create(
                 "{OPEN_MAX} bulk actions go on: stop one, or wait for the end of one"
             ))));
         }
-        let last = bulk::newest(conn).await?;
+        let last = bulk::newest_of(conn, &selection).await?;
         // Runs that are triggered later are excluded, whatever the request says.
         let newest = newest.map_or(last, |newest| newest.min(last));
         let selection = match &selection {

@@ -17,13 +17,13 @@ use ductwork::store::query;
 use ductwork::store::resume::{Passed, Resume, pass_deadlines, resume, resume_all, waiting};
 use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::Statement;
-use ductwork::store::why;
+use ductwork::store::{fault_injection, why};
 use serde_json::{Value, json};
 
 use crate::driver::{Did, Driver, LEASE};
 use crate::flows::ink;
-use crate::on_every_database;
 use crate::support::Db;
+use crate::{on_every_database, on_servers};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -375,6 +375,32 @@ on_every_database! {
         driver.audit().await;
     }
 
+    async fn a_value_is_for_none_of_several_questions_even_if_all_but_one_are_late(db: Db) {
+        static PASS_ONE: Statement = Statement::new(
+            "TEST_PASS_ONE",
+            "UPDATE ductwork_deadlines SET answer_by = 0 WHERE branch_id = :branch",
+        );
+        let mut driver = Driver::new(&db).await;
+        let question = Question::new("sure?").within(Duration::from_secs(3_600), Unanswered::Halt);
+        let flow = Pipeline::named("P").start("Many").expand("B").dampen(question).collapse("C");
+        let run = driver.trigger(&flow.build().unwrap(), "\"x\"").await;
+        driver
+            .work("P", |claimed| match claimed.step.as_str() {
+                "Many" => Did::Returned(json!([1, 2])),
+                _ => Did::Returned(ink(claimed)),
+            })
+            .await;
+        let late = waiting(&mut driver.conn, run).await.unwrap().remove(0);
+        driver.conn.execute(&PASS_ONE, &[("branch", late.branch_id.0.into())]).await.unwrap();
+        let conn = &mut driver.conn;
+        let said = resume(conn, run, None, Some("\"y\""), None).await.unwrap();
+        assert!(matches!(said, Resume::Ambiguous(steps) if steps.len() == 2));
+        assert_eq!(resume(conn, run, Some(late.step_id), Some("\"y\""), None).await.unwrap(), Resume::Late);
+        let said = resume_all(conn, run, None, 1, |_| {}).await.unwrap();
+        assert_eq!(said, Resume::Partly { resumed: 1, late: 1 });
+        driver.audit().await;
+    }
+
     async fn of_an_answer_and_a_deadline_at_once_one_counts(db: Db) {
         let mut driver = Driver::new(&db).await;
         driver.audited = false;
@@ -456,5 +482,41 @@ on_every_database! {
         assert_eq!(told.len(), 1, "{told:?}");
         assert_eq!(prune(&mut driver.conn, Duration::ZERO, 99).await.unwrap(), 1);
         driver.audit().await;
+    }
+}
+
+on_servers! {
+    async fn an_answer_that_waits_for_a_lock_until_the_deadline_is_late(db: Db) {
+        static IN_A_SECOND: Statement = Statement::new(
+            "TEST_IN_A_SECOND",
+            "UPDATE ductwork_deadlines SET answer_by = {now} + 1000000",
+        );
+        let mut driver = Driver::new(&db).await;
+        let run = driver.trigger(&timed(Unanswered::Halt), "\"x\"").await;
+        work(&mut driver).await;
+        let mut hold = db.conn().await;
+        for script in ["BEGIN", "SELECT 1 FROM ductwork_branches FOR UPDATE"] {
+            hold.script("HOLD", script).await.unwrap();
+        }
+        let mut person = db.conn().await;
+        let session = fault_injection::session(&mut person).await.unwrap().unwrap();
+        driver.conn.execute(&IN_A_SECOND, &[]).await.unwrap();
+        let deadline = query::now(&mut driver.conn).await.unwrap() + 1_000_000;
+        let said = tokio::task::spawn_local(async move {
+            resume(&mut person, run, None, Some("\"y\""), None).await.unwrap()
+        });
+        while !fault_injection::waits(&mut driver.conn, session).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        // It has read the question in time.
+        assert!(query::now(&mut driver.conn).await.unwrap() < deadline);
+        while query::now(&mut driver.conn).await.unwrap() <= deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        hold.script("COMMIT", "COMMIT").await.unwrap();
+        assert_eq!(said.await.unwrap(), Resume::Late);
+        assert_eq!(pass_deadlines(&mut driver.conn).await.unwrap().halted, 1);
+        work(&mut driver).await;
+        assert_eq!(driver.run(run).await.0, RunStatus::Halted);
     }
 }

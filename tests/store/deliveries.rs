@@ -210,6 +210,8 @@ on_every_database! {
         let mut conn = db.conn().await;
         let began = delivery::heard(&mut conn, "e").await.unwrap();
         let other = delivery::heard(&mut conn, "f").await.unwrap();
+        // A time that has yet to come counts as now, and SQLite's clock counts milliseconds.
+        tokio::time::sleep(Duration::from_millis(2)).await;
         delivery::see(&mut conn, "e", other.seen + 5).await.unwrap();
         delivery::see(&mut conn, "e", other.seen + 3).await.unwrap();
         let now = delivery::heard(&mut conn, "e").await.unwrap();

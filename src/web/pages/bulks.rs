@@ -264,7 +264,8 @@ pub async fn ask_bulk(
     }
     let (selection, since, verb) = (wanted.selection.clone(), wanted.since, wanted.verb);
     let read = site.source.read(async move |conn| {
-        let (now, newest) = (query::now(conn).await?, bulk::newest(conn).await?);
+        let now = query::now(conn).await?;
+        let newest = bulk::newest_of(conn, &selection).await?;
         let mut states = Vec::new();
         let number = match &selection {
             Selection::Chosen(runs) => {
