@@ -6,24 +6,21 @@
 //! The step ends when the program itself ends, not when its pipes close: a grandchild may
 //! hold those for ever.
 
+mod pipes;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::ffi::{CString, OsString};
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{sleep, timeout};
@@ -46,6 +43,8 @@ use super::{
     elapsed, is_of_the_machine, socket, stopped,
 };
 use crate::failpoint::failpoint;
+
+use pipes::{Printed, Pumps, Rest, feed, leftovers, open_pipes, printed_too_much, pump};
 
 /// How long processes that a program started may go on writing after the program itself has ended:
 /// long enough for the last filter of a pipeline, short enough to be nobody's problem.
@@ -129,12 +128,6 @@ enum Left {
     Stuck,
     /// It runs as another user, who alone can end it.
     Foreign,
-}
-
-/// Input that the pipe did not take whole at once, and how much it took.
-struct Rest {
-    pipe: pipe::Sender,
-    taken: usize,
 }
 
 /// A program that has started, and everything that has to last until it ends.
@@ -375,7 +368,7 @@ impl CommandRunner {
         let mut waits = BUSY_RETRIES.iter();
         loop {
             let input = assignment.input.get().as_bytes();
-            let pipes = pipes(input).map_err(|error| Outcome::NotStarted {
+            let pipes = open_pipes(input).map_err(|error| Outcome::NotStarted {
                 message: format!("the pipes for `{program}` could not be created: {error}"),
             });
             let (ends, stdin, stdout, stderr) = pipes?;
@@ -815,159 +808,4 @@ fn image(
             .map_err(|Unusable(name)| format!("`env:` cannot set the variable {name:?}"))?,
         cwd: text("the working directory", cwd.into())?,
     })
-}
-
-/// All ends, registered with the runtime before the program exists, so that nothing can fail any more
-/// once it does.
-fn pipes(input: &[u8]) -> io::Result<(Ends, Option<Rest>, pipe::Receiver, pipe::Receiver)> {
-    let (stdin, to_stdin) = io::pipe()?;
-    let (from_stdout, stdout) = io::pipe()?;
-    let (from_stderr, stderr) = io::pipe()?;
-    let ends = Ends {
-        stdin: stdin.into(),
-        stdout: stdout.into(),
-        stderr: stderr.into(),
-    };
-    Ok((
-        ends,
-        fill(to_stdin.into(), input)?,
-        pipe::Receiver::from_owned_fd(OwnedFd::from(from_stdout))?,
-        pipe::Receiver::from_owned_fd(OwnedFd::from(from_stderr))?,
-    ))
-}
-
-/// Writes as much of the input as the pipe holds, which is nearly always all of it.
-///
-/// RACE: when this process dies, its end of the pipe is closed a moment before the kernel kills the
-/// program, which would take what it has read so far, be it nothing, for the whole input. Input that
-/// was written before the program started is all there, whichever process dies. Proven by
-/// `a_program_has_its_input_before_it_starts`.
-fn fill(to_stdin: OwnedFd, input: &[u8]) -> io::Result<Option<Rest>> {
-    // It does not wait: nobody reads yet.
-    let pipe = pipe::Sender::from_owned_fd(to_stdin)?;
-    let parts = [io::IoSlice::new(input), io::IoSlice::new(b"\n")];
-    let taken = nix::sys::uio::writev(&pipe, &parts)?;
-    Ok((taken <= input.len()).then_some(Rest { pipe, taken }))
-}
-
-/// Writes the rest of the input and closes the pipe. A step need not read it.
-async fn feed(rest: Option<Rest>, input: &[u8]) {
-    let Some(Rest { mut pipe, taken }) = rest else {
-        return;
-    };
-    failpoint!("exec.half_fed");
-    if pipe.write_all(&input[taken..]).await.is_ok() {
-        let _ = pipe.write_all(b"\n").await;
-    }
-}
-
-/// Hands on all that it reads, until there is no more.
-async fn pump(from: &mut pipe::Receiver, chunk: usize, mut take: impl FnMut(&[u8])) {
-    let mut chunk = vec![0; chunk];
-    while let Ok(length @ 1..) = from.read(&mut chunk).await {
-        take(&chunk[..length]);
-        // A step that never stops writing must not keep the heart from beating.
-        tokio::task::yield_now().await;
-    }
-}
-
-/// Takes the bytes that are in the pipe right now. When the program has ended, all that it wrote
-/// itself is there, so nothing of that is lost, however late we are.
-fn leftovers(from: &pipe::Receiver, mut take: impl FnMut(&[u8])) {
-    // The longest pipe that there is, unless root made a longer one: a process that holds the other
-    // end open must not keep us here.
-    const LONGEST_PIPE: usize = 1024 * 1024;
-    let mut chunk = [0; CHUNK];
-    let mut room = LONGEST_PIPE;
-    while let Ok(length @ 1..) = nix::unistd::read(from.as_fd(), &mut chunk) {
-        take(&chunk[..length]);
-        room = room.saturating_sub(length);
-        if room == 0 {
-            break;
-        }
-    }
-}
-
-/// The error of a step that is ended because it does not stop printing.
-fn printed_too_much(max_payload: usize) -> StepError {
-    let printed = max_payload.saturating_mul(PRINTED_MAX);
-    let message = format!(
-        "the step printed more than {printed} bytes, {PRINTED_MAX} times the {max_payload} bytes (max_payload) of an \
-         output: print less, and write the output to $DUCTWORK_OUTPUT"
-    );
-    StepError::new("output_too_large", message)
-}
-
-/// The printed text, up to the limit. More than that is no output, but may be a report of progress, where the output is in
-/// its file.
-struct Printed {
-    bytes: Vec<u8>,
-    max: usize,
-    count: usize,
-    overflowed: bool,
-}
-
-/// A step that has printed this many times the limit is ended.
-const PRINTED_MAX: usize = 64;
-
-impl Printed {
-    fn new(max: usize) -> Self {
-        Self {
-            bytes: Vec::new(),
-            max,
-            count: 0,
-            overflowed: false,
-        }
-    }
-
-    fn push(&mut self, bytes: &[u8], overflow: &Notify) {
-        self.count = self.count.saturating_add(bytes.len());
-        if self.count <= self.max {
-            self.bytes.extend_from_slice(bytes);
-            return;
-        }
-        self.overflowed = true;
-        self.bytes = Vec::new();
-        if self.count / PRINTED_MAX > self.max {
-            overflow.notify_one();
-        }
-    }
-}
-
-/// Everything that moves bytes, driven beside the event that we wait for.
-struct Pumps<'a, F, R> {
-    feed: Option<Pin<&'a mut F>>,
-    read: Option<Pin<&'a mut R>>,
-}
-
-impl<F: Future<Output = ()>, R: Future<Output = ()>> Pumps<'_, F, R> {
-    /// Moves bytes for as long as it is polled.
-    async fn work(&mut self) -> Infallible {
-        poll_fn(|context| {
-            advance(&mut self.feed, context);
-            advance(&mut self.read, context);
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// Reads until both outputs are closed.
-    async fn finish(&mut self) {
-        poll_fn(|context| {
-            advance(&mut self.read, context);
-            match self.read {
-                Some(_) => Poll::Pending,
-                None => Poll::Ready(()),
-            }
-        })
-        .await;
-    }
-}
-
-fn advance<F: Future<Output = ()>>(slot: &mut Option<Pin<&mut F>>, context: &mut Context<'_>) {
-    if let Some(future) = slot
-        && future.as_mut().poll(context).is_ready()
-    {
-        *slot = None;
-    }
 }
