@@ -330,6 +330,17 @@ async fn commands_tell_for_whom_they_wait(db: Db) {
     }
 }
 
+/// On MariaDB, the tripwires of this test read runs under a lock; `branches_of_which_a_row_is_locked_are_told_and_no_others`
+/// is for all databases.
+#[tokio::test]
+async fn a_run_that_somebody_has_locked_holds_up_the_advancing_of_no_other() {
+    let db = Db::postgres().await;
+    support::with(db, async |db| {
+        no_other_branch_is_held_up(db, FAILS, "ductwork_runs").await
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_branch_that_waits_for_a_lock_that_no_look_finds_is_left_out_for_longer_each_time() {
     support::with(Db::postgres().await, a_lock_that_no_look_finds_holds_up_few).await;
@@ -664,10 +675,6 @@ on_servers! {
 
     async fn a_branch_that_somebody_has_locked_holds_up_the_advancing_of_no_other(db: Db) {
         no_other_branch_is_held_up(db, LISTS, "ductwork_branches WHERE fan_out_id IS NULL").await;
-    }
-
-    async fn a_run_that_somebody_has_locked_holds_up_the_advancing_of_no_other(db: Db) {
-        no_other_branch_is_held_up(db, FAILS, "ductwork_runs").await;
     }
 
     async fn an_execution_that_somebody_has_locked_holds_up_the_recovery_of_no_other(db: Db) {

@@ -95,7 +95,6 @@ async fn deletes_old_runs(wrapper: &[&str]) {
     fixture.completed(PATIENCE).await;
     daemon.stop().await;
     let mut daemon = fixture.start_as(wrapper, &["start"]);
-    daemon.ready().await;
     let conn = &mut fixture.conn;
     eventually(PATIENCE, "the run is deleted", async || {
         let runs = conn.fetch(&RUNS, &[]).await.unwrap();

@@ -398,6 +398,7 @@ on_every_database! {
         assert_eq!(resume(conn, run, Some(late.step_id), Some("\"y\""), None).await.unwrap(), Resume::Late);
         let said = resume_all(conn, run, None, 1, |_| {}).await.unwrap();
         assert_eq!(said, Resume::Partly { resumed: 1, late: 1 });
+        assert_eq!(pass_deadlines(&mut driver.conn).await.unwrap().halted, 1);
         driver.audit().await;
     }
 

@@ -12,7 +12,7 @@ use ductwork::store::definition::LeftOut;
 use ductwork::store::process::{self, Counters, Heard};
 use ductwork::store::recovery::{Left, Recovered};
 use ductwork::store::statement::Statement;
-use ductwork::store::{Conn, Dialect, Location, Purpose, claim, commit};
+use ductwork::store::{Conn, Dialect, Location, Purpose, advance, claim, commit};
 use serde_json::json;
 
 use crate::driver::{Did, Driver};
@@ -139,6 +139,36 @@ on_every_database! {
         driver.recover(process).await;
         lock(&mut other, "ductwork_executions", id(arrive).0, "FOR UPDATE").await;
         assert_eq!(commit::locked(&mut driver.conn, results.iter()).await.unwrap(), HashSet::new());
+    }
+
+    async fn branches_of_which_a_row_is_locked_are_told_and_no_others(db: Db) {
+        let definition = Pipeline::named("P").start("L").expand("A").collapse("J").build().unwrap();
+        let mut driver = Driver::new(&db).await;
+        let mut other = db.conn().await;
+        for _ in 0..2 {
+            driver.trigger(&definition, "1").await;
+        }
+        let mut finished = Vec::new();
+        for claimed in driver.claim("P", 2).await {
+            finished.push(driver.finished(claimed, Did::Returned(json!([1]))).await);
+        }
+        driver.commit(&finished).await;
+        let branches: Vec<BranchId> = driver.claim_branches(9).await.iter().map(|it| it.id).collect();
+        assert_eq!(branches.len(), 2);
+        assert_eq!(advance::locked(&mut driver.conn, &branches).await.unwrap(), []);
+        let first = &finished[0].claimed;
+        for (table, row) in [
+            ("ductwork_branches", first.branch_id.0),
+            ("ductwork_steps", first.step_id.0),
+            ("ductwork_runs", first.run_id.0),
+        ] {
+            lock(&mut other, table, row, "FOR UPDATE").await;
+            let expected = match driver.conn.dialect() {
+                Dialect::Sqlite => vec![],
+                _ => vec![first.branch_id],
+            };
+            assert_eq!(advance::locked(&mut driver.conn, &branches).await.unwrap(), expected, "{table}");
+        }
     }
 
     async fn a_result_waits_for_no_lock_on_a_row_that_it_does_not_write(db: Db) {
