@@ -217,11 +217,12 @@ impl<'a> Reader<'a> {
         (self.choose_url(from_file, base_dir), origin, secrets)
     }
 
-    /// The variables that a value of the file names, which are secrets.
+    /// The variables that a value of the file names, and the one that overrides it: they are secrets.
     pub fn variables_of(&self, path: &str) -> Vec<String> {
         let node = self.in_file(path);
         let mut used = node.map_or_else(Vec::new, |node| expand::used(node, self.vars));
         used.retain(|name| !PUBLIC.contains(&name.as_str()));
+        used.push(keys::variable(path));
         used
     }
 

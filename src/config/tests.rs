@@ -1493,7 +1493,7 @@ fn endpoints_hear_of_what_they_name_and_of_all_where_they_name_nothing() {
     let lengths =
         |it: &Endpoint| -> Vec<usize> { it.secrets.iter().map(|it| it.expose().len()).collect() };
     assert_eq!((lengths(a), lengths(b)), (vec![24], vec![32, 24]));
-    for secret in ["S", "NEW"] {
+    for secret in ["S", "NEW", "DUCTWORK_CONSOLE__WEBHOOKS"] {
         assert!(
             config.secret_variables().contains(&secret.to_owned()),
             "{secret}"
@@ -1649,7 +1649,9 @@ fn traces_are_sent_where_the_endpoint_says_with_headers_that_nothing_shows() {
         [("authorization", "Bearer hunter2"), ("x-scope", "a")]
     );
     assert_eq!(collector.ca, Some(config.base_dir.join("keys/ca.pem")));
-    assert!(config.secret_variables().contains(&"T".to_owned()));
+    for secret in ["T", "DUCTWORK_CONSOLE__TRACES__HEADERS"] {
+        assert!(config.secret_variables().contains(&secret.to_owned()));
+    }
     assert!(!format!("{config:?}").contains("hunter2"));
     let url = "http://a:4318/v1/traces";
     let given = Desk::with("").var("DUCTWORK_CONSOLE__TRACES__ENDPOINT", url);

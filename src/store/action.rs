@@ -42,7 +42,8 @@ statements! {
         SELECT ", action_columns!(), "
           FROM ductwork_actions a WHERE a.run_id = :run AND a.id < :before
          ORDER BY a.run_id DESC, a.id DESC LIMIT :n");
-    /// A wide cancellation that another person continues is theirs too: the first one began it.
+    /// A wide cancellation that another person continues is theirs too: the first one began it. The actions before it are
+    /// the answers to the run's questions, and those of a run are few.
     CANCELLATION = "
         SELECT substr(a.by_whom, 1, 1000) AS by_whom FROM ductwork_actions a
          WHERE a.run_id = :run AND a.verb = 'cancel' ORDER BY a.run_id, a.id LIMIT 1";

@@ -167,20 +167,18 @@ impl Due {
 
     /// The text that people read.
     pub fn words(&self) -> String {
-        let relative = || time::relative(self.answer_by, self.now);
-        let when = match self.answer_by > self.now {
-            true => format!(" {}", relative()),
-            false if time::between(self.answer_by, self.now) < GRACE => " at any moment".to_owned(),
-            false => format!(", which should have happened {}", relative()),
+        let when = time::relative(self.answer_by, self.now);
+        let [does, should_have] = match self.unanswered.as_str() {
+            hooks::APPROVE => ["goes on with this value", "gone on with this value"],
+            hooks::HALT => ["halts", "halted"],
+            other => return format!("without an answer: {other} {when}"),
         };
-        let nobody = match self.has_passed() {
-            true => "nobody has answered in time:",
-            false => "without an answer",
-        };
-        match self.unanswered.as_str() {
-            hooks::APPROVE => format!("{nobody} it goes on with this value{when}"),
-            hooks::HALT => format!("{nobody} it halts{when}"),
-            other => format!("without an answer: {other}{when}"),
+        match self.has_passed() {
+            false => format!("without an answer it {does} {when}"),
+            true if time::between(self.answer_by, self.now) < GRACE => {
+                format!("nobody has answered in time: it {does} at any moment")
+            }
+            true => format!("nobody has answered in time: it should have {should_have} {when}"),
         }
     }
 
@@ -491,19 +489,22 @@ async fn answer(
         step_id: step.step_id,
         run_id,
     };
-    let found = steps.len();
+    let mut late = 0;
     if steps.iter().any(|step| step.deadline.is_some()) {
-        // RACE: somebody holds a branch until its deadline has passed. So the time is that at which it is ours. Proven by
-        // `an_answer_that_waits_for_a_lock_until_the_deadline_is_late`.
+        // RACE: somebody holds a branch until its deadline has passed, or settles its question. So the time is that at which
+        // it is ours. Proven by `an_answer_that_waits_for_a_lock_until_the_deadline_is_late`.
         let all: Vec<Answered> = steps.iter().map(of).collect();
-        hold(conn, all.iter()).await?;
+        let held = hold(conn, all.iter()).await?;
         let now = query::now(conn).await?;
+        steps.retain(|step| held.binary_search(&step.step_id.0).is_ok());
+        let open = steps.len();
         steps.retain(|step| !step.deadline.as_ref().is_some_and(|due| due.is_over(now)));
+        late = open - steps.len();
     }
     let answered: Vec<Answered> = steps.iter().map(of).collect();
     let by = by.map(|by| by.name.as_str());
     let n = release(conn, &answered, Answer::Value { value, by }).await?;
-    Ok((n, found - steps.len()))
+    Ok((n, late))
 }
 
 /// A branch that waits for a person, in the state in which it was found.

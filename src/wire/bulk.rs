@@ -32,7 +32,8 @@ pub struct BulkJson<'a> {
     dealt: RunId,
     /// The number of runs that were changed.
     done: i64,
-    /// The number of runs in which there was nothing left to do, or no question that had been asked at the request.
+    /// The number of runs in which there was nothing left to do, or no question that had been
+    /// asked at the request and whose deadline has not passed.
     skipped: i64,
     /// The number of runs that were left unchanged; those in `aside` are not included yet.
     failed: i64,

@@ -175,7 +175,8 @@ pub struct QuestionJson<'a> {
     answer_by: Option<Time>,
     /// The consequence if nobody answers by then, `approve` or `halt`; null without a deadline.
     then: Option<&'a str>,
-    /// True once that time has passed, by the database's clock: no answer counts any more.
+    /// True once that time has passed, by the database's clock, where this version knows the consequence: no answer counts
+    /// any more.
     is_late: bool,
     /// Present only if its `on_wait` hook has failed for good, so that perhaps nobody was told: the error of its last
     /// attempt.

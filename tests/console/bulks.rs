@@ -290,6 +290,7 @@ on_every_database! {
         let too_many: Vec<String> = (0..501).map(|_| format!("\"{}\"", RunId::new())).collect();
         let too_many = format!("{{\"verb\":\"revive\",\"runs\":[{}]}}", too_many.join(","));
         let foreign = format!("{{\"verb\":\"revive\",\"runs\":[\"{own}\",\"{other}\"]}}");
+        let gone = format!("{{\"verb\":\"revive\",\"runs\":[\"{nothing}\"]}}");
         let unknown = format!("{BULK}/{nothing}");
         for (ask, by, status, part) in [
             (Ask::json(BULK, "{}"), &secret, 422, "missing field `verb`"),
@@ -310,6 +311,7 @@ on_every_database! {
             (Ask::json(BULK, r#"{"verb": "revive", "filter": {"all": true}}"#), &limited, 403, "Halts alone"),
             (Ask::json(BULK, r#"{"verb": "revive", "filter": {"pipeline": "Plain"}}"#), &limited, 403, "Halts alone"),
             (Ask::json(BULK, &foreign), &limited, 403, "Halts alone"),
+            (Ask::json(BULK, &gone), &limited, 403, "Halts alone"),
             (Ask::get(BULK), &limited, 403, "Halts alone"),
             (Ask::json(BULK, &many), &reader, 403, "needs operate"),
             (Ask::get(&unknown), &secret, 404, "no bulk action"),
@@ -320,6 +322,10 @@ on_every_database! {
             assert!(answer.body.contains(part), "{part}: {answer:?}");
         }
         assert_eq!(bulk::latest(&mut fixture.conn, None, 9).await.unwrap(), []);
+        // The newest run of all is one of another pipeline.
+        let cancel = r#"{"verb": "cancel", "filter": {"pipeline": "Halts"}}"#;
+        let made = Ask::json(BULK, cancel).bearer(&limited).of(&console);
+        assert_eq!((made.status, &made.value()["newest"]), (201, &json!(own)), "{made:?}");
         let made = Ask::json(BULK, &many).bearer(&limited).of(&console);
         assert_eq!(made.status, 201, "{made:?}");
         let id = id(&made.value());

@@ -350,6 +350,8 @@ on_every_database! {
             "/api/v1/runs?pipeline=Plain&pipeline=Halts".to_owned(),
             format!("/api/v1/runs/{}", &other.to_string()[..8]),
             format!("/api/v1/actions?run={other}"),
+            // It may have been a run of another pipeline.
+            format!("/api/v1/actions?run={}", RunId::new()),
             format!("/api/v1/actions?run={own}&run={other}"),
         ] {
             assert_eq!(status(Ask::get(&path)), 403, "{path}");

@@ -492,32 +492,49 @@ on_servers! {
             "TEST_IN_A_SECOND",
             "UPDATE ductwork_deadlines SET answer_by = {now} + 1000000",
         );
+        static SETTLE: &str = "UPDATE ductwork_branches SET status = 'in_progress' WHERE status = 'dampened'";
         let mut driver = Driver::new(&db).await;
-        let run = driver.trigger(&timed(Unanswered::Halt), "\"x\"").await;
-        work(&mut driver).await;
-        let mut hold = db.conn().await;
-        for script in ["BEGIN", "SELECT 1 FROM ductwork_branches FOR UPDATE"] {
-            hold.script("HOLD", script).await.unwrap();
+        driver.audited = false;
+        // On a busy machine, the answer may not be seen to wait before the deadline.
+        let mut proven = 0;
+        for is_settled in [false, false, false, false, true, true, true, true] {
+            if proven != usize::from(is_settled) {
+                continue;
+            }
+            let run = driver.trigger(&timed(Unanswered::Halt), "\"x\"").await;
+            work(&mut driver).await;
+            let mut hold = db.conn().await;
+            for script in ["BEGIN", "SELECT 1 FROM ductwork_branches FOR UPDATE"] {
+                hold.script("HOLD", script).await.unwrap();
+            }
+            let mut person = db.conn().await;
+            let session = fault_injection::session(&mut person).await.unwrap().unwrap();
+            driver.conn.execute(&IN_A_SECOND, &[]).await.unwrap();
+            let deadline = query::now(&mut driver.conn).await.unwrap() + 1_000_000;
+            let said = tokio::task::spawn_local(async move {
+                resume(&mut person, run, None, Some("\"y\""), None).await.unwrap()
+            });
+            while !said.is_finished() && !fault_injection::waits(&mut driver.conn, session).await.unwrap() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            // It has read the question in time.
+            let in_time = query::now(&mut driver.conn).await.unwrap() < deadline;
+            while query::now(&mut driver.conn).await.unwrap() <= deadline {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            if is_settled {
+                hold.script("SETTLE", SETTLE).await.unwrap();
+            }
+            hold.script("COMMIT", "COMMIT").await.unwrap();
+            let expected = match is_settled {
+                true => Resume::NotDampened(RunStatus::Dampened),
+                false => Resume::Late,
+            };
+            assert_eq!(said.await.unwrap(), expected);
+            let passed = pass_deadlines(&mut driver.conn).await.unwrap();
+            assert_eq!(passed.halted, usize::from(!is_settled));
+            proven += usize::from(in_time);
         }
-        let mut person = db.conn().await;
-        let session = fault_injection::session(&mut person).await.unwrap().unwrap();
-        driver.conn.execute(&IN_A_SECOND, &[]).await.unwrap();
-        let deadline = query::now(&mut driver.conn).await.unwrap() + 1_000_000;
-        let said = tokio::task::spawn_local(async move {
-            resume(&mut person, run, None, Some("\"y\""), None).await.unwrap()
-        });
-        while !fault_injection::waits(&mut driver.conn, session).await.unwrap() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-        // It has read the question in time.
-        assert!(query::now(&mut driver.conn).await.unwrap() < deadline);
-        while query::now(&mut driver.conn).await.unwrap() <= deadline {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        hold.script("COMMIT", "COMMIT").await.unwrap();
-        assert_eq!(said.await.unwrap(), Resume::Late);
-        assert_eq!(pass_deadlines(&mut driver.conn).await.unwrap().halted, 1);
-        work(&mut driver).await;
-        assert_eq!(driver.run(run).await.0, RunStatus::Halted);
+        assert_eq!(proven, 2, "no answer was seen to wait in time");
     }
 }

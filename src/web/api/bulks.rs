@@ -62,8 +62,9 @@ pub struct BulkBody {
     /// If true, revived runs continue with the newest definition of the pipeline that the filter names.
     #[serde(default)]
     latest: bool,
-    /// Runs with a greater id are not included; if omitted, the newest run's id is the limit. A request that is sent
-    /// again makes another bulk action; with the same limit, that one reaches no later run.
+    /// Of the runs that match, those with a greater id are not included; if omitted, the limit is the newest run of the
+    /// filter's pipeline, or of all. A request that is sent again makes another bulk action; with the same limit, that one
+    /// reaches no later run.
     #[serde(default)]
     newest: Option<RunId>,
 }

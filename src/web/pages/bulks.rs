@@ -75,7 +75,7 @@ fn words(verb: Verb) -> Words {
         _ => Words {
             begins: "Resume",
             done: "resumed",
-            effect: "Each of their steps that waits for a person is resumed with the value that it asks about.",
+            effect: "Each of their steps that waits for a person now, and whose deadline has not passed, is resumed with the value that it asks about.",
         },
     }
 }

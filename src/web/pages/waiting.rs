@@ -36,8 +36,10 @@ struct Question {
     run: RunLink,
     id: RunId,
     step_id: StepId,
-    /// Present for a visitor who may answer, until the deadline.
+    /// Present for a visitor who may act on the run.
     proof: Option<String>,
+    /// No answer counts any more.
+    is_late: bool,
     pipeline: String,
     node: String,
     step: String,
@@ -73,10 +75,8 @@ pub async fn waiting(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Resp
             run: parts::run(step.run_id),
             id: step.run_id,
             step_id: step.step_id,
-            proof: match step.deadline.as_ref().is_some_and(store::Due::has_passed) {
-                true => None,
-                false => frame.proof_on(&step.pipeline),
-            },
+            proof: frame.proof_on(&step.pipeline),
+            is_late: step.deadline.as_ref().is_some_and(store::Due::has_passed),
             pipeline: step.pipeline.clone(),
             node: step.node.clone(),
             prompt: node
