@@ -371,14 +371,7 @@ const PARAMETERS: [&str; 19] = [
     hosts::ATTRS,
 ];
 
-const SSL_MODES: [&str; 6] = [
-    "disable",
-    "allow",
-    "prefer",
-    "require",
-    "verify-ca",
-    "verify-full",
-];
+const SSL_MODES: [&str; 4] = ["disable", "require", "verify-ca", "verify-full"];
 
 /// Refuses a parameter of the query that the driver would leave out. Shows no value.
 fn parameter(pair: &str) -> Result<(), UrlError> {
@@ -403,6 +396,14 @@ fn parameter(pair: &str) -> Result<(), UrlError> {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "remove it: the driver would ignore it".to_owned(),
             },
+        });
+    }
+    if ["sslmode", "ssl-mode"].contains(&name) && ["allow", "prefer"].contains(&value.as_str()) {
+        return Err(UrlError {
+            message: format!(
+                "`{name}={value}` goes on without TLS where it is refused, and says nothing"
+            ),
+            help: format!("use one of {}", SSL_MODES.join(", ")),
         });
     }
     if ["sslmode", "ssl-mode"].contains(&name) && !SSL_MODES.contains(&value.as_str()) {
@@ -468,6 +469,14 @@ mod tests {
             (
                 "%73slmode=x",
                 "`sslmode` of the PostgreSQL address has no such value",
+            ),
+            (
+                "sslmode=prefer",
+                "`sslmode=prefer` goes on without TLS where it is refused, and says nothing",
+            ),
+            (
+                "ssl-mode=Allow",
+                "`ssl-mode=allow` goes on without TLS where it is refused, and says nothing",
             ),
             (
                 "a/b=x",

@@ -142,6 +142,11 @@ async fn tls_is_as_strict_as_the_url_says_and_the_password_is_seen_nowhere() {
             let said = String::from_utf8_lossy(&done.stderr);
             assert_eq!(done.status.code(), Some(69), "{words:?}: {said}");
             assert!(said.contains(says), "{words:?}: {said}");
+            let remedy = match says {
+                "pg_hba.conf" => says,
+                _ => "let `sslrootcert` in `database.url` name the authority",
+            };
+            assert!(said.contains(remedy), "{words:?}: {said}");
             assert!(!said.contains(PASSWORD), "{said}");
             assert!(done.stdout.is_empty(), "{done:?}");
             let errors = said.lines().filter(|line| line.starts_with("error"));

@@ -186,6 +186,13 @@ pub(in crate::store) fn abandon<T>(connection: T) {
     runtime.shutdown_background();
 }
 
+/// True for a host whose packets stay on this machine: it needs no TLS.
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
 /// The remedy where the server could not be reached.
 pub(in crate::store) const UNREACHED: &str =
     "check that the server is running, and that `database.url` is right";

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use super::super::is_loopback;
 use crate::store::conn::percent_decoded;
 
 /// The port of a server where the address names none.
@@ -388,8 +389,7 @@ impl<'a> Given<'a> {
 
 impl Host {
     fn is_loopback(&self) -> bool {
-        let address = self.name.parse::<std::net::IpAddr>();
-        self.name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        is_loopback(&self.name)
     }
 }
 

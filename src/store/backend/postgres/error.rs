@@ -8,6 +8,17 @@ use sqlx::postgres::{PgDatabaseError, PgSeverity};
 use super::super::{DriverError, UNREACHED};
 use crate::store::blame::Blame;
 
+/// The driver's words for a server that offers no TLS.
+const OFFERS_NONE: &str = "does not support TLS";
+
+/// The remedy for that.
+const NO_TLS: &str = "let the server offer TLS; or, where nobody else can reach the network to it, add `?sslmode=disable` \
+                      to `database.url`";
+
+/// The remedy where TLS could not be established.
+const TLS: &str = "let `sslrootcert` in `database.url` name the authority that signed the server's certificate, and the \
+                   host be one that it is for";
+
 impl DriverError for sqlx::Error {
     /// The server's own message, and the place where the server met somebody else's lock: as a rule
     /// the table. The driver adds a line of the server's source.
@@ -79,8 +90,11 @@ impl DriverError for sqlx::Error {
     }
 
     fn remedy(&self) -> &'static str {
-        let Self::Database(error) = self else {
-            return UNREACHED;
+        let error = match self {
+            Self::Database(error) => error,
+            Self::Tls(error) if error.to_string().contains(OFFERS_NONE) => return NO_TLS,
+            Self::Tls(_) => return TLS,
+            _ => return UNREACHED,
         };
         match error.code().as_deref() {
             Some("28P01" | "28000") => {

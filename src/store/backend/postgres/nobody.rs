@@ -84,6 +84,7 @@ impl DriverError for Nobody {
                     ductworkd";
         }
         let failed = refused().find_map(|it| match it {
+            Refusal::Failed(error @ sqlx::Error::Tls(_)) => Some(error.remedy()),
             Refusal::Failed(error) if error.has_answered() => Some(error.remedy()),
             _ => None,
         });

@@ -14,11 +14,12 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{Connection, Executor, PgConnection, Row as _};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::super::is_loopback;
 use super::connection::{connect_error, settings_arrived};
 use super::hosts::{Hosts, Wanted};
 use super::nobody::{Nobody, Passed, Refusal};
@@ -135,7 +136,8 @@ impl Servers {
     pub fn parse(url: &str) -> Result<Self, String> {
         let hosts = Hosts::parse(url).map_err(|mistake| mistake.message.to_owned())?;
         let options = hosts.urls.iter().map(|url| PgConnectOptions::from_str(url));
-        let list = options.collect::<Result<_, _>>();
+        let list = options.map(|options| options.map(protected));
+        let list = list.collect::<Result<_, _>>();
         Ok(Self {
             list: list.map_err(|error| error.to_string())?,
             wanted: hosts.wanted,
@@ -317,6 +319,17 @@ impl Servers {
     }
 }
 
+/// A server on another host proves its identity, unless the address says otherwise: the driver's own modes go on without
+/// TLS where somebody on the way refuses it, and hand over the password.
+fn protected(options: PgConnectOptions) -> PgConnectOptions {
+    let host = options.get_host();
+    let is_here = options.get_socket().is_some() || host.starts_with('/') || is_loopback(host);
+    match options.get_ssl_mode() {
+        PgSslMode::Allow | PgSslMode::Prefer if !is_here => options.ssl_mode(PgSslMode::VerifyFull),
+        _ => options,
+    }
+}
+
 /// Host and port, as people write them.
 fn place(options: &PgConnectOptions) -> String {
     let port = options.get_port();
@@ -398,6 +411,36 @@ mod tests {
             only_reads: false,
             history,
         }
+    }
+
+    #[test]
+    fn a_server_on_another_host_proves_its_identity_unless_the_address_says_otherwise() {
+        for (url, mode) in [
+            ("postgres://u@db/d", PgSslMode::VerifyFull),
+            ("postgres://u@10.0.0.1:5433/d", PgSslMode::VerifyFull),
+            ("postgres://u@localhost.example/d", PgSslMode::VerifyFull),
+            ("postgres://u@db/d?sslmode=prefer", PgSslMode::VerifyFull),
+            ("postgres://u@db/d?sslmode=disable", PgSslMode::Disable),
+            ("postgres://u@db/d?sslmode=require", PgSslMode::Require),
+            ("postgres://u@db/d?sslmode=verify-ca", PgSslMode::VerifyCa),
+            ("postgres://u@localhost/d", PgSslMode::Prefer),
+            ("postgres://u@127.0.0.1/d", PgSslMode::Prefer),
+            ("postgres://u@[::1]/d", PgSslMode::Prefer),
+            (
+                "postgres:///d?host=/run/postgresql&user=u",
+                PgSslMode::Prefer,
+            ),
+        ] {
+            let servers = Servers::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+            let found = servers.list[0].get_ssl_mode();
+            assert_eq!(format!("{found:?}"), format!("{mode:?}"), "{url}");
+        }
+        let several = Servers::parse("postgres://u@127.0.0.1,db/d").expect("two hosts");
+        let modes = several
+            .list
+            .iter()
+            .map(|it| format!("{:?}", it.get_ssl_mode()));
+        assert_eq!(modes.collect::<Vec<_>>(), ["Prefer", "VerifyFull"]);
     }
 
     #[test]
