@@ -19,6 +19,15 @@ const NO_TLS: &str = "let the server offer TLS; or, where nobody else can reach 
 const TLS: &str = "let `sslrootcert` in `database.url` name the authority that signed the server's certificate, and the \
                    host be one that it is for";
 
+/// True where TLS could not be established. A certificate that is refused ends the handshake as an error of the connection.
+pub(super) fn is_of_tls(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(error) => error.to_string().contains("invalid peer certificate"),
+        _ => false,
+    }
+}
+
 impl DriverError for sqlx::Error {
     /// The server's own message, and the place where the server met somebody else's lock: as a rule
     /// the table. The driver adds a line of the server's source.
@@ -93,7 +102,7 @@ impl DriverError for sqlx::Error {
         let error = match self {
             Self::Database(error) => error,
             Self::Tls(error) if error.to_string().contains(OFFERS_NONE) => return NO_TLS,
-            Self::Tls(_) => return TLS,
+            _ if is_of_tls(self) => return TLS,
             _ => return UNREACHED,
         };
         match error.code().as_deref() {

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use super::super::{DriverError, UNREACHED};
+use super::error::is_of_tls;
 use super::hosts::Wanted;
 use crate::store::blame::Blame;
 
@@ -84,7 +85,7 @@ impl DriverError for Nobody {
                     ductworkd";
         }
         let failed = refused().find_map(|it| match it {
-            Refusal::Failed(error @ sqlx::Error::Tls(_)) => Some(error.remedy()),
+            Refusal::Failed(error) if is_of_tls(error) => Some(error.remedy()),
             Refusal::Failed(error) if error.has_answered() => Some(error.remedy()),
             _ => None,
         });
