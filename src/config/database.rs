@@ -403,7 +403,7 @@ fn parameter(pair: &str) -> Result<(), UrlError> {
             message: format!(
                 "`{name}={value}` goes on without TLS where it is refused, and says nothing"
             ),
-            help: format!("use one of {}", SSL_MODES.join(", ")),
+            help: format!("leave it out, or use one of {}", SSL_MODES.join(", ")),
         });
     }
     if ["sslmode", "ssl-mode"].contains(&name) && !SSL_MODES.contains(&value.as_str()) {

@@ -199,7 +199,7 @@ pub async fn own_alone(
     selection: &Selection,
     visitor: &Visitor,
 ) -> Result<(), Refusal> {
-    if reaches(site, selection, visitor, Visitor::may_act_on).await? {
+    if reaches(site, selection, visitor, Visitor::may_act_on).await? == Reached::All {
         return Ok(());
     }
     let own = names(visitor.pipelines.as_deref().unwrap_or_default());
@@ -207,18 +207,30 @@ pub async fn own_alone(
     Err(Refusal::new(StatusCode::FORBIDDEN, detail))
 }
 
-/// True when all pipelines of these runs are among those for which a visitor may do this.
+/// How far a selection is among the pipelines for which a visitor may do something.
+#[derive(PartialEq, Eq)]
+enum Reached {
+    All,
+    /// All chosen runs that are left: nobody knows of which pipelines those that are gone were.
+    Left,
+    Others,
+}
+
+/// The same, for these runs.
 async fn reaches(
     site: &Arc<Site>,
     selection: &Selection,
     visitor: &Visitor,
     may: fn(&Visitor, &str) -> bool,
-) -> Result<bool, Refusal> {
+) -> Result<Reached, Refusal> {
     let runs = match selection {
-        _ if visitor.may_see_all() => return Ok(true),
+        _ if visitor.may_see_all() => return Ok(Reached::All),
         Selection::Matching(filter) => {
             let named = filter.pipeline.as_deref();
-            return Ok(named.is_some_and(|it| may(visitor, it)));
+            return Ok(match named.is_some_and(|it| may(visitor, it)) {
+                true => Reached::All,
+                false => Reached::Others,
+            });
         }
         Selection::Chosen(runs) => runs.clone(),
     };
@@ -227,8 +239,12 @@ async fn reaches(
         .source
         .read(async move |conn| bulk::chosen(conn, &runs).await);
     let found = read.await?;
-    // Nobody knows of which pipeline those that are gone were.
-    Ok(found.len() == chosen && found.iter().all(|it| may(visitor, &it.pipeline)))
+    let are_own = found.iter().all(|it| may(visitor, &it.pipeline));
+    Ok(match found.len() {
+        n if n == chosen && are_own => Reached::All,
+        1.. if are_own => Reached::Left,
+        _ => Reached::Others,
+    })
 }
 
 /// One bulk action, for a visitor that may see it, and the database's time.
@@ -239,8 +255,8 @@ pub async fn find(site: &Arc<Site>, id: Uuid, visitor: &Visitor) -> Result<(Bulk
     let (bulk, now) = read.await?;
     let bulk = bulk.ok_or_else(|| missing(id))?;
     match reaches(site, &bulk.selection, visitor, Visitor::may_see).await? {
-        true => Ok((bulk, now)),
-        false => Err(missing(id)),
+        Reached::All | Reached::Left => Ok((bulk, now)),
+        Reached::Others => Err(missing(id)),
     }
 }
 

@@ -186,11 +186,15 @@ pub(in crate::store) fn abandon<T>(connection: T) {
     runtime.shutdown_background();
 }
 
-/// True for a host whose packets stay on this machine: it needs no TLS.
+/// True for a host whose packets stay on this machine: it needs no TLS. An unspecified address leads to this machine too.
 fn is_loopback(host: &str) -> bool {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let name = host.strip_suffix('.').unwrap_or(host);
     let address = host.parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    let is_here = |address: std::net::IpAddr| {
+        let address = address.to_canonical();
+        address.is_loopback() || address.is_unspecified()
+    };
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_here)
 }
 
 /// The remedy where the server could not be reached.

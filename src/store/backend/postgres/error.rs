@@ -19,6 +19,10 @@ const NO_TLS: &str = "let the server offer TLS; or, where nobody else can reach 
 const TLS: &str = "let `sslrootcert` in `database.url` name the authority that signed the server's certificate, and the \
                    host be one that it is for";
 
+/// The remedy for a certificate that `openssl req -x509` makes by default.
+const NO_AUTHORITY: &str = "give the server a certificate that is no authority's own: with basicConstraints CA:FALSE, and \
+                            its host under subjectAltName";
+
 /// True where TLS could not be established. A certificate that is refused ends the handshake as an error of the connection.
 pub(super) fn is_of_tls(error: &sqlx::Error) -> bool {
     match error {
@@ -102,6 +106,9 @@ impl DriverError for sqlx::Error {
         let error = match self {
             Self::Database(error) => error,
             Self::Tls(error) if error.to_string().contains(OFFERS_NONE) => return NO_TLS,
+            _ if is_of_tls(self) && self.to_string().contains("CaUsedAsEndEntity") => {
+                return NO_AUTHORITY;
+            }
             _ if is_of_tls(self) => return TLS,
             _ => return UNREACHED,
         };

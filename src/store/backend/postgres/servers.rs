@@ -162,6 +162,7 @@ impl Servers {
     /// secret.
     pub fn identity(&self) -> String {
         let places = match self.list.as_slice() {
+            [only] if only.get_host().contains(':') => place(only),
             [only] => format!("{}:{}", only.get_host(), only.get_port()),
             several => {
                 let mut places: Vec<String> = several.iter().map(place).collect();
@@ -319,9 +320,16 @@ impl Servers {
     }
 }
 
-/// A server on another host proves its identity, unless the address says otherwise: the driver's own modes go on without
-/// TLS where somebody on the way refuses it, and hand over the password.
+/// A server on another host proves its identity, unless the address or `PGSSLMODE` says otherwise: the driver's own modes
+/// go on without TLS where somebody on the way refuses it, and hand over the password. The driver takes an IPv6 address in
+/// brackets for a name.
 fn protected(options: PgConnectOptions) -> PgConnectOptions {
+    let bare = options.get_host().strip_prefix('[');
+    let bare = bare.and_then(|host| host.strip_suffix(']'));
+    let options = match bare.map(str::to_owned) {
+        Some(host) => options.host(&host),
+        None => options,
+    };
     let host = options.get_host();
     let is_here = options.get_socket().is_some() || host.starts_with('/') || is_loopback(host);
     match options.get_ssl_mode() {
@@ -426,6 +434,9 @@ mod tests {
             ("postgres://u@localhost/d", PgSslMode::Prefer),
             ("postgres://u@127.0.0.1/d", PgSslMode::Prefer),
             ("postgres://u@[::1]/d", PgSslMode::Prefer),
+            ("postgres://u@[::ffff:127.0.0.1]/d", PgSslMode::Prefer),
+            ("postgres://u@LocalHost./d", PgSslMode::Prefer),
+            ("postgres://u@[2001:db8::1]/d", PgSslMode::VerifyFull),
             (
                 "postgres:///d?host=/run/postgresql&user=u",
                 PgSslMode::Prefer,
@@ -435,6 +446,9 @@ mod tests {
             let found = servers.list[0].get_ssl_mode();
             assert_eq!(format!("{found:?}"), format!("{mode:?}"), "{url}");
         }
+        let bracketed = Servers::parse("postgres://u@[::1]:5433/d").expect("an address");
+        assert_eq!(bracketed.list[0].get_host(), "::1");
+        assert!(bracketed.identity().contains("[::1]:5433"));
         let several = Servers::parse("postgres://u@127.0.0.1,db/d").expect("two hosts");
         let modes = several
             .list
