@@ -49,8 +49,17 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 #[derive(Clone)]
 pub struct Policy(pub HeaderValue);
 
-const EACH_RESPONSE: [(HeaderName, &str); 2] = [
+const EACH_RESPONSE: [(HeaderName, &str); 4] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    // A page of another site embeds nothing of ours, and shares no window with us.
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
     // With `no-referrer`, a browser names no origin when it sends a form of ours, and the form is refused.
     // Proven by tests/browser/keyboard.test.mjs.
     (REFERRER_POLICY, "same-origin"),

@@ -140,6 +140,8 @@ async fn every_response_has_the_headers_that_keep_a_page_to_itself() {
             for header in [
                 "content-security-policy: default-src 'none'; script-src 'self';",
                 "x-content-type-options: nosniff",
+                "cross-origin-resource-policy: same-origin",
+                "cross-origin-opener-policy: same-origin",
                 "referrer-policy: same-origin",
                 "cache-control: no-store",
             ] {
