@@ -225,7 +225,7 @@ impl Child {
                 };
                 let (drain, parent) = (self.drain(), self.parent);
                 let looped = run_loops(&mut signals, &mut loops, &all, drain, parent, dumper, over);
-                // So does an advancer without a supervisor.
+                // A supervisor deletes old runs for its children.
                 let retention = self.config.retention;
                 let retention = retention.filter(|_| alone && role == Role::Advancer);
                 let (ended, asked) = tokio::select! {

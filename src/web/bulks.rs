@@ -216,7 +216,7 @@ enum Reached {
     Others,
 }
 
-/// The same, for these runs.
+/// How far these runs are among them.
 async fn reaches(
     site: &Arc<Site>,
     selection: &Selection,

@@ -26,14 +26,13 @@ use crate::history::uptime;
 use crate::plan::Blow;
 use crate::scene::Scene;
 
-/// This pipeline makes a branch for each element of its input. Other faults may keep a step from starting more often
-/// than steps are retried elsewhere.
+/// This pipeline makes a branch for each element of its input.
 pub const ASIDE: &str = "
 pipeline: Aside
 steps:
-  All: { command: [cat], max_retry: 100, max_crash: 100 }
-  Each: { command: [cat], max_retry: 100, max_crash: 100 }
-  Sum: { command: [wc, -c], max_retry: 100, max_crash: 100 }
+  All: { command: [cat] }
+  Each: { command: [cat] }
+  Sum: { command: [wc, -c] }
 flow: [{ start: All }, { expand: Each }, { collapse: Sum }]
 ";
 

@@ -340,6 +340,38 @@ async fn a_run_that_ends_while_it_is_cancelled_has_ended() {
     .await;
 }
 
+/// A claim of executions or of branches that waits for the session which is returned with it: after its first write, which
+/// is to the process's own row. It will take one.
+async fn claim_under_way(
+    db: &Db,
+    watch: &mut Driver,
+    mut claimer: Driver,
+    branches: bool,
+) -> (ductwork::store::Conn, tokio::task::JoinHandle<usize>) {
+    let claims = session(&mut claimer).await;
+    watch.trigger(&divided(), "1").await;
+    if branches {
+        let claimed = watch.claim("P", 1).await.remove(0);
+        let finished = watch.finished(claimed, Did::Returned(json!(1))).await;
+        watch.commit(&[finished]).await;
+    }
+    let mut hold = db.conn().await;
+    hold.script("BEGIN", "BEGIN").await.unwrap();
+    let lock = match branches {
+        true => "LOCK TABLE ductwork_advancements IN SHARE MODE",
+        false => "SELECT 1 FROM ductwork_executions FOR UPDATE",
+    };
+    hold.script("LOCK", lock).await.unwrap();
+    let claimed = tokio::task::spawn_local(async move {
+        match branches {
+            true => claimer.claim_branches(9).await.len(),
+            false => claimer.claim("P", 9).await.len(),
+        }
+    });
+    until_it_waits(watch, claims).await;
+    (hold, claimed)
+}
+
 /// A connection was given up with a claim under way, and its process ends in order: the server is
 /// still executing the claim.
 #[tokio::test]
@@ -347,31 +379,11 @@ async fn a_process_that_ends_while_a_claim_of_it_is_under_way_keeps_its_row() {
     crate::support::with(Db::postgres().await, |db| async move {
         let mut watch = driver(&db).await;
         for branches in [false, true] {
-            let mut given_up = driver(&db).await;
+            let given_up = driver(&db).await;
             let mut ends = driver(&db).await;
             let process = given_up.process;
-            let (claims, deregisters) = (session(&mut given_up).await, session(&mut ends).await);
-            watch.trigger(&divided(), "1").await;
-            if branches {
-                let claimed = watch.claim("P", 1).await.remove(0);
-                let finished = watch.finished(claimed, Did::Returned(json!(1))).await;
-                watch.commit(&[finished]).await;
-            }
-            let mut hold = db.conn().await;
-            hold.script("BEGIN", "BEGIN").await.unwrap();
-            // After the claim's first write, which is to the process's own row.
-            let lock = match branches {
-                true => "LOCK TABLE ductwork_advancements IN SHARE MODE",
-                false => "SELECT 1 FROM ductwork_executions FOR UPDATE",
-            };
-            hold.script("LOCK", lock).await.unwrap();
-            let claimed = tokio::task::spawn_local(async move {
-                match branches {
-                    true => given_up.claim_branches(9).await.len(),
-                    false => given_up.claim("P", 9).await.len(),
-                }
-            });
-            until_it_waits(&mut watch, claims).await;
+            let deregisters = session(&mut ends).await;
+            let (mut hold, claimed) = claim_under_way(&db, &mut watch, given_up, branches).await;
             let ended = tokio::task::spawn_local(async move {
                 process::deregister(&mut ends.conn, process).await.unwrap();
             });
@@ -395,30 +407,11 @@ async fn a_claim_that_is_under_way_when_its_process_is_declared_dead_is_given_ba
     crate::support::with(Db::postgres().await, |db| async move {
         let mut watch = driver(&db).await;
         for branches in [false, true] {
-            let mut doomed = driver(&db).await;
+            let doomed = driver(&db).await;
             let mut reaper = driver(&db).await;
             let process = doomed.process;
-            let (claims, reaps) = (session(&mut doomed).await, session(&mut reaper).await);
-            watch.trigger(&divided(), "1").await;
-            if branches {
-                let claimed = watch.claim("P", 1).await.remove(0);
-                let finished = watch.finished(claimed, Did::Returned(json!(1))).await;
-                watch.commit(&[finished]).await;
-            }
-            let mut hold = db.conn().await;
-            hold.script("BEGIN", "BEGIN").await.unwrap();
-            let lock = match branches {
-                true => "LOCK TABLE ductwork_advancements IN SHARE MODE",
-                false => "SELECT 1 FROM ductwork_executions FOR UPDATE",
-            };
-            hold.script("LOCK", lock).await.unwrap();
-            let claimed = tokio::task::spawn_local(async move {
-                match branches {
-                    true => doomed.claim_branches(9).await.len(),
-                    false => doomed.claim("P", 9).await.len(),
-                }
-            });
-            until_it_waits(&mut watch, claims).await;
+            let reaps = session(&mut reaper).await;
+            let (mut hold, claimed) = claim_under_way(&db, &mut watch, doomed, branches).await;
             let reaping = tokio::task::spawn_local(async move {
                 let recovered = reaper.recover(process).await;
                 (reaper, recovered)
