@@ -38,6 +38,15 @@ pub struct Console {
     pub traces: Collector,
 }
 
+/// The rights of visitors without a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anonymous {
+    /// Of one who connects; `None`: none.
+    pub direct: Option<Scope>,
+    /// Of one whose request a proxy has passed on; `None`: none.
+    pub forwarded: Option<Scope>,
+}
+
 impl Console {
     /// Reads the settings; files are looked for from this directory.
     pub fn read(read: &mut Reader, base_dir: &Path) -> Self {
@@ -76,15 +85,20 @@ impl Console {
         self.listen.is_some() || self.socket.is_some()
     }
 
-    /// The rights of a visitor without a token: on a developer's own host there is nobody else.
-    pub fn anonymous(&self, environment: &str) -> Option<Scope> {
+    /// The rights of visitors without a token: on a developer's own host there is nobody else.
+    pub fn anonymous(&self, environment: &str) -> Anonymous {
         // A further name is a proxy's, and anybody may be behind that.
         let is_behind = !self.hosts.is_empty() || !self.proxy.from.is_empty();
         let is_reached = is_behind || self.listen.is_some_and(|it| !it.ip().is_loopback());
-        match self.tokens.unwrap_or(is_reached) {
+        let direct = match self.tokens.unwrap_or(is_reached) {
             true => None,
             false if environment == DEFAULT_ENVIRONMENT => Some(Scope::Operate),
             false => Some(Scope::Read),
+        };
+        Anonymous {
+            direct,
+            // Of a proxy that the configuration does not name, the headers alone tell.
+            forwarded: direct.filter(|_| self.tokens == Some(false)),
         }
     }
 }

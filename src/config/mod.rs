@@ -33,7 +33,7 @@ use crate::step::environment::Inherit;
 use crate::store::{self, Location};
 use crate::telemetry::{Level, LogFormat};
 
-pub use console::Console;
+pub use console::{Anonymous, Console};
 pub use database::DatabaseUrl;
 pub use proxy::Proxy;
 pub use schema::json_schema;

@@ -707,7 +707,11 @@ fn a_console_that_other_hosts_reach_answers_visitors_with_tokens_alone() {
         };
         for word in ["auto", "known"] {
             let console = visitors(word).unwrap().console;
-            assert_eq!(console.anonymous("development"), None, "{text} {word}");
+            assert_eq!(
+                console.anonymous("development").direct,
+                None,
+                "{text} {word}"
+            );
         }
         let problems = visitors("anybody").unwrap_err().0;
         let message = format!("other hosts can reach {text}, and the console would answer anybody");
@@ -716,11 +720,17 @@ fn a_console_that_other_hosts_reach_answers_visitors_with_tokens_alone() {
         assert!(help.contains("ductworkd token create"), "{help}");
     }
     let here = listen("127.0.0.1:9410").config().console;
-    assert_eq!(here.anonymous("development"), Some(model::Scope::Operate));
-    assert_eq!(here.anonymous("production"), Some(model::Scope::Read));
+    assert_eq!(
+        here.anonymous("development").direct,
+        Some(model::Scope::Operate)
+    );
+    assert_eq!(
+        here.anonymous("production").direct,
+        Some(model::Scope::Read)
+    );
     let text = "console: {listen: \"127.0.0.1:9410\", hosts: [proxy.example]}\n";
     let proxied = Desk::with(text).config().console;
-    assert_eq!(proxied.anonymous("development"), None);
+    assert_eq!(proxied.anonymous("development").direct, None);
     for text in [
         "9410",
         "127.0.0.1",

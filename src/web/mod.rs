@@ -30,6 +30,7 @@ pub mod source;
 mod strangers;
 mod tls;
 mod traces;
+mod turns;
 mod unstalled;
 mod visitor;
 mod webhooks;
@@ -42,10 +43,9 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
-use crate::config::{Collector, Endpoint, Proxy};
+use crate::config::{Anonymous, Collector, Endpoint, Proxy};
 use crate::definition::Definition;
 use crate::metrics::Own;
-use crate::model::Scope;
 use crate::store::definition::Definitions;
 use crate::store::process::ProcessRow;
 use crate::store::{Conn, Location};
@@ -147,8 +147,8 @@ pub struct Terms {
     pub hosts: Vec<String>,
     /// The reverse proxy that says who a visitor is.
     pub proxy: Proxy,
-    /// The rights of a visitor without a token.
-    pub anonymous: Option<Scope>,
+    /// The rights of visitors without a token.
+    pub anonymous: Anonymous,
     /// The judge of processes.
     pub witness: Witness,
     /// The pipelines of the configuration.

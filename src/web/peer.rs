@@ -6,7 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use axum::http::StatusCode;
-use axum::http::header::{HeaderMap, HeaderName};
+use axum::http::header::{FORWARDED, HeaderMap, HeaderName, VIA};
 
 use crate::config::Proxy;
 use crate::machine::letters::{UID, form_of_a_name, is_name};
@@ -16,6 +16,17 @@ use super::refusal::Refusal;
 use super::strangers::Remote;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The headers that proxies add to a request, unless somebody has told them not to.
+const OF_PROXIES: [HeaderName; 7] = [
+    FORWARDED,
+    VIA,
+    X_FORWARDED_FOR,
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-forwarded-server"),
+    HeaderName::from_static("x-real-ip"),
+];
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +106,11 @@ impl Peer {
     }
 }
 
+/// True if a proxy has passed this request on: the visitor is behind the peer, and may be anybody.
+pub fn is_forwarded(headers: &HeaderMap) -> bool {
+    OF_PROXIES.iter().any(|it| headers.contains_key(it))
+}
+
 /// The text of a header that occurs once.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
     let mut values = headers.get_all(name).iter();
@@ -164,6 +180,16 @@ mod tests {
         // This peer is no proxy of ours.
         assert_eq!(remote(at("192.0.2.9"), &["8.8.8.8"]), of("192.0.2.9"));
         assert_eq!(remote(Peer::User(0), &["8.8.8.8"]), Remote::HERE);
+    }
+
+    #[test]
+    fn a_request_with_a_header_that_proxies_add_was_passed_on() {
+        for name in OF_PROXIES {
+            let of_proxy = HeaderMap::from_iter([(name, "x".parse().expect("a value"))]);
+            assert!(is_forwarded(&of_proxy), "{of_proxy:?}");
+        }
+        let plain = [("host", "localhost"), ("user-agent", "curl"), ("te", "x")];
+        assert!(!is_forwarded(&headers(&plain)));
     }
 
     #[test]

@@ -5,10 +5,10 @@
 //! long.
 //!
 //! The connection belongs to one task, and questions are sent to it. So a route's own future need not hold a
-//! connection, and a question whose visitor has gone is no longer asked.
+//! connection, and a question whose visitor has gone is no longer asked. Visitors take turns.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
@@ -18,6 +18,7 @@ use crate::telemetry;
 use crate::telemetry::growing::Growing;
 
 use super::guard::caught;
+use super::turns::{self, Lines};
 
 /// The time limit of a question, all its statements together. The database itself ends one statement a little
 /// sooner, and then the connection can be used again.
@@ -38,7 +39,7 @@ pub const FRESH_FOR_READS: Duration = Duration::from_secs(5);
 /// A connection that does not answer such a look within this time is given up.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 
-/// The number of questions that may wait; further ones are refused.
+/// The number of questions of visitors that may wait, and of the console's own; further ones are refused.
 const WAITING: usize = 64;
 
 /// After a failed attempt, nobody tries to connect for this long.
@@ -97,20 +98,51 @@ const CONNECTION: &str = "a connection";
 /// Sends questions to the connection. Clones share the connection.
 #[derive(Clone)]
 pub struct Source {
-    questions: mpsc::Sender<Box<dyn Question>>,
+    lines: Arc<Mutex<Lines<Box<dyn Question>>>>,
+    /// Announces each question in the lines.
+    joined: mpsc::UnboundedSender<()>,
+}
+
+/// Receives the questions.
+struct Asked {
+    lines: Arc<Mutex<Lines<Box<dyn Question>>>>,
+    joined: mpsc::UnboundedReceiver<()>,
+}
+
+impl Asked {
+    /// Waits for the next question; none if nobody can ask any more.
+    async fn next(&mut self) -> Option<Box<dyn Question>> {
+        self.joined.recv().await?;
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.next()
+    }
 }
 
 impl Source {
     /// The source of this database. It connects when it gets a question.
     pub fn open(location: Location, refused: Refused) -> Self {
-        let (questions, mut asked) = mpsc::channel::<Box<dyn Question>>(WAITING);
+        let (source, mut asked) = Self::new();
         tokio::task::spawn_local(async move {
             let mut reader = Reader::new(location, Use::Reads, refused);
-            while let Some(question) = asked.recv().await {
+            while let Some(question) = asked.next().await {
                 reader.answer(question).await;
             }
         });
-        Self { questions }
+        source
+    }
+
+    fn new() -> (Self, Asked) {
+        let lines = Arc::new(Mutex::new(Lines::new(WAITING)));
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let source = Self {
+            lines: Arc::clone(&lines),
+            joined: sender,
+        };
+        let asked = Asked {
+            lines,
+            joined: receiver,
+        };
+        (source, asked)
     }
 
     /// The source of a connection that acts. The connection exists only while somebody acts, and each question
@@ -125,13 +157,13 @@ impl Source {
     }
 
     fn acting(location: Location, used_for: Use, refused: Refused) -> Self {
-        let (questions, mut asked) = mpsc::channel::<Box<dyn Question>>(WAITING);
+        let (source, mut asked) = Self::new();
         tokio::task::spawn_local(async move {
             let mut reader = Reader::new(location, used_for, refused);
             loop {
                 let next = match reader.conn.is_some() {
-                    true => tokio::time::timeout(IDLE, asked.recv()).await,
-                    false => Ok(asked.recv().await),
+                    true => tokio::time::timeout(IDLE, asked.next()).await,
+                    false => Ok(asked.next().await),
                 };
                 match next {
                     Ok(Some(question)) => reader.answer(question).await,
@@ -140,7 +172,7 @@ impl Source {
                 }
             }
         });
-        Self { questions }
+        source
     }
 
     /// Asks: `source.read(async move |conn| query::runs(conn, &filter).await).await`. If the connection turns
@@ -154,12 +186,18 @@ impl Source {
     ) -> Result<T, ReadError> {
         let (reply, answer) = oneshot::channel();
         let reply = Some(reply);
-        let question = Box::new(Asked { ask, reply });
-        self.questions
-            .try_send(question)
-            .map_err(|_| ReadError::Crowded)?;
+        self.join(Box::new(Pending { ask, reply }))?;
         // A reader that is gone has dropped the reply channel.
         answer.await.unwrap_or(Err(ReadError::Late))
+    }
+
+    fn join(&self, question: Box<dyn Question>) -> Result<(), ReadError> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_joined = lines.join(turns::who(), question);
+        match has_joined && self.joined.send(()).is_ok() {
+            true => Ok(()),
+            false => Err(ReadError::Crowded),
+        }
     }
 }
 
@@ -178,13 +216,13 @@ trait Question: Send {
     fn refuse(&mut self, error: ReadError);
 }
 
-struct Asked<F, T> {
+struct Pending<F, T> {
     ask: F,
     /// Used once.
     reply: Option<oneshot::Sender<Result<T, ReadError>>>,
 }
 
-impl<F, T> Asked<F, T> {
+impl<F, T> Pending<F, T> {
     fn reply(&mut self, answer: Result<T, ReadError>) {
         if let Some(reply) = self.reply.take() {
             // The visitor may have gone.
@@ -193,7 +231,7 @@ impl<F, T> Asked<F, T> {
     }
 }
 
-impl<F, T> Question for Asked<F, T>
+impl<F, T> Question for Pending<F, T>
 where
     F: AsyncFn(&mut Conn) -> Result<T, Error> + Send,
     T: Send,

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use axum::extract::State;
@@ -16,6 +17,7 @@ use tokio::task::JoinSet;
 use super::routes::{OPEN, ROUTES, Route, route};
 use super::source::ReadError;
 use super::*;
+use crate::model::Scope;
 
 /// A listener with these routes beside the console's own, until `body` is over.
 pub(super) async fn with<F: Future>(
@@ -32,7 +34,10 @@ pub(super) async fn with<F: Future>(
         let terms = Terms {
             hosts: Vec::new(),
             proxy: Proxy::at(&[]),
-            anonymous: Some(Scope::Read),
+            anonymous: Anonymous {
+                direct: Some(Scope::Read),
+                forwarded: None,
+            },
             witness: Witness {
                 stale_after: Duration::from_secs(30),
                 is_dead: Box::new(|_| false),
@@ -372,6 +377,71 @@ async fn a_question_that_panics_is_its_own_matter() {
             let answer = gets(address, path).await;
             assert_eq!(status(&answer), code, "{path}: {answer}");
         }
+    })
+    .await;
+}
+
+/// One visitor asks for as many slow pages as there is room for, and the questions of others are answered between them.
+#[tokio::test]
+async fn a_visitor_who_asks_for_many_slow_pages_waits_for_those_alone() {
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    const MANY: usize = 80;
+    let routes = vec![
+        route(Method::GET, "/slow", Some(Scope::Read), "slow", || {
+            get(async |State(site): State<Arc<Site>>| {
+                let read = site.source.read(async |_: &mut crate::store::Conn| {
+                    BEGUN.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    Ok(())
+                });
+                read.await.map(|()| "slow")
+            })
+        }),
+        route(Method::GET, "/reads", Some(Scope::Read), "reads", || {
+            get(async |State(site): State<Arc<Site>>| {
+                let read = site.source.read(async |conn: &mut crate::store::Conn| {
+                    crate::store::query::now(conn).await
+                });
+                read.await.map(|_| "read")
+            })
+        }),
+    ];
+    with(routes, async |address, _running| {
+        let mut all = JoinSet::new();
+        for _ in 0..MANY {
+            all.spawn_local(async move {
+                let socket = tokio::net::TcpSocket::new_v4().unwrap();
+                socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
+                let stream = socket.connect(address).await.unwrap();
+                let head = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+                exchanged(stream, format!("GET /slow {head}")).await
+            });
+        }
+        let greedy = all.join_all();
+        let others = async {
+            while BEGUN.load(Ordering::Relaxed) == 0 {
+                tokio::task::yield_now().await;
+            }
+            let own = gets(address, "/reads").await;
+            // The console's own question, about a token.
+            let head = format!(
+                "Authorization: Bearer dw_{}_{}\r\n",
+                "0".repeat(12),
+                "1".repeat(64)
+            );
+            let unknown = ask(address, "GET", "/api/v1/runs", &head).await;
+            (own, unknown, BEGUN.load(Ordering::Relaxed))
+        };
+        let (greedy, (own, unknown, begun)) = tokio::join!(greedy, others);
+        assert_eq!((status(&own), status(&unknown)), ("200", "401"));
+        let of = |code: &str| greedy.iter().filter(|it| status(it) == code).count();
+        let (answered, refused) = (of("200"), of("503"));
+        assert_eq!(answered + refused, MANY);
+        assert!(
+            (32..MANY).contains(&answered),
+            "half of the room: {answered}"
+        );
+        assert!(begun < answered / 2, "{begun} of {answered} came first");
     })
     .await;
 }

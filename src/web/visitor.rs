@@ -21,6 +21,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 
+use crate::config::Anonymous;
 use crate::model::{Channel, RunId, Scope, TokenKind};
 use crate::secret::Secret;
 use crate::store::action::Actor;
@@ -30,10 +31,12 @@ use crate::store::token::{self, Token};
 use super::Site;
 use super::live;
 use super::pages::{clip, encoded};
-use super::peer::{Peer, Vouched};
+use super::peer::{Peer, Vouched, is_forwarded};
 use super::refusal::{Form, Refusal};
 use super::routes::{Reach, Route};
+use super::shares::Who;
 use super::strangers::{Remote, Strangers};
+use super::turns;
 
 /// The name of the cookie of a browser's session. A browser keeps one cookie for all ports of a host, so each port
 /// has its own name: another console on that host signs nobody out.
@@ -192,8 +195,8 @@ pub fn need_payloads() -> Result<(), Refusal> {
 
 /// The visitors of a console.
 pub struct Visitors {
-    /// The rights of a visitor without a token.
-    anonymous: Option<Scope>,
+    /// The rights of visitors without a token.
+    anonymous: Anonymous,
     /// This process's own secret, which replaces the secret of a visitor who has none.
     own: Secret,
     known: Mutex<Known>,
@@ -247,11 +250,11 @@ struct Met {
 }
 
 impl Visitors {
-    /// The visitors of a console that gives a visitor without a token these rights.
+    /// The visitors of a console that gives visitors without a token these rights.
     ///
     /// # Errors
     /// The kernel gives no random bytes.
-    pub fn new(anonymous: Option<Scope>) -> std::io::Result<Self> {
+    pub fn new(anonymous: Anonymous) -> std::io::Result<Self> {
         Ok(Self {
             anonymous,
             own: Secret::new()?,
@@ -260,8 +263,12 @@ impl Visitors {
         })
     }
 
-    fn nobody(&self) -> Option<Visitor> {
-        self.anonymous.map(|scope| Visitor {
+    fn nobody(&self, is_forwarded: bool) -> Option<Visitor> {
+        let scope = match is_forwarded {
+            true => self.anonymous.forwarded,
+            false => self.anonymous.direct,
+        };
+        scope.map(|scope| Visitor {
             name: "(anybody on the console's host)".to_owned(),
             scope,
             pipelines: None,
@@ -280,6 +287,7 @@ impl Visitors {
             // Nobody has fewer rights for being named.
             scope: self
                 .anonymous
+                .forwarded
                 .map_or(vouched.scope, |it| it.max(vouched.scope)),
             name: vouched.name,
             pipelines: None,
@@ -493,8 +501,11 @@ async fn visitor(
         return Ok(Some(site.visitors.of(vouched)));
     }
     let nobody = || {
-        let user = peer.user().map(|user| site.visitors.of(user));
-        user.or_else(|| site.visitors.nobody())
+        let is_forwarded = is_forwarded(headers);
+        // Behind a proxy that connects to the socket are others than the proxy's user.
+        let user = peer.user().filter(|_| !is_forwarded);
+        let user = user.map(|user| site.visitors.of(user));
+        user.or_else(|| site.visitors.nobody(is_forwarded))
     };
     let kinds: &[TokenKind] = match form {
         Form::Page => &[TokenKind::Session],
@@ -536,12 +547,14 @@ pub struct Gate {
     pub needs: Scope,
 }
 
-/// Runs this future with the visitor as the one whose request is being answered.
+/// Runs this future with the visitor as the one whose request is being answered, and with these turns.
 pub async fn as_asked_by<T>(
     site: &Site,
     visitor: Arc<Visitor>,
+    who: Who,
     answer: impl Future<Output = T>,
 ) -> T {
+    let answer = turns::of(who, answer);
     ASKING.scope(Asking::new(site, visitor), answer).await
 }
 
@@ -571,18 +584,24 @@ pub async fn gate(
             let visitor = Arc::new(visitor);
             request.extensions_mut().insert(Arc::clone(&visitor));
             let site = &gate.site;
-            let mut response = match allowed(&gate, &visitor, form, &path, &uri).await {
+            let who = Who::of(&visitor, from);
+            let allowed = allowed(&gate, &visitor, form, &path, &uri);
+            let mut response = match turns::of(who.clone(), allowed).await {
                 Err(refusal) => refusal.into_response(),
                 Ok(()) if gate.route.is_live && live::is_wanted(&request) => {
                     live::page(site, &visitor, from, request, next).into_response()
                 }
-                Ok(()) => as_asked_by(site, Arc::clone(&visitor), next.run(request)).await,
+                Ok(()) => as_asked_by(site, Arc::clone(&visitor), who, next.run(request)).await,
             };
             // The page of a refusal has a frame too, and a long response has an owner.
             response.extensions_mut().insert(Asking::new(site, visitor));
             response
         }
         Ok(None) if form == Form::Page && !is_stream => sign_in(&method, &uri),
+        Ok(None) if is_forwarded(&headers) && gate.site.terms.anonymous.direct.is_some() => {
+            let detail = "a proxy has passed this request on, so its visitor needs a token";
+            challenged(unknown(detail))
+        }
         Ok(None) => challenged(unknown("the console asks who its visitors are")),
         Err(refusal) => challenged(refusal),
     }

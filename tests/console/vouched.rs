@@ -122,6 +122,41 @@ on_every_database! {
         daemon.stop().await;
     }
 
+    async fn a_visitor_behind_a_proxy_that_the_configuration_does_not_know_needs_a_token(db: Db) {
+        const BOTH: &str = "  console: { listen: \"127.0.0.1:0\", socket: console.sock }\n";
+        let (fixture, mut daemon, console) = started(&db, BOTH).await;
+        let near = Console { address: "localhost".to_owned(), socket: Some(fixture.path("console.sock")) };
+        let secret = token(&fixture, &[]);
+        for console in [&console, &near] {
+            assert_eq!(Ask::get("/runs").of(console).status, 200);
+            assert_eq!(Ask::get("/api/v1/runs").of(console).status, 200);
+            for (name, value) in [
+                ("X-Forwarded-For", "192.0.2.1"),
+                ("X-Forwarded-Proto", "https"),
+                ("X-Real-IP", "192.0.2.1"),
+                ("Forwarded", "for=192.0.2.1"),
+                ("Via", "1.1 proxy"),
+            ] {
+                let page = Ask::get("/runs").with(name, value).of(console);
+                assert!(page.leads_to().starts_with("/sign-in"), "{page:?}");
+                let api = Ask::get("/api/v1/runs").with(name, value).of(console);
+                assert_eq!(api.status, 401, "{api:?}");
+                assert!(api.body.contains("a proxy has passed this request on"), "{api:?}");
+                let signed_in = Ask::get("/api/v1/runs").with(name, value).bearer(&secret).of(console);
+                assert_eq!(signed_in.status, 200, "{signed_in:?}");
+            }
+        }
+        daemon.stop().await;
+        // The configuration says that anybody may come.
+        fixture.configure(&BOTH.replace(" }", ", visitors: anybody }"));
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let console = Console::of(&daemon).await;
+        let page = Ask::get("/runs").with("X-Forwarded-For", "192.0.2.1").of(&console);
+        assert_eq!(page.status, 200, "{page:?}");
+        daemon.stop().await;
+    }
+
     async fn whoever_may_open_the_socket_may_do_everything_and_needs_no_token(db: Db) {
         let (mut fixture, mut daemon, _) = started(
             &db,

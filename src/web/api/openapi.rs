@@ -31,7 +31,7 @@ pub struct Description(OnceLock<Value>);
 /// The description.
 pub async fn answer(site: Arc<Site>, _: Given) -> Answered {
     let description = &site.description.0;
-    Answer::json(description.get_or_init(|| document(ROUTES, site.terms.anonymous)))
+    Answer::json(description.get_or_init(|| document(ROUTES, site.terms.anonymous.direct)))
 }
 
 /// The forms of answers and of bodies that are sent; in a body, a field with a default may be missing.

@@ -220,7 +220,14 @@ async fn renew(site: Arc<Site>, key: Key, parts: Parts, next: Next) {
             let began = Instant::now();
             let mut request = Request::from_parts(parts.clone(), Body::empty());
             request.extensions_mut().insert(Arc::clone(&visitor));
-            let asked = as_asked_by(&site, Arc::clone(&visitor), look(request, next.clone()));
+            // All open pages have one line: they are read one after the other.
+            let who = Who::Named(visitor.name.clone());
+            let asked = as_asked_by(
+                &site,
+                Arc::clone(&visitor),
+                who,
+                look(request, next.clone()),
+            );
             let view = match tokio::time::timeout(WITHIN, caught(asked)).await {
                 Ok(Some(view)) => view,
                 Ok(None) => View::Away("the console's log says why".to_owned()),
