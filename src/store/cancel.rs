@@ -30,13 +30,24 @@ use super::statement::{Rows, Statement, statements};
 
 statements! {
     CANCEL_RUN_STATUS = "SELECT status FROM ductwork_runs WHERE id = :run";
-    /// The branches of the youngest fan-outs come first, by the clocks of the hosts that made them: among the waiting
-    /// branches, these are the innermost. The oldest branches of a wide run may all wait for others, and then none of
-    /// them could be closed.
+    /// The branches of the youngest fan-outs come first: among the waiting branches, these are the innermost, except in
+    /// a revived run, whose fan-outs are copies, and where the clocks of hosts differ.
     CANCEL_OPEN_BRANCHES = "
         SELECT id, status, step_id, fan_out_id FROM ductwork_branches
          WHERE run_id = :run AND status IN ('in_progress', 'advancing', 'waiting', 'dampened')
          ORDER BY run_id DESC, fan_out_id DESC LIMIT :n";
+    CANCEL_MOVING_BRANCHES = "
+        SELECT id, status, step_id, fan_out_id FROM ductwork_branches
+         WHERE run_id = :run AND status IN ('in_progress', 'advancing', 'dampened')
+         ORDER BY run_id DESC, fan_out_id DESC LIMIT :n";
+    /// Branches of the run that wait in vain.
+    CANCEL_DOOMED_BRANCHES = "
+        SELECT br.id, br.status, br.step_id, br.fan_out_id FROM ductwork_branches br
+          JOIN ductwork_fan_outs f {found:ductwork_fan_outs_branch} ON {key:f.branch_id;br.id} AND f.fired_at IS NULL
+         WHERE br.run_id = :run AND br.status = 'waiting'
+           AND EXISTS (SELECT 1 FROM ductwork_branches c
+                        WHERE c.fan_out_id = f.id AND c.status = 'cancelled' LIMIT 1 OFFSET 0)
+         LIMIT :n";
     /// An open execution belongs to the current step of a branch. (A hook's execution does not; but
     /// then the run has ended.)
     CANCEL_OPEN_EXECUTIONS = "
@@ -159,7 +170,7 @@ pub async fn cancel(conn: &mut Conn, run_id: RunId) -> Result<Cancel, Error> {
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The same, with this many branches per transaction; after each transaction, `report` receives how
-/// many are closed, or the same number again where others have locked the next ones. A cancellation that closes nothing
+/// many are closed, or the same number again where the next ones could not be closed. A cancellation that closes nothing
 /// for as long as `patience` fails; if it has begun, a daemon finishes it.
 pub async fn cancel_by(
     conn: &mut Conn,
@@ -181,10 +192,16 @@ pub async fn cancel_by(
             moved = Instant::now();
             continue;
         }
-        match cancelling.waited.take() {
-            Some(error) if moved.elapsed() >= patience => return Err(error),
-            _ => tokio::time::sleep(AGAIN).await,
+        let waited = cancelling.waited.take();
+        if moved.elapsed() >= patience {
+            let none = || {
+                Error::Corrupt(format!(
+                    "none of the open branches of {run_id:?} can be closed"
+                ))
+            };
+            return Err(waited.unwrap_or_else(none));
         }
+        tokio::time::sleep(AGAIN).await;
     }
 }
 
@@ -245,6 +262,9 @@ pub struct Cancelling {
     batch: usize,
     /// Open branches that were seen and not yet closed; the last one is closed next.
     seen: Vec<Open>,
+    /// Branches that were seen could not be closed, as they wait for others: the order does not tell which are the
+    /// innermost.
+    is_unordered: bool,
     held: BTreeSet<ProcessId>,
     /// Branches closed so far.
     pub closed: usize,
@@ -261,6 +281,7 @@ impl Cancelling {
             run_id,
             batch: batch.max(1),
             seen: Vec::new(),
+            is_unordered: false,
             held: BTreeSet::new(),
             closed: 0,
             by: None,
@@ -288,10 +309,29 @@ impl Cancelling {
                 return self.end(conn, open).await;
             }
             self.seen = in_order(open);
+            if self.is_unordered {
+                self.look_for_closable(conn).await?;
+            }
         }
         let rest = self.seen.len().saturating_sub(self.batch);
         let chunk = self.seen.split_off(rest);
         self.some(conn, &chunk).await.map(|()| None)
+    }
+
+    /// Replaces the branches that were seen with branches that can be closed, if there are any.
+    ///
+    /// RACE: more branches than one look returns wait for others and come first, so that no look returns a branch that
+    /// can be closed. Proven by
+    /// `a_run_whose_youngest_fan_outs_are_the_outer_ones_can_be_cancelled`.
+    async fn look_for_closable(&mut self, conn: &mut Conn) -> Result<(), Error> {
+        for statement in [&CANCEL_MOVING_BRANCHES, &CANCEL_DOOMED_BRANCHES] {
+            let open = in_order(open(conn, statement, self.run_id, self.batch).await?);
+            if !open.is_empty() {
+                self.seen = open;
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Closes the branches that were seen, which are few and all open ones, and the run.
@@ -395,6 +435,9 @@ impl Cancelling {
             self.closed += closed;
             if closed > 0 {
                 self.by = None;
+            } else if !self.is_unordered {
+                self.is_unordered = true;
+                self.seen.clear();
             }
         }
         failpoint!(conn, "cancel.end");
@@ -428,9 +471,18 @@ fn in_order(mut open: Vec<Open>) -> Vec<Open> {
 
 /// Open branches of a run, which are closed in transactions of `batch` branches.
 async fn look(conn: &mut Conn, run_id: RunId, batch: usize) -> Result<Vec<Open>, Error> {
+    open(conn, &CANCEL_OPEN_BRANCHES, run_id, batch).await
+}
+
+async fn open(
+    conn: &mut Conn,
+    statement: &'static Statement,
+    run_id: RunId,
+    batch: usize,
+) -> Result<Vec<Open>, Error> {
     let most = batch.saturating_mul(LOOK);
     let args = [("run", run_id.0.into()), ("n", most.into())];
-    let rows = conn.fetch(&CANCEL_OPEN_BRANCHES, &args).await?;
+    let rows = conn.fetch(statement, &args).await?;
     rows.iter().map(Open::read).collect()
 }
 
@@ -489,7 +541,7 @@ async fn hold(conn: &mut Conn, seen: &[Open]) -> Result<Held, Error> {
 }
 
 /// Locks executions, with their places in the queue; returns the open ones, and their holders.
-async fn hold_executions(
+pub(super) async fn hold_executions(
     conn: &mut Conn,
     executions: Vec<Uuid>,
 ) -> Result<Vec<(Uuid, Option<ProcessId>)>, Error> {

@@ -258,9 +258,15 @@ fn foreign(text: &str) -> Option<&'static str> {
             text.matches(read.as_str()).count() > text.matches(own.as_str()).count()
         })
     };
-    let locks = ["{lock}", "{share}", "{skip_locked}", "{skip_waiting}"]
-        .iter()
-        .any(|lock| text.contains(lock));
+    let locks = [
+        "{lock}",
+        "{share}",
+        "{skip_locked}",
+        "{skip_waiting}",
+        "{skip_shared}",
+    ]
+    .iter()
+    .any(|lock| text.contains(lock));
     match (begins, written) {
         ("WITH", _) if text.contains("INSERT") || text.contains("DELETE") => Some("WITH … a write"),
         ("UPDATE" | "DELETE" | "{delete:", Some(table)) if reads(table) => Some("its own table"),

@@ -73,16 +73,22 @@ statements! {
     /// RACE: two consoles find one run. The second finds the row of the first. Proven by
     /// `a_run_that_is_found_twice_is_delivered_once`.
     ///
-    /// RACE: prune deletes the run meanwhile. Our lock on its row waits for prune's, and prune's skips ours: so prune
-    /// finds the message, or we find the run gone. Proven by `no_message_is_written_about_a_run_that_is_being_deleted`.
-    /// (I37)
+    /// RACE: prune deletes the run meanwhile. Each skips a row that the other has locked: so prune finds the message, or
+    /// we find the run gone. Proven by `no_message_is_written_about_a_run_that_is_being_deleted`. (I37)
+    ///
+    /// A session that has locked a run's row, for however long, holds up the messages about that run alone: a later walk
+    /// finds it.
+    /// Proven by `somebody_who_has_locked_a_run_holds_up_the_messages_about_that_run_alone`.
     INSERT_DELIVERIES = "
         INSERT INTO ductwork_deliveries (id, endpoint, run_id, event, pipeline, body, state, attempts, created_at, due_at)
         SELECT b.id, b.endpoint, b.run_id, b.event, b.pipeline, b.body, 'waiting', 0, {now}, {now}
           FROM {rows:b(id id, endpoint text, run_id id, event text, pipeline text, body text)}
           {join:ductwork_runs r} ON {key:r.id;b.run_id}
-         WHERE r.pruning_at IS NULL {share}
+         WHERE r.pruning_at IS NULL {skip_shared}
         {keep:ductwork_deliveries;run_id, endpoint, event}";
+    HOLD_FREE_RUNS in Mysql = "
+        SELECT r.id FROM {rows:b(id id)} {join:ductwork_runs r} ON {key:r.id;b.id}
+         WHERE r.pruning_at IS NULL ORDER BY r.id {skip_locked}";
     /// On a cluster prune may be at another node, which hears of no lock: so the rows have to change. Raced by
     /// `a_run_that_one_node_tells_of_and_another_prunes_leaves_no_message`.
     HOLD_RUNS in Mysql = "
@@ -334,7 +340,12 @@ pub async fn insert(conn: &mut Conn, messages: &[Message]) -> Result<(), Error> 
     let runs: BTreeSet<Uuid> = messages.iter().map(|it| it.run.0).collect();
     let runs = Rows::new().ids("id", runs);
     conn.transaction(async |conn| {
-        conn.execute(&HOLD_RUNS, &[("b", (&runs).into())]).await?;
+        let free = conn
+            .fetch(&HOLD_FREE_RUNS, &[("b", (&runs).into())])
+            .await?;
+        let free: Result<Vec<Uuid>, Error> = free.iter().map(|row| row.get("id")).collect();
+        let free = Rows::new().ids("id", free?);
+        conn.execute(&HOLD_RUNS, &[("b", (&free).into())]).await?;
         conn.execute(&INSERT_DELIVERIES, &args).await?;
         Ok(())
     })

@@ -23,6 +23,7 @@ use crate::failpoint::failpoint;
 use super::action;
 use super::backend::Setting;
 use super::bulk;
+use super::cancel;
 use super::conn::Conn;
 use super::cursor::Cursor;
 use super::departed;
@@ -119,8 +120,7 @@ statements! {
           FROM ductwork_steps s
           LEFT JOIN ductwork_transitions t ON {key:t.from_step_id;s.id}
          WHERE {any:s.branch_id;b(id id)}";
-    /// The place in the queue of a hook that nobody has run since its run began to wait for a
-    /// person.
+    /// The open executions of hooks of waits.
     PRUNABLE_PLACES = "
         SELECT e.id FROM ductwork_executions e WHERE {any:e.step_id;b(id id)} AND e.result IS NULL";
     PRUNE_AVAILABILITIES = "
@@ -594,9 +594,7 @@ async fn delete_branches(conn: &mut Conn, branches: Vec<Uuid>) -> Result<(), Err
         }
     }
     if !about_waits.is_empty() {
-        let rows = Rows::new().ids("id", about_waits);
-        let args = [("b", (&rows).into())];
-        super::forget(conn, &PRUNABLE_PLACES, &PRUNE_AVAILABILITIES, &args).await?;
+        delete_places(conn, about_waits).await?;
     }
     let transitions = Rows::new().ids("id", left.iter().copied());
     for (statement, rows, n) in [
@@ -614,6 +612,34 @@ async fn delete_branches(conn: &mut Conn, branches: Vec<Uuid>) -> Result<(), Err
     }
     conn.execute(&PRUNE_FAN_OUTS, &args).await?;
     conn.write(&PRUNE_BRANCHES, &args, branches.len()).await
+}
+
+/// Deletes the places in the queue of these steps, which are hooks of waits.
+///
+/// RACE: a worker commits the failure of such a hook, which closes its execution and inserts the next one with a place
+/// in the queue. A deletion that has read the places before would leave the new one behind, or the new execution. So it
+/// locks the open executions, and asks again until it holds all of them. Proven by
+/// `a_hook_of_a_wait_that_fails_while_its_run_is_deleted_leaves_nothing_behind`. (I6, I31)
+async fn delete_places(conn: &mut Conn, steps: Vec<Uuid>) -> Result<(), Error> {
+    let steps = Rows::new().ids("id", steps);
+    let mut held = BTreeSet::new();
+    loop {
+        let open = conn
+            .fetch(&PRUNABLE_PLACES, &[("b", (&steps).into())])
+            .await?;
+        let new = ids(&open, "id")?;
+        let new: Vec<Uuid> = new.into_iter().filter(|id| held.insert(*id)).collect();
+        if new.is_empty() {
+            break;
+        }
+        cancel::hold_executions(conn, new).await?;
+    }
+    if held.is_empty() {
+        return Ok(());
+    }
+    let rows = Rows::new().ids("id", held);
+    let args = [("b", (&rows).into())];
+    conn.execute(&PRUNE_AVAILABILITIES, &args).await.map(drop)
 }
 
 fn ids(rows: &[super::Row], column: &str) -> Result<Vec<Uuid>, Error> {

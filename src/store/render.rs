@@ -8,6 +8,7 @@
 //! | `{now}` | the time of the statement, in microseconds |
 //! | `{lock}`, `{share}`, `{skip_locked}` | the lock on the rows that a SELECT reads |
 //! | `{skip_waiting}` | the same as `{skip_locked}`, with a lock no stronger than that of an UPDATE which leaves the key alone |
+//! | `{skip_shared}` | the same, with a lock no stronger than `{share}` where the database has one |
 //! | `{by:index}` | the index that a database has to use where it does not know how many rows share a value, or treats all nulls as one value |
 //! | `{found:index}` | the same, only on MySQL |
 //! | `{cross}` | the CROSS JOIN that reads the tables before it first, except on PostgreSQL, which chooses well |

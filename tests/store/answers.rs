@@ -487,6 +487,50 @@ on_every_database! {
 }
 
 on_servers! {
+    async fn a_hook_of_a_wait_that_fails_while_its_run_is_deleted_leaves_nothing_behind(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.audited = false;
+        let run = driver.trigger(&p().on_wait("Asked").start("A").dampen("sure?").build().unwrap(), "\"x\"").await;
+        let claimed = driver.claim("P", 1).await.remove(0);
+        let finished = [driver.finished(claimed, Did::Returned(json!("y"))).await];
+        driver.commit(&finished).await;
+        let branches = driver.claim_branches(9).await;
+        driver.advance(&branches).await;
+        let hook = driver.claim("P", 9).await.remove(0);
+        assert_eq!(hook.node, "(on_wait)");
+        assert!(matches!(cancel(&mut driver.conn, run).await.unwrap(), Cancel::Done { .. }));
+        // The deletion has read the rows of the hook, and cannot go on.
+        let mut hold = db.conn().await;
+        for script in ["BEGIN", "SELECT 1 FROM ductwork_advancements FOR UPDATE"] {
+            hold.script("HOLD", script).await.unwrap();
+        }
+        let mut deletes = db.conn().await;
+        let deleting = fault_injection::session(&mut deletes).await.unwrap().unwrap();
+        let deleted = tokio::task::spawn_local(async move {
+            prune(&mut deletes, Duration::ZERO, 9).await.unwrap()
+        });
+        let mut eye = db.conn().await;
+        while !fault_injection::waits(&mut eye, deleting).await.unwrap() {
+            assert!(!deleted.is_finished(), "nothing held up the deletion");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let worker = fault_injection::session(&mut driver.conn).await.unwrap().unwrap();
+        driver.limits = limits(9, 9);
+        let finished = [driver.finished(hook, Did::Erred).await];
+        let failed = tokio::task::spawn_local(async move {
+            driver.commit(&finished).await;
+            driver
+        });
+        while !failed.is_finished() && !fault_injection::waits(&mut eye, worker).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        hold.script("COMMIT", "COMMIT").await.unwrap();
+        assert_eq!(deleted.await.unwrap(), 1);
+        let mut driver = failed.await.unwrap();
+        driver.audit().await;
+        assert!(driver.claim("P", 9).await.is_empty());
+    }
+
     async fn an_answer_that_waits_for_a_lock_until_the_deadline_is_late(db: Db) {
         static IN_A_SECOND: Statement = Statement::new(
             "TEST_IN_A_SECOND",

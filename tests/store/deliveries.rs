@@ -18,8 +18,8 @@ use ductwork::store::{Conn, audit::audit, prune, query};
 use uuid::Uuid;
 
 use crate::driver::{Did, Driver, together};
-use crate::on_every_database;
 use crate::support::Db;
+use crate::{on_every_database, on_servers};
 
 const LEASE: Duration = Duration::from_secs(3_600);
 
@@ -624,4 +624,27 @@ async fn a_message_whose_id_is_none_is_put_aside_and_the_others_are_sent() {
         ..newest(1)
     };
     assert_eq!(delivery::latest(conn, &failed).await.unwrap(), []);
+}
+
+on_servers! {
+    async fn somebody_who_has_locked_a_run_holds_up_the_messages_about_that_run_alone(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let listens = endpoints(&[("e", &all())]);
+        let mut finder = Finder::begin(&mut driver.conn, &listens).await.unwrap();
+        let locked = driver.trigger(&one("P"), "1").await;
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        let mut hold = db.conn().await;
+        for script in ["BEGIN", "SELECT 1 FROM ductwork_runs WHERE status = 'completed' FOR UPDATE"] {
+            hold.script("HOLD", script).await.unwrap();
+        }
+        let free = driver.trigger(&one("P"), "2").await;
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        look(&mut driver.conn, &mut finder).await;
+        let told: Vec<RunId> = deliveries(&mut driver.conn).await.iter().map(|it| it.run).collect();
+        assert_eq!(told, [free]);
+        hold.script("COMMIT", "COMMIT").await.unwrap();
+        look(&mut driver.conn, &mut finder).await;
+        let told: Vec<RunId> = deliveries(&mut driver.conn).await.iter().map(|it| it.run).collect();
+        assert_eq!(told, [free, locked]);
+    }
 }

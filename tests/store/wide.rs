@@ -15,6 +15,7 @@ use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{NewRun, trigger};
 use ductwork::store::{Conn, Dialect, Error, context, fault_injection, left_to_do, query, why};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::driver::{Did, Driver, input, together};
 use crate::flows::ink;
@@ -36,6 +37,27 @@ static ROWS: Statement = Statement::new(
 static WAITING: Statement = Statement::new(
     "WIDE_WAITING",
     "SELECT count(*) AS n FROM ductwork_branches WHERE status = 'waiting'",
+);
+
+/// The oldest first.
+static FAN_OUTS: Statement = Statement::new(
+    "WIDE_FAN_OUTS",
+    "SELECT id FROM ductwork_fan_outs ORDER BY id",
+);
+
+static RENAME: Statement = Statement::new(
+    "WIDE_RENAME",
+    "UPDATE ductwork_fan_outs SET id = :to WHERE id = :id",
+);
+
+static RENAME_OF_BRANCHES: Statement = Statement::new(
+    "WIDE_RENAME_OF_BRANCHES",
+    "UPDATE ductwork_branches SET fan_out_id = :to WHERE fan_out_id = :id",
+);
+
+static RENAME_OF_INNER: Statement = Statement::new(
+    "WIDE_RENAME_OF_INNER",
+    "UPDATE ductwork_fan_outs SET parent_fan_out_id = :to WHERE parent_fan_out_id = :id",
 );
 
 /// The runs whose deletion has begun.
@@ -146,6 +168,46 @@ on_every_database! {
             assert!(cancelling.closed > closed, "it makes no progress after {closed}");
             closed = cancelling.closed;
         }
+        assert_eq!(driver.run(run).await, (RunStatus::Cancelled, None));
+        driver.audit().await;
+    }
+
+    /// A revival copies fan-outs in no order; here, each inner one has a smaller id than the outer ones.
+    async fn a_run_whose_youngest_fan_outs_are_the_outer_ones_can_be_cancelled(db: Db) {
+        const WIDTH: i64 = 100;
+        let mut driver = Driver::new(&db).await;
+        driver.audited = false;
+        let flow = Pipeline::named("P").start("Many").expand("Many").expand("Many").expand("B");
+        let definition = flow.collapse("C").collapse("D").collapse("E").build().unwrap();
+        let run = driver.trigger(&definition, "\"x\"").await;
+        for _ in 0..3 {
+            let step = &mut |claimed: &Claimed| match input(claimed) {
+                Value::String(_) => Did::Returned((0..WIDTH).collect()),
+                number => Did::Returned(json!([number])),
+            };
+            driver.round("P", step).await;
+        }
+        let row = driver.conn.fetch_optional(&WAITING, &[]).await.unwrap().unwrap();
+        assert_eq!(row.get::<i64>("n").unwrap(), 1 + 2 * WIDTH);
+        let all = driver.conn.fetch(&FAN_OUTS, &[]).await.unwrap();
+        assert_eq!(all.len() as i64, 1 + 2 * WIDTH);
+        for (n, row) in all.iter().enumerate() {
+            let youngest = Uuid::from_u128(u128::MAX - n as u128);
+            let args = [("id", row.get::<Uuid>("id").unwrap().into()), ("to", youngest.into())];
+            for statement in [&RENAME, &RENAME_OF_BRANCHES, &RENAME_OF_INNER] {
+                driver.conn.execute(statement, &args).await.unwrap();
+            }
+        }
+        driver.audit().await;
+        let mut cancelling = Cancelling::of(run, 1);
+        let (mut parts, mut closed) = (0, 0);
+        while part(&mut driver.conn, &mut cancelling).await.is_none() {
+            parts += 1;
+            closed = cancelling.closed;
+            assert!(parts < 1_000, "{closed} branches are closed");
+        }
+        // One look learns that the order is another one.
+        assert!(closed as i64 + 1 >= parts && closed as i64 >= 3 * WIDTH, "{closed} in {parts} parts");
         assert_eq!(driver.run(run).await, (RunStatus::Cancelled, None));
         driver.audit().await;
     }

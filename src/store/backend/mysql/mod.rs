@@ -112,7 +112,9 @@ impl Backend for Mysql {
         let written = match name {
             // The statement's time. UTC, and not TIMESTAMP, which ends in 2038.
             "now" => to.write_str("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"),
-            "skip_locked" | "skip_waiting" => to.write_str("FOR UPDATE SKIP LOCKED"),
+            "skip_locked" | "skip_waiting" | "skip_shared" => {
+                to.write_str("FOR UPDATE SKIP LOCKED")
+            }
             "lock" => to.write_str("FOR UPDATE"),
             "share" => to.write_str("LOCK IN SHARE MODE"),
             // In the planner's statistics all rows with a null have the same value, so the planner takes an index of

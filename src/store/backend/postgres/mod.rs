@@ -98,6 +98,7 @@ impl Backend for Postgres {
             "lock" => to.write_str("FOR NO KEY UPDATE"),
             // The row stays until we are done; a writer of its other columns need not wait.
             "share" => to.write_str("FOR KEY SHARE"),
+            "skip_shared" => to.write_str("FOR KEY SHARE SKIP LOCKED"),
             // The planner has statistics.
             "by" => Ok(()),
             "id" => to.write_str("uuid"),

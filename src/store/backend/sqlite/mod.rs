@@ -84,7 +84,7 @@ impl Backend for Sqlite {
         let written = match name {
             "now" => to.write_str("CAST(unixepoch('subsec') * 1000000 AS INTEGER)"),
             // One writer at a time (BEGIN IMMEDIATE): there is nothing to lock.
-            "skip_locked" | "skip_waiting" | "lock" | "share" => Ok(()),
+            "skip_locked" | "skip_waiting" | "skip_shared" | "lock" | "share" => Ok(()),
             // SQLite does not know how many rows share a value: it would look up a status, and read
             // all rows that have it.
             "by" => write!(to, "INDEXED BY {argument}"),

@@ -1,0 +1,2 @@
+SELECT r.id FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_runs r FORCE INDEX (PRIMARY) ON r.id = b.id
+ WHERE r.pruning_at IS NULL ORDER BY r.id FOR UPDATE SKIP LOCKED
