@@ -56,8 +56,9 @@ impl Sent {
     }
 }
 
-/// Creates the series of a process that registers, so that the first rise of each is seen.
-pub fn begin(counts: &mut Counts, role: Role, pipeline: Option<&str>) {
+/// Creates the series of a process that registers, so that the first rise of each is seen. One that `sweeps` finds
+/// processes dead, with a supervisor or without.
+pub fn begin(counts: &mut Counts, role: Role, pipeline: Option<&str>, sweeps: bool) {
     let own = [role.as_str()];
     counts.add(&metrics::DB_STATEMENTS, &own, 0);
     counts.add(&metrics::LOG_LINES_DROPPED, &[], 0);
@@ -88,14 +89,24 @@ pub fn begin(counts: &mut Counts, role: Role, pipeline: Option<&str>) {
                     counts.add(&metrics::PROCESS_EXITS, &[role.as_str(), cause], 0);
                 }
             }
-            for kind in KINDS {
-                counts.add(&metrics::LEASES_EXPIRED, &[kind], 0);
-            }
-            counts.add(&metrics::SUPERVISORS_LOST, &[], 0);
         }
         _ => {}
     }
+    if sweeps {
+        for kind in KINDS {
+            counts.add(&metrics::LEASES_EXPIRED, &[kind], 0);
+        }
+        for proof in [EXIT, STOP, SILENCE] {
+            counts.add(&metrics::RECOVERIES, &[proof], 0);
+        }
+        counts.add(&metrics::SUPERVISORS_LOST, &[], 0);
+    }
 }
+
+/// The signs by which a process is known to be dead.
+const EXIT: &str = "exit";
+const STOP: &str = "stop";
+const SILENCE: &str = "silence";
 
 /// The outcomes of an attempt to notify an endpoint of a run.
 const DELIVERED: &str = "delivered";
@@ -248,9 +259,9 @@ pub fn recovered(
     silence: Option<Duration>,
 ) {
     let (proof, result) = match death {
-        Death::Proven { .. } => ("exit", ExecutionResult::ProcessCrashed),
-        Death::Stopped => ("stop", ExecutionResult::Released),
-        Death::Witnessed { .. } => ("silence", ExecutionResult::ProcessCrashed),
+        Death::Proven { .. } => (EXIT, ExecutionResult::ProcessCrashed),
+        Death::Stopped => (STOP, ExecutionResult::Released),
+        Death::Witnessed { .. } => (SILENCE, ExecutionResult::ProcessCrashed),
     };
     if recovered.declared {
         counts.add(&metrics::RECOVERIES, &[proof], 1);
@@ -449,5 +460,28 @@ impl Writing {
             }
             counts.add(&metrics::LOG_LINES_DROPPED, &[], dropped);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_counted_from_zero_by_all_that_sweep_with_a_supervisor_or_without() {
+        for role in [Role::Supervisor, Role::Advancer, Role::Worker] {
+            let (mut begun, mut beside) = (Counts::default(), Counts::default());
+            begin(&mut begun, role, Some("P"), true);
+            begin(&mut beside, role, Some("P"), false);
+            assert_ne!(begun, beside, "{role:?}");
+            for kind in KINDS {
+                beside.add(&metrics::LEASES_EXPIRED, &[kind], 0);
+            }
+            for proof in [EXIT, STOP, SILENCE] {
+                beside.add(&metrics::RECOVERIES, &[proof], 0);
+            }
+            beside.add(&metrics::SUPERVISORS_LOST, &[], 0);
+            assert_eq!(begun, beside, "{role:?}");
+        }
     }
 }

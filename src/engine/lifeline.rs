@@ -133,7 +133,8 @@ impl Lifeline {
     pub async fn begin(&mut self) -> Conn {
         let (role, pipeline) = (self.row.role, self.row.pipeline.as_deref());
         let counts = &self.shared.counts;
-        counts.count(|counts| counting::begin(counts, role, pipeline));
+        let sweeps = self.sweeper.is_some();
+        counts.count(|counts| counting::begin(counts, role, pipeline, sweeps));
         let mut link = Link::new(self.location.clone());
         let mut refused = false;
         loop {

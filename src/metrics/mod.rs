@@ -130,7 +130,7 @@ metrics! {
     LEASES_EXPIRED = Counter "leases_expired" ["kind"]
         "Claims that were taken away from a process because its heartbeat had stopped";
     RECOVERIES = Counter "recoveries" ["proof"]
-        "Dead processes that were recovered, by how their death was known";
+        "Dead processes that were recovered, by how their death was known: from their exit, from their stop, or from their silence";
     SUPERVISORS_LOST = Counter "supervisors_lost" []
         "Supervisors that others found dead: they were killed, or their host is gone or stands still";
     ADVANCEMENTS = Counter "advancements" ["pipeline", "result"]

@@ -252,6 +252,35 @@ on_every_database! {
         daemon.stop().await;
     }
 
+    async fn roles_without_a_supervisor_count_their_losses_from_zero(db: Db) {
+        let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
+        let fixture = DaemonFixture::new(&db, settings, &[QUICK]).await;
+        let lost = r#"ductwork_recoveries_total{proof="silence"}"#;
+        let none = [
+            lost,
+            r#"ductwork_leases_expired_total{kind="execution"}"#,
+            r#"ductwork_leases_expired_total{kind="advancement"}"#,
+            "ductwork_supervisors_lost_total",
+        ];
+        let mut worker = fixture.start_as(&["env", "DUCTWORK_ROLE=worker"], &["start"]);
+        eventually(PATIENCE, "there are series before anybody is lost", async || {
+            let series = printed(&fixture);
+            none.iter().all(|name| series.get(*name) == Some(&0.0)).then_some(())
+        })
+        .await;
+        let mut advancer = fixture.start_as(&["env", "DUCTWORK_ROLE=advancer"], &["start"]);
+        advancer.says("registered").await;
+        // The end of a process of this host would be seen. That of a pod is not.
+        freeze_outside_of_a_write(&db, worker.pid()).await;
+        eventually(PATIENCE, "the worker is counted as lost", async || {
+            (printed(&fixture).get(lost) == Some(&1.0)).then_some(())
+        })
+        .await;
+        worker.send(Signal::SIGKILL);
+        worker.ended(PATIENCE).await;
+        advancer.stop().await;
+    }
+
     async fn requests_are_timed_by_the_route_and_no_path_is_a_label(db: Db) {
         let fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
         fixture.configure(ANY_PORT);
