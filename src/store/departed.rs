@@ -18,8 +18,14 @@ const FORGOTTEN_AT_ONCE: u64 = 500;
 /// How long a death is reported to the operator of a daemon.
 const LATELY: Duration = Duration::from_secs(60 * 60);
 
-/// How many of the most recently departed processes are searched for this.
-const LOOKED_AT: usize = 500;
+/// At most this many of these deaths are reported.
+const REPORTED: usize = 500;
+
+macro_rules! departed_columns {
+    () => {
+        "d.id, d.role, d.pipeline, d.host, d.pid, d.version, d.started_at, d.gone_at, d.death"
+    };
+}
 
 statements! {
     /// The attempts that a process made refer to it for as long as their history is kept.
@@ -27,9 +33,15 @@ statements! {
         INSERT INTO ductwork_departed (id, role, pipeline, host, pid, version, started_at, gone_at, death)
         VALUES (:id, :role, :pipeline, :host, :pid, :version, :started_at, {now}, :death)
         {keep:ductwork_departed;id}";
-    DEPARTED = "
-        SELECT d.id, d.role, d.pipeline, d.host, d.pid, d.version, d.started_at, d.gone_at, d.death
-          FROM ductwork_departed d ORDER BY d.gone_at DESC, d.id DESC LIMIT :n";
+    DEPARTED = concat!("
+        SELECT ", departed_columns!(), "
+          FROM ductwork_departed d ORDER BY d.gone_at DESC, d.id DESC LIMIT :n");
+    /// However many other processes departed after them.
+    LOST_SUPERVISORS = concat!("
+        SELECT ", departed_columns!(), "
+          FROM ductwork_departed d
+         WHERE d.gone_at >= :since AND d.role = 'supervisor' AND d.death IS NOT NULL
+         ORDER BY d.gone_at DESC, d.id DESC LIMIT :n");
     /// Processes that were gone before the kept history began, as a rule.
     OLD_DEPARTED = "
         SELECT id FROM ductwork_departed WHERE gone_at <= {now} - :age ORDER BY gone_at, id LIMIT :n";
@@ -82,35 +94,34 @@ pub struct Departed {
     pub death: Option<String>,
 }
 
+impl Departed {
+    fn read(row: &Row) -> Result<Self, Error> {
+        Ok(Self {
+            id: ProcessId(row.get("id")?),
+            role: row.get("role")?,
+            pipeline: row.get("pipeline")?,
+            host: row.get("host")?,
+            pid: row.count("pid")?,
+            version: row.get("version")?,
+            started_at: row.get("started_at")?,
+            gone_at: row.get("gone_at")?,
+            death: row.get("death")?,
+        })
+    }
+}
+
 /// The most recently departed processes, at most `n` of them, the last one first.
 pub async fn latest(conn: &mut Conn, n: usize) -> Result<Vec<Departed>, Error> {
     let rows = conn.fetch(&DEPARTED, &[("n", n.into())]).await?;
-    rows.iter()
-        .map(|row| {
-            Ok(Departed {
-                id: ProcessId(row.get("id")?),
-                role: row.get("role")?,
-                pipeline: row.get("pipeline")?,
-                host: row.get("host")?,
-                pid: row.count("pid")?,
-                version: row.get("version")?,
-                started_at: row.get("started_at")?,
-                gone_at: row.get("gone_at")?,
-                death: row.get("death")?,
-            })
-        })
-        .collect()
+    rows.iter().map(Departed::read).collect()
 }
 
-/// The supervisors that were found dead within the last hour, the last one first, as far as they are among
-/// the most recently departed processes.
+/// The supervisors that were found dead within the last hour, the last one first.
 pub async fn lost_lately(conn: &mut Conn, now: i64) -> Result<Vec<Departed>, Error> {
-    let mut lost = latest(conn, LOOKED_AT).await?;
-    let lately = now.saturating_sub(micros(LATELY));
-    lost.retain(|it| {
-        it.role == Role::Supervisor.as_str() && it.death.is_some() && it.gone_at >= lately
-    });
-    Ok(lost)
+    let since = now.saturating_sub(micros(LATELY));
+    let args = [("since", since.into()), ("n", REPORTED.into())];
+    let rows = conn.fetch(&LOST_SUPERVISORS, &args).await?;
+    rows.iter().map(Departed::read).collect()
 }
 
 /// Forgets processes that departed at least `age` ago; true where more of them may be left.

@@ -3,14 +3,38 @@
 use std::time::Duration;
 
 use ductwork::engine::actor::limits;
+use ductwork::model::Role;
 use ductwork::store::departed::{self, Departed};
 use ductwork::store::process;
 use ductwork::store::prune;
 use ductwork::store::recovery::{self, Death};
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, query};
 
-use crate::driver::{Driver, register};
+use crate::driver::{Driver, process_of, register};
 use crate::on_every_database;
 use crate::support::Db;
+
+/// As if they had departed that much earlier.
+static EARLIER: Statement = Statement::new(
+    "TEST_DEPARTED_EARLIER",
+    "UPDATE ductwork_departed SET gone_at = gone_at - :age",
+);
+
+/// Processes that end in order.
+async fn depart(conn: &mut Conn, n: usize) {
+    for _ in 0..n {
+        let process = register(conn).await;
+        process::deregister(conn, process).await.unwrap();
+    }
+}
+
+async fn ago(conn: &mut Conn, age: Duration) {
+    let age = i64::try_from(age.as_micros()).unwrap();
+    conn.execute(&EARLIER, &[("age", age.into())])
+        .await
+        .unwrap();
+}
 
 on_every_database! {
     async fn a_process_that_is_gone_is_remembered_with_how_it_went_until_history_is_pruned(db: Db) {
@@ -46,5 +70,31 @@ on_every_database! {
         assert_eq!(departed::latest(&mut driver.conn, 9).await.unwrap().len(), 2);
         prune::prune(&mut driver.conn, Duration::ZERO, 9).await.unwrap();
         assert_eq!(departed::latest(&mut driver.conn, 9).await.unwrap(), []);
+    }
+    async fn a_lost_supervisor_is_told_of_however_many_others_departed_since(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let mut lost = Vec::new();
+        for how in [None, Some("killed by SIGKILL")] {
+            let supervisor = process_of(None);
+            let supervisor = process::NewProcess { role: Role::Supervisor, ..supervisor };
+            process::register(&mut driver.conn, &supervisor).await.unwrap();
+            let Some(how) = how else {
+                process::deregister(&mut driver.conn, supervisor.id).await.unwrap();
+                continue;
+            };
+            let death = Death::Proven { how };
+            let budgets = |_: &_, _: &str| limits(1, 1);
+            recovery::recover(&mut driver.actor.conn, supervisor.id, death, &budgets, &driver.actor.definitions)
+                .await
+                .unwrap();
+            lost.push(supervisor.id);
+        }
+        depart(&mut driver.conn, 600).await;
+        let now = query::now(&mut driver.conn).await.unwrap();
+        let told = departed::lost_lately(&mut driver.conn, now).await.unwrap();
+        assert_eq!(told.iter().map(|it| it.id).collect::<Vec<_>>(), lost);
+        // No longer than for an hour.
+        ago(&mut driver.conn, Duration::from_secs(3_601)).await;
+        assert_eq!(departed::lost_lately(&mut driver.conn, now).await.unwrap(), []);
     }
 }
