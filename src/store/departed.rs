@@ -21,6 +21,10 @@ const LATELY: Duration = Duration::from_secs(60 * 60);
 /// At most this many of these deaths are reported.
 const REPORTED: usize = 500;
 
+/// A process that is gone is remembered no longer than this, even where the history is kept for ever: a child that
+/// crashes again and again leaves a row each time.
+pub const REMEMBERED_AT_MOST: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
 macro_rules! departed_columns {
     () => {
         "d.id, d.role, d.pipeline, d.host, d.pid, d.version, d.started_at, d.gone_at, d.death"
@@ -122,6 +126,11 @@ pub async fn lost_lately(conn: &mut Conn, now: i64) -> Result<Vec<Departed>, Err
     let args = [("since", since.into()), ("n", REPORTED.into())];
     let rows = conn.fetch(&LOST_SUPERVISORS, &args).await?;
     rows.iter().map(Departed::read).collect()
+}
+
+/// The age at which processes that are gone are forgotten, if the history is kept for `retention`.
+pub(super) fn forgotten_after(retention: Option<Duration>) -> Duration {
+    retention.map_or(REMEMBERED_AT_MOST, |age| age.min(REMEMBERED_AT_MOST))
 }
 
 /// Forgets processes that departed at least `age` ago; true where more of them may be left.

@@ -114,11 +114,14 @@ statement::statements! {
         OR EXISTS (
             SELECT 1 FROM ductwork_runs r {by:ductwork_runs_ended}
              WHERE :retained = 1 AND r.status IN ('completed', 'halted', 'cancelled')
-               AND {ended:r} <= {now} - :age)";
+               AND {ended:r} <= {now} - :age)
+        OR EXISTS (
+            SELECT 1 FROM ductwork_departed d WHERE d.gone_at <= {now} - :departed)";
 }
 
 /// True where a cancellation or a deletion is half done and nobody has continued it for `abandoned`, where a
-/// question's deadline has passed, or where a run has ended longer ago than `retention`.
+/// question's deadline has passed, where a run has ended longer ago than `retention`, or where a process that is
+/// gone is to be forgotten.
 pub async fn left_to_do(
     conn: &mut Conn,
     retention: Option<std::time::Duration>,
@@ -128,6 +131,10 @@ pub async fn left_to_do(
         ("abandoned", micros(abandoned).into()),
         ("retained", i64::from(retention.is_some()).into()),
         ("age", micros(retention.unwrap_or_default()).into()),
+        (
+            "departed",
+            micros(departed::forgotten_after(retention)).into(),
+        ),
     ];
     Ok(conn.fetch_optional(&LEFT_TO_DO, &args).await?.is_some())
 }

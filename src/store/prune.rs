@@ -222,7 +222,7 @@ impl Default for Places {
 /// A deletion under way. A run that cannot be deleted now, because somebody has locked rows of it or
 /// because it is damaged, holds up no other.
 pub struct Pruning {
-    /// None: only deletions that were begun before.
+    /// None: only deletions that were begun before, and processes that departed too long ago for any history.
     older_than: Option<Duration>,
     limit: u64,
     /// How many runs are gone so far.
@@ -332,14 +332,11 @@ impl Pruning {
             (self.places, self.in_pass) = (Places::default(), 0);
         } else {
             self.places = Places::default();
-            let more = match older_than {
-                Some(age) => {
-                    let more = departed::forget(conn, age).await?;
-                    let more = action::forget(conn, age).await? || more;
-                    bulk::forget(conn, age).await? || more
-                }
-                None => false,
-            };
+            let mut more = departed::forget(conn, departed::forgotten_after(older_than)).await?;
+            if let Some(age) = older_than {
+                more |= action::forget(conn, age).await?;
+                more |= bulk::forget(conn, age).await?;
+            }
             if !more {
                 self.pass.end()?;
             }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use ductwork::engine::actor::limits;
 use ductwork::model::Role;
-use ductwork::store::departed::{self, Departed};
+use ductwork::store::departed::{self, Departed, REMEMBERED_AT_MOST};
 use ductwork::store::process;
-use ductwork::store::prune;
+use ductwork::store::prune::{self, Pruning};
 use ductwork::store::recovery::{self, Death};
 use ductwork::store::statement::Statement;
-use ductwork::store::{Conn, query};
+use ductwork::store::{Conn, left_to_do, query};
 
 use crate::driver::{Driver, process_of, register};
 use crate::on_every_database;
@@ -96,5 +96,30 @@ on_every_database! {
         // No longer than for an hour.
         ago(&mut driver.conn, Duration::from_secs(3_601)).await;
         assert_eq!(departed::lost_lately(&mut driver.conn, now).await.unwrap(), []);
+    }
+
+    async fn processes_that_are_gone_are_forgotten_where_no_run_is_old_enough(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let (lease, hour) = (Duration::from_secs(30), Duration::from_secs(3_600));
+        for (retention, age) in [(Some(hour), hour), (Some(2 * REMEMBERED_AT_MOST), REMEMBERED_AT_MOST), (None, REMEMBERED_AT_MOST)] {
+            // More than one batch.
+            depart(&mut driver.conn, 510).await;
+            ago(&mut driver.conn, age - Duration::from_secs(600)).await;
+            assert!(!left_to_do(&mut driver.conn, retention, lease).await.unwrap());
+            let mut pruning = Pruning::of(retention, u64::MAX);
+            while pruning.step(&mut driver.conn).await.unwrap() {}
+            assert_eq!(departed::latest(&mut driver.conn, 600).await.unwrap().len(), 510);
+            ago(&mut driver.conn, Duration::from_secs(600)).await;
+            depart(&mut driver.conn, 1).await;
+            assert!(left_to_do(&mut driver.conn, retention, lease).await.unwrap());
+            let mut pruning = Pruning::of(retention, u64::MAX);
+            assert!(pruning.step(&mut driver.conn).await.unwrap());
+            assert_eq!(departed::latest(&mut driver.conn, 600).await.unwrap().len(), 11);
+            while pruning.step(&mut driver.conn).await.unwrap() {}
+            assert_eq!(departed::latest(&mut driver.conn, 600).await.unwrap().len(), 1);
+            assert!(!left_to_do(&mut driver.conn, retention, lease).await.unwrap());
+            ago(&mut driver.conn, 2 * REMEMBERED_AT_MOST).await;
+            while pruning.step(&mut driver.conn).await.unwrap() {}
+        }
     }
 }

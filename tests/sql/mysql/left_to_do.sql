@@ -17,3 +17,5 @@ OR EXISTS (
     SELECT 1 FROM ductwork_runs r FORCE INDEX (ductwork_runs_ended)
      WHERE ? = 1 AND r.status IN ('completed', 'halted', 'cancelled')
        AND r.ended_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ?)
+OR EXISTS (
+    SELECT 1 FROM ductwork_departed d WHERE d.gone_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ?)

@@ -17,3 +17,5 @@ OR EXISTS (
     SELECT 1 FROM ductwork_runs r 
      WHERE $2 = 1 AND r.status IN ('completed', 'halted', 'cancelled')
        AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $3)
+OR EXISTS (
+    SELECT 1 FROM ductwork_departed d WHERE d.gone_at <= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $4)

@@ -17,3 +17,5 @@ OR EXISTS (
     SELECT 1 FROM ductwork_runs r INDEXED BY ductwork_runs_ended
      WHERE ?2 = 1 AND r.status IN ('completed', 'halted', 'cancelled')
        AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?3)
+OR EXISTS (
+    SELECT 1 FROM ductwork_departed d WHERE d.gone_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?4)
