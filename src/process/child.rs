@@ -246,7 +246,11 @@ impl Child {
         if let Some(watched) = watched {
             watched.end().await;
         }
-        self.run_hook(stop, &lives).await;
+        tokio::select! {
+            biased;
+            never = notify.hook_goes_on() => match never {},
+            () = self.run_hook(stop, &lives) => {}
+        }
         deregister(lives).await;
         // For its children, a supervisor reports the stop.
         if self.supervisor.is_none() {
@@ -299,14 +303,17 @@ impl Child {
     }
 }
 
-/// Tells the service manager that the process has begun to stop.
+/// Tells the service manager that the process has begun to stop, and as long as it drains that this goes on.
 async fn tell_of_the_stop(shared: &Shared, notify: &Notify) -> Infallible {
     let mut modes = shared.modes();
     let _ = modes
         .wait_for(|mode| matches!(mode, Mode::Drain { .. }))
         .await;
     notify.stopping();
-    std::future::pending().await
+    match shared.mode() {
+        Mode::Drain { until, .. } => notify.drain_goes_on(until).await,
+        _ => std::future::pending().await,
+    }
 }
 
 /// Stamps while the loops of these make progress, until the process ends, and tells the service manager so. A supervisor

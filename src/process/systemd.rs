@@ -3,13 +3,22 @@
 //! Owns: when which message is sent, and in which form. Never: blocks or fails anything; it does not
 //! wait for a manager that does not listen, and does not miss one that is not there.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
+
+/// A message puts off the end of a stop by no more than this. It is repeated every second, so a process that stands
+/// still is killed soon.
+const PUT_OFF: Duration = Duration::from_secs(30);
+
+/// The time that a stop may take beyond its drain: for the grace of steps, the last sweep and the deregistration.
+pub const BEYOND_DRAIN: Duration = Duration::from_secs(15);
 
 /// The connection to the service manager, if there is one.
 #[derive(Debug, Default)]
@@ -45,6 +54,32 @@ impl Notify {
     /// Says that the stop has begun.
     pub fn stopping(&self) {
         self.send(&[NotifyState::Stopping]);
+    }
+
+    /// Says that the stop goes on, for no longer than this. The manager waits for it, however short the manager's own
+    /// limit is.
+    pub fn stop_goes_on(&self, left: Duration) {
+        let micros = left.min(PUT_OFF).as_micros() as u32;
+        if micros > 0 {
+            self.send(&[NotifyState::ExtendTimeoutUsec(micros)]);
+        }
+    }
+
+    /// Says so until the drain and the time beyond it are over.
+    pub async fn drain_goes_on(&self, until: Instant) -> Infallible {
+        let until = until + BEYOND_DRAIN;
+        loop {
+            self.stop_goes_on(until.saturating_duration_since(Instant::now()));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Says so while a stop hook runs, which has its own bound.
+    pub async fn hook_goes_on(&self) -> Infallible {
+        loop {
+            self.stop_goes_on(PUT_OFF);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
     }
 
     /// Says that the configuration is being read again; [`ready`](Self::ready) ends the reload.
@@ -96,7 +131,6 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
-    use std::time::Duration;
 
     use super::super::testing::{Half, part};
     use super::*;
@@ -141,6 +175,9 @@ mod tests {
         notify.reloading();
         notify.watchdog();
         notify.stopping();
+        notify.stop_goes_on(Duration::ZERO);
+        notify.stop_goes_on(Duration::from_secs(7));
+        notify.stop_goes_on(Duration::from_secs(7_000_000));
     }
 
     fn assert_messages(messages: &[String]) {
@@ -152,6 +189,9 @@ mod tests {
         assert!(micros.trim_end().parse::<u64>().unwrap() > 0);
         assert_eq!(messages[3], "WATCHDOG=1\n");
         assert_eq!(messages[4], "STOPPING=1\n");
+        // Never a time that is longer than the bound of the stop.
+        assert_eq!(messages[5], "EXTEND_TIMEOUT_USEC=7000000\n");
+        assert_eq!(messages[6], "EXTEND_TIMEOUT_USEC=30000000\n");
     }
 
     #[test]
@@ -163,7 +203,7 @@ mod tests {
         let path = place.path().join("notify");
         let listen = UnixDatagram::bind(&path).unwrap();
         let more: [(&str, &OsStr); 1] = [("TEST_SOCKET", path.as_os_str())];
-        assert_messages(&messages("a_manager_is_told_everything", &more, listen, 5));
+        assert_messages(&messages("a_manager_is_told_everything", &more, listen, 7));
     }
 
     #[test]
@@ -180,7 +220,7 @@ mod tests {
             "an_abstract_address_is_understood",
             &more,
             listen,
-            5,
+            7,
         ));
     }
 
@@ -212,7 +252,7 @@ mod tests {
                     .status()
                     .unwrap();
                 assert!(status.success());
-                assert_messages(&heard(&listen, 5));
+                assert_messages(&heard(&listen, 7));
                 listen.set_nonblocking(true).unwrap();
                 assert!(listen.recv(&mut [0; 64]).is_err());
             }

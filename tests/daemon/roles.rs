@@ -347,7 +347,7 @@ on_every_database! {
             let mut daemon = fixture.start();
             let mut heard = Vec::new();
             let mut hears = async |word: &str| {
-                while !heard.iter().any(|it| it == word) {
+                while !heard.iter().any(|it: &String| it.starts_with(word)) {
                     let mut message = [0; 512];
                     let received = tokio::time::timeout(PATIENCE, listen.recv(&mut message)).await;
                     let n = received.unwrap_or_else(|_| panic!("{role}: no {word} in {heard:?}")).unwrap();
@@ -361,6 +361,7 @@ on_every_database! {
             }
             daemon.send(Signal::SIGTERM);
             hears("STOPPING=1").await;
+            hears("EXTEND_TIMEOUT_USEC=").await;
             let (status, _) = daemon.ended(PATIENCE).await;
             assert_eq!(status.code(), Some(0), "{status}");
         }

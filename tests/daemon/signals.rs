@@ -165,6 +165,50 @@ on_every_database! {
         assert!(fixture.processes().await.is_empty());
     }
 
+    /// A service manager has a limit of its own, and kills what exceeds it.
+    async fn a_stop_asks_the_service_manager_for_time_while_it_drains_and_while_its_hook_runs(db: Db) {
+        let settings = Settings { shutdown_timeout: "2s", ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[WAITING]).await;
+        let stop = "[sh, -c, \"echo $$$$ >> hook; until [ -e end ]; do sleep 0.05; done\"]";
+        fixture.configure(&format!("  hooks: {{ supervisor: {{ stop: {stop} }} }}\n"));
+        let path = fixture.path("notify");
+        let listen = tokio::net::UnixDatagram::bind(&path).unwrap();
+        fixture.variables.insert("NOTIFY_SOCKET", path.to_str().unwrap().to_owned());
+        let asked = async || {
+            loop {
+                let mut message = [0; 512];
+                let received = tokio::time::timeout(PATIENCE, listen.recv(&mut message)).await;
+                let n = received.expect("it asks for time").unwrap();
+                let message = String::from_utf8_lossy(&message[..n]);
+                if let Some(micros) = message.trim().strip_prefix("EXTEND_TIMEOUT_USEC=") {
+                    return Duration::from_micros(micros.parse().unwrap());
+                }
+            }
+        };
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        fixture.trigger("Waiting", "1", 1).await;
+        fixture.pids("pids", 1).await;
+        daemon.send(Signal::SIGTERM);
+        // The drain and some seconds: a stop that hangs is killed after that.
+        let mut left = asked().await;
+        let most = Duration::from_secs(2 + 15);
+        for _ in 0..2 {
+            let less = asked().await;
+            assert!(less < left && left <= most, "{less:?} after {left:?}");
+            left = less;
+        }
+        // While the hook runs, its own limit is the bound.
+        let mut times = 0;
+        while times < 3 {
+            times += usize::from(asked().await > most);
+        }
+        assert_eq!(fixture.lines("hook").len(), 1);
+        std::fs::write(fixture.path("end"), "").unwrap();
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+    }
+
     async fn a_reload_replaces_the_workers_that_it_concerns_and_no_other(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITING, QUICK]).await;
         let (mut daemon, [step, advancer, worker]) = under_way(&mut fixture).await;

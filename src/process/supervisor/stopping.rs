@@ -16,6 +16,7 @@ use crate::process::child::HOOK_TAKES_LONG;
 use crate::process::hooks::{Functions, Hook, Moment};
 use crate::process::live::Stamp;
 use crate::process::signal::Signals;
+use crate::process::systemd::BEYOND_DRAIN;
 use crate::process::{orphan, roster};
 use crate::step::StopCause;
 use crate::telemetry::events;
@@ -30,8 +31,10 @@ impl Supervisor {
     pub(super) fn stop(&mut self, immediate: bool) {
         failpoint!("supervisor.stopping");
         self.notify.stopping();
+        let drain = self.setup.config.supervisor.shutdown_timeout;
         let stopping = self.stopping.get_or_insert_with(|| Stopping {
             since: Instant::now(),
+            until: Instant::now() + drain + BEYOND_DRAIN,
             signal: None,
             told: false,
             at_once: false,
@@ -42,7 +45,7 @@ impl Supervisor {
         self.not_reloaded = None;
         self.me.over(Trouble::Reloading, "");
         self.me.set_mode(Mode::Drain {
-            until: Instant::now() + self.setup.config.supervisor.shutdown_timeout,
+            until: Instant::now() + drain,
             cause: StopCause::Shutdown,
         });
         let at = self.at();
@@ -53,7 +56,7 @@ impl Supervisor {
     pub(super) async fn run_stop_hook(&mut self, signals: &mut Signals, functions: &Functions) {
         let hook = Hook::of(Moment::SupervisorStop, &self.setup.config, functions);
         let began = Instant::now();
-        let (stamp, me) = (&mut self.stamp, &self.me);
+        let (stamp, me, notify) = (&mut self.stamp, &self.me, &self.notify);
         let telling = async {
             let mut told = began;
             loop {
@@ -75,6 +78,7 @@ impl Supervisor {
                 }
             }
             never = telling => never,
+            never = notify.hook_goes_on() => match never {},
         }
     }
 
@@ -92,8 +96,12 @@ impl Supervisor {
         counts.count(|counts| counting::stopped(counts, Role::Supervisor, outcome, took));
     }
 
-    /// Reports the stop, if it takes longer than a moment.
+    /// Reports the stop, if it takes longer than a moment. The service manager hears each time that it goes on.
     pub(super) fn tell_of_the_stop(&mut self) {
+        if let Some(stopping) = &self.stopping {
+            let left = stopping.until.saturating_duration_since(Instant::now());
+            self.notify.stop_goes_on(left);
+        }
         let children = self.children.len();
         if let Some(stopping) = &mut self.stopping
             && !stopping.told
