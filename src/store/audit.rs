@@ -413,6 +413,8 @@ statements! {
           JOIN ductwork_steps q ON q.id = b.step_id
           LEFT JOIN ductwork_steps s ON s.branch_id = b.id AND s.ordinal = -q.ordinal AND s.via = 'on_wait'
          WHERE r.status = 'dampened' AND s.id IS NULL");
+    /// Which of two runs came first is not read from their times: clocks differ, and are set back. Only a run that has
+    /// halted is revived.
     I24 = found!("
         SELECT 'step' AS entity, s.id, 'is a copy, but not from an earlier run of its lineage' AS detail
           FROM ductwork_steps s
@@ -420,7 +422,7 @@ statements! {
           LEFT JOIN ductwork_steps o ON o.id = s.source_step_id
           LEFT JOIN ductwork_runs q ON q.id = o.run_id
          WHERE s.source_step_id IS NOT NULL
-           AND (q.id IS NULL OR r.revived_from IS NULL OR r.pipeline <> q.pipeline OR q.triggered_at > r.triggered_at OR q.id = r.id)
+           AND (q.id IS NULL OR r.revived_from IS NULL OR r.pipeline <> q.pipeline OR q.status <> 'halted' OR q.id = r.id)
         UNION ALL
         SELECT 'step', id, 'is a copy, but is ' || status || CASE WHEN output IS NULL THEN ' without' ELSE ' with' END || ' an output'
           FROM ductwork_steps WHERE ", odd_copy!());

@@ -560,6 +560,7 @@ const CORRUPTIONS: &[(&str, &str)] = &[
     ("I24", "UPDATE ductwork_runs SET revived_from = (SELECT id FROM ductwork_runs WHERE status = 'halted' AND pipeline = 'Fail')
               WHERE id = (SELECT run_id FROM ductwork_steps WHERE via = 'collapse' LIMIT 1);
              UPDATE ductwork_steps SET source_step_id = run_id WHERE via = 'collapse'"),
+    ("I24", "UPDATE ductwork_runs SET status = 'cancelled' WHERE status = 'halted'"),
     ("I24", "UPDATE ductwork_steps SET status = 'failed', output = NULL WHERE source_step_id IS NOT NULL"),
     ("I24", "UPDATE ductwork_steps SET status = 'cancelled', output = NULL WHERE source_step_id IS NOT NULL"),
     ("I24", "UPDATE ductwork_steps SET output = '{\"n\": 3}' WHERE source_step_id IS NOT NULL"),

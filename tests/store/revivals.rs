@@ -38,6 +38,12 @@ static ANOTHER_SUCCESSOR: Statement = Statement::new(
     "UPDATE ductwork_runs SET revived_from = :origin WHERE id = :run",
 );
 
+/// As if the clock had been set back by an hour before the revival.
+static REVIVED_EARLIER: Statement = Statement::new(
+    "TEST_REVIVED_EARLIER",
+    "UPDATE ductwork_runs SET triggered_at = triggered_at - 3600000000 WHERE revived_from IS NOT NULL",
+);
+
 on_every_database! {
     async fn a_run_that_halts_anywhere_is_revived_there(db: Db) {
         let mut driver = Driver::new(&db).await;
@@ -202,6 +208,24 @@ on_every_database! {
         assert!(driver.conn.execute(&ANOTHER_SUCCESSOR, &args).await.is_err());
         driver.audit().await;
         assert_eq!(work(&mut driver).await, ["A", "A"]);
+    }
+
+    /// The nodes of a cluster have clocks of their own, too.
+    async fn a_revived_run_is_sound_if_the_clock_was_set_back_before_the_revival(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let definition = Pipeline::named("P").start("A").chain("B").build().unwrap();
+        let mut run = driver.trigger(&definition, "1").await;
+        for _ in 0..2 {
+            driver
+                .work("P", |claimed| match claimed.step.as_str() {
+                    "B" => Did::Refused,
+                    _ => Did::Returned(json!(1)),
+                })
+                .await;
+            run = revived(&mut driver, run).await;
+            driver.conn.execute(&REVIVED_EARLIER, &[]).await.unwrap();
+            driver.audit().await;
+        }
     }
 
     async fn a_revived_run_lists_its_steps_in_the_order_of_the_first_one(db: Db) {
