@@ -120,14 +120,19 @@ statements! {
         UNION ALL
         SELECT d.id, d.host, d.pid, {big:1}, d.death
           FROM {rows:b(id id)} JOIN ductwork_departed d ON {key:d.id;b.id}";
+    /// Each process has its own limit: however much one of them holds, the others are shown. All claims are read, and
+    /// those are as few as the work in flight.
     PAGE_HELD = "
-        SELECT e.process_id, s.run_id, s.id, s.node, e.attempt, e.claimed_at
-          FROM ductwork_processes p
-         {cross} ductwork_executions e {found:ductwork_executions_claimed}
+        SELECT h.process_id, s.run_id, s.id, s.node, h.attempt, h.claimed_at, h.held
+          FROM (SELECT e.process_id, e.step_id, e.attempt, e.claimed_at,
+                       row_number() OVER (PARTITION BY e.process_id ORDER BY e.claimed_at, e.id) AS place,
+                       count(*) OVER (PARTITION BY e.process_id) AS held
+                  FROM ductwork_processes p
+                 {cross} ductwork_executions e {found:ductwork_executions_claimed}
+                 WHERE {key:e.process_id;p.id} AND e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder = p.id}) h
          {cross} ductwork_steps s
-         WHERE {key:e.process_id;p.id} AND e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder = p.id}
-           AND {key:s.id;e.step_id}
-         LIMIT :n";
+         WHERE h.place <= :n AND {key:s.id;h.step_id}
+         ORDER BY h.process_id, h.place";
     PAGE_DEFINITIONS = "
         SELECT pipeline, digest, created_at FROM ductwork_definitions
          ORDER BY pipeline, created_at, digest LIMIT :n";
@@ -328,6 +333,8 @@ pub struct Held {
     pub attempt: i64,
     /// µs since 1970.
     pub claimed_at: Option<i64>,
+    /// The number of executions that the process holds.
+    pub of: u64,
 }
 
 /// A version of a pipeline.
@@ -586,7 +593,7 @@ pub async fn holders(
         .collect()
 }
 
-/// Executions that processes hold.
+/// Executions that processes hold: of each process, the `n` that it has held longest.
 pub async fn held(conn: &mut Conn, n: usize) -> Result<Vec<Held>, Error> {
     let rows = conn.fetch(&PAGE_HELD, &[("n", n.into())]).await?;
     rows.iter()
@@ -598,6 +605,7 @@ pub async fn held(conn: &mut Conn, n: usize) -> Result<Vec<Held>, Error> {
                 node: row.get("node")?,
                 attempt: row.get("attempt")?,
                 claimed_at: row.get("claimed_at")?,
+                of: row.get::<i64>("held")?.unsigned_abs(),
             })
         })
         .collect()

@@ -48,3 +48,4 @@ mod trust;
 mod visitors;
 mod vouched;
 mod webhooks;
+mod workers;

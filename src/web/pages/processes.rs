@@ -21,11 +21,14 @@ use super::{Frame, page};
 /// The number of processes that are listed as gone, the last ones first.
 const GONE: usize = 50;
 
-/// The number of executions that are listed as held.
+/// The number of executions that are listed as held, in equal shares for the processes,
 const HELD: usize = 500;
 
-/// The same for one process.
+/// but for one process at most this many,
 const OF_ONE: usize = 20;
+
+/// and at least this many.
+const LEAST: usize = 3;
 
 #[derive(Template)]
 #[template(path = "processes.html")]
@@ -50,7 +53,8 @@ struct Process {
     started: Moment,
     version: String,
     holds: Vec<Held>,
-    holds_more: usize,
+    /// The number of those that are not listed, if there are any.
+    holds_more: Option<String>,
     claimed: String,
     succeeded: String,
     failed: String,
@@ -79,9 +83,11 @@ struct Gone {
 pub async fn processes(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Response, Refusal> {
     Asked::of(&uri, &[])?;
     let read = site.source.read(async move |conn| {
+        let processes = process::processes(conn).await?;
+        let of_one = of_one(processes.len());
         Ok((
-            process::processes(conn).await?,
-            store::held(conn, HELD).await?,
+            processes,
+            store::held(conn, of_one).await?,
             departed::latest(conn, GONE + 1).await?,
             query::now(conn).await?,
         ))
@@ -90,8 +96,9 @@ pub async fn processes(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
     processes.sort_by(|a, b| (a.role, &a.pipeline, a.pid).cmp(&(b.role, &b.pipeline, b.pid)));
     let mut hosts: BTreeMap<&str, Vec<Process>> = BTreeMap::new();
     for row in &processes {
-        let mut holds = held.iter().filter(|held| held.process_id == row.id);
-        let listed = holds.by_ref().take(OF_ONE).map(|held| Held {
+        let holds = held.iter().filter(|held| held.process_id == row.id);
+        let all = holds.clone().next().map_or(0, |held| held.of);
+        let listed = holds.map(|held| Held {
             step: format!("/runs/{}/steps/{}", held.run_id, held.step_id),
             node: held.node.clone(),
             attempt: held.attempt,
@@ -100,7 +107,7 @@ pub async fn processes(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
                 .claimed_at
                 .map_or_else(String::new, |at| time::whole(time::between(at, now))),
         });
-        let listed = listed.collect();
+        let listed: Vec<Held> = listed.collect();
         hosts.entry(&row.host).or_default().push(Process {
             role: row.role.as_str(),
             pipeline: row.pipeline.clone().unwrap_or_default(),
@@ -109,8 +116,11 @@ pub async fn processes(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
             beat: time::whole(row.age),
             started: parts::ago(row.started_at, now),
             version: row.version.clone(),
+            holds_more: all
+                .checked_sub(listed.len() as u64)
+                .filter(|more| *more > 0)
+                .map(grouped),
             holds: listed,
-            holds_more: holds.count(),
             claimed: grouped(row.counters.claimed),
             succeeded: grouped(row.counters.succeeded),
             failed: grouped(row.counters.errored + row.counters.crashed),
@@ -136,4 +146,21 @@ pub async fn processes(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
         is_partial: departed.len() > GONE,
         gone: departed.iter().take(GONE).map(gone).collect(),
     })
+}
+
+/// The number of executions that are listed of each of so many processes.
+fn of_one(processes: usize) -> usize {
+    (HELD / processes.max(1)).clamp(LEAST, OF_ONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_few_processes_much_is_listed_and_of_many_processes_something() {
+        for (processes, each) in [(0, 20), (1, 20), (25, 20), (50, 10), (100, 5), (9_000, 3)] {
+            assert_eq!(of_one(processes), each, "{processes}");
+        }
+    }
 }

@@ -1,7 +1,10 @@
-SELECT e.process_id, s.run_id, s.id, s.node, e.attempt, e.claimed_at
-  FROM ductwork_processes p
- STRAIGHT_JOIN ductwork_executions e FORCE INDEX (ductwork_executions_claimed)
+SELECT h.process_id, s.run_id, s.id, s.node, h.attempt, h.claimed_at, h.held
+  FROM (SELECT e.process_id, e.step_id, e.attempt, e.claimed_at,
+               row_number() OVER (PARTITION BY e.process_id ORDER BY e.claimed_at, e.id) AS place,
+               count(*) OVER (PARTITION BY e.process_id) AS held
+          FROM ductwork_processes p
+         STRAIGHT_JOIN ductwork_executions e FORCE INDEX (ductwork_executions_claimed)
+         WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL AND e.holder = p.id) h
  STRAIGHT_JOIN ductwork_steps s
- WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL AND e.holder = p.id
-   AND s.id = e.step_id
- LIMIT ?
+ WHERE h.place <= ? AND s.id = h.step_id
+ ORDER BY h.process_id, h.place

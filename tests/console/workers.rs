@@ -1,0 +1,63 @@
+//! Workers that hold much, and workers that take nothing, as the console shows them.
+
+use std::time::Duration;
+
+use ductwork::model::{ProcessId, Role};
+use ductwork::store::Conn;
+use ductwork::store::process::{self, NewProcess};
+use ductwork::store::statement::Statement;
+
+use crate::on_every_database;
+use crate::support::Db;
+use crate::visitors::*;
+
+/// A worker on another host, which nobody takes for dead.
+async fn registered(conn: &mut Conn, pipeline: &str, pid: u32) -> ProcessId {
+    static ALIVE: Statement = Statement::new(
+        "TEST_ALIVE",
+        "UPDATE ductwork_processes SET last_heartbeat_at = 9000000000000000 WHERE id = :id",
+    );
+    let worker = NewProcess {
+        id: ProcessId::new(),
+        supervisor: None,
+        role: Role::Worker,
+        pipeline: Some(pipeline.to_owned()),
+        host: "far".to_owned(),
+        boot_id: "boot".to_owned(),
+        pid_namespace: "pid:[1]".to_owned(),
+        pid,
+        pid_started_at: 1,
+    };
+    process::register(conn, &worker).await.unwrap();
+    let args = [("id", worker.id.0.into())];
+    conn.execute(&ALIVE, &args).await.unwrap();
+    worker.id
+}
+
+on_every_database! {
+    async fn however_much_one_worker_holds_what_the_others_hold_is_shown(db: Db) {
+        static HOLD: Statement = Statement::new(
+            "TEST_HOLD",
+            "UPDATE ductwork_executions
+                SET process_id = :process, claimed_at = 1, lease_until = 9000000000000000
+              WHERE pipeline = :pipeline",
+        );
+        let (mut fixture, mut daemon, console) = started(&db, ANYBODY).await;
+        for (pipeline, held, pid) in [("Plain", 521, 4_711), ("Halts", 1, 4_712)] {
+            fixture.trigger_in(Duration::from_secs(3_600), pipeline, "1", held).await;
+            let process = registered(&mut fixture.conn, pipeline, pid).await;
+            let args = [("process", process.0.into()), ("pipeline", pipeline.into())];
+            fixture.conn.execute(&HOLD, &args).await.unwrap();
+        }
+        let page = console.get("/processes").body;
+        let row = |pid: u32| {
+            let pid = format!("<td class=\"number\">{pid}</td>");
+            let row = page.split("<tr>").find(|row| row.contains(&pid));
+            row.unwrap_or_else(|| panic!("{page}"))
+        };
+        let (much, little) = (row(4_711), row(4_712));
+        assert_eq!((much.matches("/steps/").count(), little.matches("/steps/").count()), (20, 1));
+        assert!(much.contains("and 501 more") && !little.contains(" more"), "{page}");
+        daemon.stop().await;
+    }
+}
