@@ -14,7 +14,7 @@ use super::error::Error;
 use super::list;
 use super::statement::{Rows, statements};
 
-/// At most this many halted runs are looked at, those that began last.
+/// At most this many halted runs are looked at, those that began last, in equal shares for the pipelines that have any.
 const NEWEST: usize = 2_000;
 
 /// But at least this many per pipeline.
@@ -87,6 +87,8 @@ pub struct HaltedKind {
     pub first_at: i64,
     /// When the last of them halted.
     pub last_at: i64,
+    /// Their pipeline has older halted runs, which were not looked at.
+    pub is_partial: bool,
 }
 
 /// The halted runs, by kind.
@@ -96,6 +98,8 @@ pub struct Halted {
     pub kinds: Vec<HaltedKind>,
     /// There are older halted runs, which were not looked at.
     pub is_partial: bool,
+    /// How many were looked at, with those that were revived.
+    pub looked_at: u64,
 }
 
 fn kind(row: &Row) -> Result<Kind, Error> {
@@ -132,12 +136,16 @@ pub async fn by_kind(conn: &mut Conn, pipeline: Option<&str>) -> Result<Halted, 
             None => list::pipelines_of(conn, RunStatus::Halted).await?,
         };
         let each = (NEWEST / pipelines.len().max(1)).max(LEAST);
-        let mut is_partial = false;
+        let (mut is_partial, mut looked_at) = (false, 0);
         let mut kinds = BTreeMap::new();
         for pipeline in pipelines {
-            let args = [("pipeline", (&pipeline).into()), ("n", each.into())];
-            let rows = conn.fetch(&HALTED_RUNS, &args).await?;
-            is_partial |= rows.len() == each;
+            // One more, to know whether there are older ones.
+            let args = [("pipeline", (&pipeline).into()), ("n", (each + 1).into())];
+            let mut rows = conn.fetch(&HALTED_RUNS, &args).await?;
+            let is_cut = rows.len() > each;
+            rows.truncate(each);
+            is_partial |= is_cut;
+            looked_at += rows.len() as u64;
             for row in &rows {
                 if row.get::<Option<uuid::Uuid>>("revived_as")?.is_some() {
                     continue;
@@ -152,6 +160,7 @@ pub async fn by_kind(conn: &mut Conn, pipeline: Option<&str>) -> Result<Halted, 
                     ids: Vec::new(),
                     first_at: at,
                     last_at: at,
+                    is_partial: is_cut,
                 });
                 of.runs += 1;
                 of.first_at = of.first_at.min(at);
@@ -168,7 +177,11 @@ pub async fn by_kind(conn: &mut Conn, pipeline: Option<&str>) -> Result<Halted, 
                 std::cmp::Reverse(kind.last_at),
             )
         });
-        Ok(Halted { kinds, is_partial })
+        Ok(Halted {
+            kinds,
+            is_partial,
+            looked_at,
+        })
     })
     .await
 }

@@ -360,7 +360,8 @@ pub static ROUTES: &[Route] = &[
         json::<ProcessesJson>(), |site, given| Box::pin(processes::list(site, given))),
     reads("/api/v1/stats", "The amount of work, for a scaler; at most a second old",
         &[&runs::KNOWN_PIPELINE.about], json::<StatsJson>(), |site, given| Box::pin(pipelines::stats(site, given))).of(BY_PIPELINE),
-    reads("/api/v1/halted", "The halted runs that no other run continues, by kind; of the newest 2,000",
+    reads("/api/v1/halted", "The halted runs that no other run continues, by kind. Of each pipeline, the newest are \
+         looked at: its equal share of 2,000, but at least 20",
         &[&runs::KNOWN_PIPELINE.about], json::<HaltedJson>(), |site, given| Box::pin(runs::halted(site, given))).of(BY_PIPELINE),
     reads("/api/v1/actions", "The actions of people and programs, newest first",
         &[&actions::RUN.about, &actions::BULK.about, &runs::LIMIT_.about, &actions::AFTER.about],

@@ -34,6 +34,7 @@ mod http;
 mod inputs;
 mod life;
 mod live;
+mod many;
 mod metrics;
 mod pages;
 mod pipelines;

@@ -148,7 +148,10 @@ on_every_database! {
             }
             let found = halted::by_kind(&mut driver.conn, None).await.unwrap();
             let kind = found.kinds.iter().find(|it| it.pipeline == "Long").unwrap();
-            assert_eq!((kind.runs, found.is_partial), (looked, true));
+            assert_eq!((kind.runs, kind.is_partial), (looked, true));
+            let others = found.kinds.iter().filter(|it| it.pipeline != "Long");
+            assert!(others.clone().count() == 99 && others.clone().all(|it| !it.is_partial));
+            assert_eq!((found.looked_at, found.is_partial), (99 + 20, true));
         }
     }
 }

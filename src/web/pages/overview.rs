@@ -21,7 +21,7 @@ use crate::web::{Site, visitor};
 use crate::wire::process::State as Judged;
 
 use super::asked::{Asked, encoded};
-use super::halted::Kind;
+use super::halted::{Kind, NoneLeft};
 use super::parts::{self, State};
 use super::rates::{self, LastDay, Rate};
 use super::text::clip;
@@ -54,6 +54,7 @@ struct Overview {
     states: [(State, &'static str); 5],
     pipelines: Vec<Pipeline>,
     halted: Vec<Kind>,
+    none_halted: NoneLeft,
     waiting: String,
     oldest_question: Option<String>,
     hosts: Vec<Host>,
@@ -178,6 +179,7 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
                 status => parts::meaning(status),
             };
             (parts::of_run(status), meaning)
+        none_halted: NoneLeft::of(&halted, None),
         }),
         pipelines: pipelines(&counts, &queues, &facts, &glance, &judged),
         halted: halted
