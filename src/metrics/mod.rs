@@ -174,7 +174,7 @@ metrics! {
     PIPELINE_PAUSED = Gauge "pipeline_paused" ["pipeline"]
         "Always 1, for each pipeline that is paused";
     RUNS = Gauge "runs" ["pipeline", "status"]
-        "Runs that there are, but for halted ones that were revived; counted up to 10000";
+        "Runs that there are, but for halted ones that were revived; counted up to 10000, and among the newest 10000 halted ones";
     EXECUTIONS_HELD = Gauge "executions_held" ["pipeline"]
         "Executions that workers have claimed: those that run, and those that wait for a slot";
     LEASES_HELD = Gauge "leases_held" ["kind"]

@@ -20,6 +20,8 @@ pub struct PipelineJson {
     /// The number of its runs in each state that has any, counted up to 10,000. Revived runs are left out: of the
     /// newest 10,000 halted runs, those that nobody has revived are counted.
     pub runs: BTreeMap<&'static str, u64>,
+    /// True if older halted runs were not looked at: then `runs` may have too few of them, or 0.
+    pub halted_is_partial: bool,
     /// Its queue.
     pub queue: QueueJson,
     /// The number of its workers that give signs of life.

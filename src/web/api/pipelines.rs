@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 
-use crate::model::Role;
+use crate::model::{Role, RunStatus};
 use crate::store::definition::DAMAGED_REMEDY;
-use crate::store::overview::{self, Queue};
+use crate::store::overview::{self, Count, Queue};
 use crate::store::{definition, pause, process, stuck};
 use crate::web::refusal::Refusal;
 use crate::web::source::{ReadError, Source};
@@ -43,15 +43,10 @@ pub async fn list(site: Arc<Site>, _: Given) -> Answered {
         ))
     });
     let (counts, queues, processes, definitions, pauses) = read.await?;
-    let mut found: BTreeMap<String, PipelineJson> = BTreeMap::new();
+    let mut found = counted(counts);
     let mut of = |name: String, change: &mut dyn FnMut(&mut PipelineJson)| {
         change(found.entry(name).or_default());
     };
-    for count in counts.into_iter().filter(|count| count.runs > 0) {
-        of(count.pipeline, &mut |it| {
-            it.runs.insert(count.status.as_str(), count.runs);
-        });
-    }
     for queue in queues {
         let form = QueueJson {
             due: queue.due,
@@ -80,6 +75,18 @@ pub async fn list(site: Arc<Site>, _: Given) -> Answered {
     let named = |(name, pipeline)| PipelineJson { name, ..pipeline };
     let forms: Vec<PipelineJson> = found.into_iter().map(named).collect();
     Answer::json(&forms)
+}
+
+/// The pipelines that have runs, with nothing but their numbers.
+fn counted(counts: Vec<Count>) -> BTreeMap<String, PipelineJson> {
+    let mut found: BTreeMap<String, PipelineJson> = BTreeMap::new();
+    let there = |count: &Count| count.runs > 0 || count.is_more;
+    for count in counts.into_iter().filter(there) {
+        let form = found.entry(count.pipeline).or_default();
+        form.runs.insert(count.status.as_str(), count.runs);
+        form.halted_is_partial |= count.status == RunStatus::Halted && count.is_more;
+    }
+    found
 }
 
 /// One definition.
@@ -179,4 +186,33 @@ pub async fn stats(site: Arc<Site>, given: Given) -> Answered {
         }),
     };
     Answer::json(&stats)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_halted_runs_that_were_not_looked_at_the_answer_tells() {
+        let count = |pipeline: &str, status, runs, is_more| Count {
+            pipeline: pipeline.to_owned(),
+            status,
+            runs,
+            is_more,
+        };
+        let found = counted(vec![
+            count("Revived", RunStatus::Halted, 0, true),
+            count("Busy", RunStatus::Completed, 10_000, true),
+            count("Busy", RunStatus::Halted, 3, false),
+            count("Idle", RunStatus::Halted, 0, false),
+        ]);
+        let told: Vec<_> = found
+            .iter()
+            .map(|(name, it)| (name.as_str(), it.runs.get("halted"), it.halted_is_partial))
+            .collect();
+        assert_eq!(
+            told,
+            [("Busy", Some(&3), false), ("Revived", Some(&0), true)]
+        );
+    }
 }
