@@ -24,7 +24,7 @@ macro_rules! fan_out_columns {
 macro_rules! element_columns {
     () => {
         "b.id, b.ordinal, b.status, b.halt_reason, s.id AS step_id, s.node, s.status AS step_status,
-               e.attempt, e.process_id, e.error_message"
+               e.attempt, e.process_id, e.result, e.error_message"
     };
 }
 
@@ -111,6 +111,8 @@ pub struct Element {
     pub attempt: Option<u32>,
     /// The process that holds, or held, that attempt.
     pub process_id: Option<ProcessId>,
+    /// How that attempt ended.
+    pub result: Option<ExecutionResult>,
     /// The reason why that attempt failed.
     pub error_message: Option<String>,
 }
@@ -181,6 +183,7 @@ fn element(row: &Row) -> Result<Element, Error> {
         step_status: row.word("step_status")?,
         attempt: row.get::<Option<i64>>("attempt")?.map(|n| n.max(0) as u32),
         process_id: row.get::<Option<Uuid>>("process_id")?.map(ProcessId),
+        result: row.optional_word("result")?,
         error_message: row.get("error_message")?,
     })
 }

@@ -438,6 +438,8 @@ flow: [{ start: Query }, { expand: Each }, { collapse: Sum }]
         has(&body, &["Halted", "exit status 4", "1 to 50", "Next"]);
         let last = page(&console, &format!("{elements}?element=2100"));
         has(&last, &["2,100", "Previous"]);
+        // Its first attempt waits in the queue.
+        has(&last, &["<td>Each</td><td class=\"number\"></td>"]);
         let mut steps = links(&last).into_iter();
         let step = steps.rfind(|link| link.contains("/steps/")).unwrap();
         has(&page(&console, &step), &["element 2,100 of 2,100 from Query"]);

@@ -114,7 +114,9 @@ pub async fn elements(
         address: format!("/runs/{run}/steps/{}", it.step_id),
         node: it.node.clone(),
         state: parts::of_branch(it.status),
-        attempts: it.attempt.unwrap_or_default(),
+        attempts: it.attempt.map_or(0, |number| {
+            parts::attempts(number, it.process_id.is_some(), it.result)
+        }),
         place: parts::place(it.process_id, &holders),
         remark: {
             let reason = it.halt_reason.as_deref();

@@ -106,6 +106,12 @@ pub fn of_branch(status: BranchStatus) -> State {
     }
 }
 
+/// The number of attempts, if the last one has this number: one that waits in the queue does not count yet.
+pub fn attempts(number: u32, was_claimed: bool, result: Option<ExecutionResult>) -> u32 {
+    let is_queued = !was_claimed && result.is_none();
+    number.saturating_sub(u32::from(is_queued))
+}
+
 /// The state of an attempt.
 pub fn of_attempt(attempt: &Attempt) -> State {
     match attempt.result {
@@ -308,6 +314,19 @@ impl Bar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_attempt_in_the_queue_is_not_counted_yet() {
+        let cancelled = Some(ExecutionResult::Cancelled);
+        for (number, was_claimed, result, counted) in [
+            (1, false, None, 0),
+            (2, false, None, 1),
+            (2, true, None, 2),
+            (1, false, cancelled, 1),
+        ] {
+            assert_eq!(attempts(number, was_claimed, result), counted, "{number}");
+        }
+    }
 
     #[test]
     fn a_bar_is_where_its_time_is_and_can_be_seen() {

@@ -592,10 +592,8 @@ fn row(run: RunId, step: &StepHead, fan_outs: &FanOuts<'_>, holders: &[Holder], 
         step: (step.step != step.node).then(|| step.step.clone()),
         element: element(run, step, fan_outs),
         state: parts::of_step(step),
-        // An attempt that waits in the queue does not count yet.
         attempts: latest.map_or(0, |it| {
-            let is_queued = it.claimed_at.is_none() && it.result.is_none();
-            it.number.saturating_sub(u32::from(is_queued))
+            parts::attempts(it.number, it.claimed_at.is_some(), it.result)
         }),
         took: match claimed {
             Some(claimed) => view::took(claimed, ended, now),

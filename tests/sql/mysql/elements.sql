@@ -1,5 +1,5 @@
 SELECT b.id, b.ordinal, b.status, b.halt_reason, s.id AS step_id, s.node, s.status AS step_status,
-       e.attempt, e.process_id, e.error_message
+       e.attempt, e.process_id, e.result, e.error_message
   FROM ductwork_branches b
   JOIN ductwork_steps s ON s.id = b.step_id
   LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.attempt =
