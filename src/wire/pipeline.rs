@@ -24,7 +24,8 @@ pub struct PipelineJson {
     pub halted_is_partial: bool,
     /// Its queue.
     pub queue: QueueJson,
-    /// The number of its workers that give signs of life.
+    /// The number of its workers that give signs of life and take what is due: no quiet worker, and none that was told
+    /// to end.
     pub workers: u64,
     /// The digest of its newest definition.
     pub definition: Option<String>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ductwork::model::{ProcessId, Role};
+use ductwork::model::{Intake, ProcessId, Role};
 use ductwork::store::Conn;
 use ductwork::store::process::{self, NewProcess};
 use ductwork::store::statement::Statement;
@@ -58,6 +58,34 @@ on_every_database! {
         let (much, little) = (row(4_711), row(4_712));
         assert_eq!((much.matches("/steps/").count(), little.matches("/steps/").count()), (20, 1));
         assert!(much.contains("and 501 more") && !little.contains(" more"), "{page}");
+        daemon.stop().await;
+    }
+
+    async fn a_worker_that_takes_nothing_is_not_counted_among_those_that_do(db: Db) {
+        static DUE: Statement = Statement::new(
+            "TEST_DUE",
+            "INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at) VALUES (:id, 'Elsewhere', 1)",
+        );
+        static INTAKE: Statement = Statement::new(
+            "TEST_INTAKE",
+            "UPDATE ductwork_processes SET quiet = :code WHERE id = :id",
+        );
+        let (mut fixture, mut daemon, console) = started(&db, ANYBODY).await;
+        let worker = registered(&mut fixture.conn, "Elsewhere", 4_711).await;
+        let due = [("id", ProcessId::new().0.into())];
+        fixture.conn.execute(&DUE, &due).await.unwrap();
+        for (intake, takers) in [(Intake::Stopping, 0), (Intake::Quiet, 0), (Intake::Open, 1)] {
+            let args = [("code", intake.code().into()), ("id", worker.0.into())];
+            fixture.conn.execute(&INTAKE, &args).await.unwrap();
+            let page = console.get("/").body;
+            let row = page.split("<tr>").find(|row| row.contains("/pipelines/Elsewhere\""));
+            let row = row.unwrap_or_else(|| panic!("{page}"));
+            assert_eq!(row.contains("nobody"), takers == 0, "{intake:?}: {row}");
+            let pipelines = console.json("/api/v1/pipelines");
+            let all = pipelines.as_array().unwrap();
+            let own = all.iter().find(|it| it["name"] == "Elsewhere").unwrap();
+            assert_eq!(own["workers"], takers, "{intake:?}: {own}");
+        }
         daemon.stop().await;
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 
-use crate::model::{Role, RunStatus};
+use crate::model::{Intake, Role, RunStatus};
 use crate::store::definition::DAMAGED_REMEDY;
 use crate::store::overview::{self, Count, Queue};
 use crate::store::{definition, pause, process, stuck};
@@ -60,8 +60,9 @@ pub async fn list(site: Arc<Site>, _: Given) -> Answered {
     }
     for row in processes.iter().filter(|row| row.role == Role::Worker) {
         let healthy = site.terms.witness.state(row) == State::Healthy;
+        let takes = healthy && row.intake == Intake::Open;
         if let Some(name) = &row.pipeline {
-            of(name.clone(), &mut |it| it.workers += u64::from(healthy));
+            of(name.clone(), &mut |it| it.workers += u64::from(takes));
         }
     }
     for (name, digest) in definitions {

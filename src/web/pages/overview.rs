@@ -10,7 +10,7 @@ use axum::http::Uri;
 use axum::response::Response;
 
 use crate::machine::stuck::{self, Facts, Mover};
-use crate::model::{Role, RunStatus};
+use crate::model::{Intake, Role, RunStatus};
 use crate::number::grouped;
 use crate::store::overview::{self, Count, Queue};
 use crate::store::{halted, page as store};
@@ -233,6 +233,9 @@ fn pipelines(
         let workers: Vec<&Mover> = movers
             .iter()
             .filter(|it| it.role == Role::Worker && it.pipeline.as_deref() == Some(name))
+        // One that was told to take nothing, or to end, finishes what it holds.
+        let takers = workers.iter().filter(|it| it.intake == Intake::Open);
+        let takers = takers.count();
             .filter(|it| judged(it) == Judged::Healthy)
             .collect();
         let due = queue.map_or(0, |it| it.due);
@@ -246,9 +249,9 @@ fn pipelines(
             is_old: !is_paused && oldest.is_some_and(|it| it >= OLD),
             oldest: oldest.map(time::whole),
             busy: workers.iter().map(|it| it.holds).sum(),
-            is_unworked: !is_paused && workers.is_empty() && due > 0,
+            is_unworked: !is_paused && takers == 0 && due > 0,
             is_paused,
-            workers: workers.len() as u64,
+            workers: takers as u64,
             day: rates::last_day(glance.days.get(name)),
         }
     };
