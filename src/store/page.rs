@@ -114,6 +114,12 @@ statements! {
           LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;s.branch_id}
          WHERE {any:s.run_id;b(id id)} AND s.via = 'dampen' AND s.status = 'waiting'
          ORDER BY s.created_at, s.id LIMIT :n";
+    PAGE_QUESTIONS = "
+        SELECT count(*) AS n, min(x.created_at) AS oldest
+          FROM (SELECT s.created_at
+                  FROM ductwork_steps s {by:ductwork_steps_asked}
+                 WHERE {any:s.run_id;b(id id)} AND s.via = 'dampen' AND s.status = 'waiting'
+                 ORDER BY s.created_at, s.id LIMIT :n) x";
     PAGE_PROCESSES = "
         SELECT p.id, p.host, p.pid, {big:0} AS gone, NULL AS death
           FROM {rows:b(id id)} JOIN ductwork_processes p ON {key:p.id;b.id}
@@ -539,8 +545,7 @@ pub async fn waiting(
     only: Option<&[String]>,
     n: usize,
 ) -> Result<Vec<WaitingStep>, Error> {
-    let dampened = dampened(conn, only, n).await?.into_iter();
-    let mut runs: Vec<RunId> = dampened.map(|(run, _)| run).collect();
+    let runs = asking(conn, only, n).await?;
     if runs.is_empty() {
         return Ok(Vec::new());
     }
@@ -577,6 +582,34 @@ pub async fn holders(
         return Ok(Vec::new());
     }
     let rows = Rows::new().ids("id", ids);
+/// The `n` oldest runs that wait for a person: of these pipelines, or of all.
+async fn asking(conn: &mut Conn, only: Option<&[String]>, n: usize) -> Result<Vec<RunId>, Error> {
+    let dampened = dampened(conn, only, n).await?.into_iter();
+    let mut runs: Vec<RunId> = dampened.map(|(run, _)| run).collect();
+    runs.sort();
+    runs.truncate(n);
+    Ok(runs)
+}
+
+/// How many steps wait for a person, counted up to `n`, and since when the first of them does: as [`waiting`] lists
+/// them.
+pub async fn questions(
+    conn: &mut Conn,
+    only: Option<&[String]>,
+    n: usize,
+) -> Result<(u64, Option<i64>), Error> {
+    let runs = asking(conn, only, n).await?;
+    if runs.is_empty() {
+        return Ok((0, None));
+    }
+    let rows = Rows::new().ids("id", runs);
+    let args = [("b", (&rows).into()), ("n", n.into())];
+    let Some(row) = conn.fetch_optional(&PAGE_QUESTIONS, &args).await? else {
+        return Ok((0, None));
+    };
+    Ok((row.get::<i64>("n")?.unsigned_abs(), row.get("oldest")?))
+}
+
     let rows = conn
         .fetch(&PAGE_PROCESSES, &[("b", (&rows).into())])
         .await?;

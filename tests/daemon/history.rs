@@ -90,6 +90,7 @@ async fn read(conn: &mut Conn, wide: RunId) {
         halted::by_kind(conn, pipeline).await.unwrap();
     }
     page::waiting(conn, None, 20).await.unwrap();
+    page::questions(conn, None, 20).await.unwrap();
     page::held(conn, 20).await.unwrap();
     page::versions(conn, 20).await.unwrap();
     page::run(conn, wide).await.unwrap().unwrap();

@@ -310,3 +310,27 @@ on_every_database! {
         assert!(changes.is_anew && changes.ended.changes.is_empty());
     }
 }
+
+on_every_database! {
+    async fn open_questions_are_counted_up_to_a_bound_and_the_oldest_tells_its_age(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let flow = Pipeline::named("P").start("A").dampen("Ask").chain("B").build().unwrap();
+        let nothing = page::questions(&mut driver.conn, None, 9).await.unwrap();
+        assert_eq!(nothing, (0, None));
+        for _ in 0..3 {
+            driver.trigger(&flow, "1").await;
+        }
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        let waiting = page::waiting(&mut driver.conn, None, 9).await.unwrap();
+        let oldest = waiting.iter().map(|it| it.since).min();
+        assert!(oldest.is_some());
+        for (most, n) in [(9, 3), (3, 3)] {
+            let found = page::questions(&mut driver.conn, None, most).await.unwrap();
+            assert_eq!(found, (n, oldest), "{most}");
+        }
+        assert_eq!(page::questions(&mut driver.conn, None, 2).await.unwrap().0, 2);
+        let [own, other] = ["P", "Q"].map(|name| [name.to_owned()]);
+        assert_eq!(page::questions(&mut driver.conn, Some(&own), 9).await.unwrap(), (3, oldest));
+        assert_eq!(page::questions(&mut driver.conn, Some(&other), 9).await.unwrap(), (0, None));
+    }
+}

@@ -150,10 +150,10 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
             overview::queues(conn, MOST).await?,
             crate::store::stuck::facts(conn, stale_after).await?,
             halted::by_kind(conn, None).await?,
-            store::waiting(conn, None, QUESTIONS).await?,
+            store::questions(conn, None, QUESTIONS).await?,
         ))
     });
-    let (counts, queues, facts, halted, waiting) = read.await?;
+    let (counts, queues, facts, halted, (n, oldest)) = read.await?;
     let glance = site.series.glance(&site.source).await?;
     let now = facts.now;
     let judged = |mover: &Mover| Judged::of(mover.age, stale_after, || mover.dead);
@@ -162,8 +162,6 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
         fact: clip(&stuck.fact, LETTERS),
         remedy: stuck.remedy,
     });
-    let oldest = waiting.iter().map(|it| it.since).min();
-    let n = waiting.len();
     page(&Overview {
         frame: Frame::of("", now),
         troubles: troubles.collect(),
@@ -179,18 +177,18 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
                 status => parts::meaning(status),
             };
             (parts::of_run(status), meaning)
-        none_halted: NoneLeft::of(&halted, None),
         }),
         pipelines: pipelines(&counts, &queues, &facts, &glance, &judged),
+        none_halted: NoneLeft::of(&halted, None),
         halted: halted
             .kinds
             .iter()
             .take(FEW)
             .map(|kind| Kind::of(kind, now))
             .collect(),
-        waiting: match n < QUESTIONS {
+        waiting: match n < QUESTIONS as u64 {
             true => n.to_string(),
-            false => format!("{}+", grouped(n as u64)),
+            false => format!("{}+", grouped(n)),
         },
         oldest_question: oldest.map(|at| time::whole(time::between(at, now))),
         hosts: hosts(&facts.processes, &judged),
@@ -233,11 +231,11 @@ fn pipelines(
         let workers: Vec<&Mover> = movers
             .iter()
             .filter(|it| it.role == Role::Worker && it.pipeline.as_deref() == Some(name))
+            .filter(|it| judged(it) == Judged::Healthy)
+            .collect();
         // One that was told to take nothing, or to end, finishes what it holds.
         let takers = workers.iter().filter(|it| it.intake == Intake::Open);
         let takers = takers.count();
-            .filter(|it| judged(it) == Judged::Healthy)
-            .collect();
         let due = queue.map_or(0, |it| it.due);
         let is_paused = pauses.clone().any(|it| it == name);
         Pipeline {
