@@ -131,8 +131,15 @@ const SCANS: &[(&str, &str)] = &[
         "stops at the first row of the queue; a row per process",
     ),
     ("MOVING", "a row per process"),
-    ("PAGE_DEFINITIONS", "a row per version of a pipeline"),
     ("PAGE_HELD", "a row per process"),
+    (
+        "PAGE_PIPELINES",
+        "a row per version of a pipeline, without what is in it",
+    ),
+    (
+        "PAGE_VERSIONS",
+        "a row per version of a pipeline, without what is in it",
+    ),
     ("PAUSES", "a row per pipeline that is paused"),
     ("PIPELINES_OF_STATUS", "the least of an index"),
     ("PROCESSES", "a row per process"),

@@ -139,9 +139,12 @@ statements! {
          {cross} ductwork_steps s
          WHERE h.place <= :n AND {key:s.id;h.step_id}
          ORDER BY h.process_id, h.place";
-    PAGE_DEFINITIONS = "
-        SELECT pipeline, digest, created_at FROM ductwork_definitions
-         ORDER BY pipeline, created_at, digest LIMIT :n";
+    PAGE_PIPELINES = "
+        SELECT pipeline, count(*) AS versions, min(created_at) AS first, max(created_at) AS last
+          FROM ductwork_definitions GROUP BY pipeline ORDER BY pipeline LIMIT :n";
+    PAGE_VERSIONS = "
+        SELECT digest, created_at FROM ductwork_definitions
+         WHERE pipeline = :pipeline ORDER BY created_at DESC, digest DESC LIMIT :n";
 }
 
 /// The part of a payload that a page shows.
@@ -343,11 +346,22 @@ pub struct Held {
     pub of: u64,
 }
 
+/// The versions of a pipeline, together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Versions {
+    /// The pipeline.
+    pub pipeline: String,
+    /// Their number.
+    pub n: u64,
+    /// When the first run of the oldest was triggered, in µs since 1970.
+    pub first_at: i64,
+    /// The same of the newest.
+    pub last_at: i64,
+}
+
 /// A version of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// The pipeline.
-    pub pipeline: String,
     /// Its digest.
     pub digest: String,
     /// When its first run was triggered, in µs since 1970.
@@ -549,9 +563,7 @@ pub async fn waiting(
     if runs.is_empty() {
         return Ok(Vec::new());
     }
-    runs.sort();
-    runs.truncate(n);
-    let rows = Rows::new().ids("id", runs.iter().copied());
+    let rows = Rows::new().ids("id", runs);
     let args = [("b", (&rows).into()), ("n", n.into())];
     let rows = conn.fetch(&PAGE_WAITING, &args).await?;
     rows.iter()
@@ -570,18 +582,6 @@ pub async fn waiting(
         .collect()
 }
 
-/// The processes with these ids, living or departed, as far as they are known.
-pub async fn holders(
-    conn: &mut Conn,
-    ids: impl IntoIterator<Item = ProcessId>,
-) -> Result<Vec<Holder>, Error> {
-    let mut ids: Vec<ProcessId> = ids.into_iter().collect();
-    ids.sort();
-    ids.dedup();
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows = Rows::new().ids("id", ids);
 /// The `n` oldest runs that wait for a person: of these pipelines, or of all.
 async fn asking(conn: &mut Conn, only: Option<&[String]>, n: usize) -> Result<Vec<RunId>, Error> {
     let dampened = dampened(conn, only, n).await?.into_iter();
@@ -610,6 +610,18 @@ pub async fn questions(
     Ok((row.get::<i64>("n")?.unsigned_abs(), row.get("oldest")?))
 }
 
+/// The processes with these ids, living or departed, as far as they are known.
+pub async fn holders(
+    conn: &mut Conn,
+    ids: impl IntoIterator<Item = ProcessId>,
+) -> Result<Vec<Holder>, Error> {
+    let mut ids: Vec<ProcessId> = ids.into_iter().collect();
+    ids.sort();
+    ids.dedup();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = Rows::new().ids("id", ids);
     let rows = conn
         .fetch(&PAGE_PROCESSES, &[("b", (&rows).into())])
         .await?;
@@ -644,13 +656,28 @@ pub async fn held(conn: &mut Conn, n: usize) -> Result<Vec<Held>, Error> {
         .collect()
 }
 
-/// The versions of all pipelines, by pipeline, the oldest of each first.
-pub async fn versions(conn: &mut Conn, n: usize) -> Result<Vec<Version>, Error> {
-    let rows = conn.fetch(&PAGE_DEFINITIONS, &[("n", n.into())]).await?;
+/// The pipelines that ever had a run, by name.
+pub async fn pipelines(conn: &mut Conn, n: usize) -> Result<Vec<Versions>, Error> {
+    let rows = conn.fetch(&PAGE_PIPELINES, &[("n", n.into())]).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Versions {
+                pipeline: row.get("pipeline")?,
+                n: row.get::<i64>("versions")?.unsigned_abs(),
+                first_at: row.get("first")?,
+                last_at: row.get("last")?,
+            })
+        })
+        .collect()
+}
+
+/// The versions of a pipeline, the newest first.
+pub async fn versions(conn: &mut Conn, pipeline: &str, n: usize) -> Result<Vec<Version>, Error> {
+    let args = [("pipeline", pipeline.into()), ("n", n.into())];
+    let rows = conn.fetch(&PAGE_VERSIONS, &args).await?;
     rows.iter()
         .map(|row| {
             Ok(Version {
-                pipeline: row.get("pipeline")?,
                 digest: row.get("digest")?,
                 created_at: row.get("created_at")?,
             })

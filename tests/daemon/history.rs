@@ -92,7 +92,8 @@ async fn read(conn: &mut Conn, wide: RunId) {
     page::waiting(conn, None, 20).await.unwrap();
     page::questions(conn, None, 20).await.unwrap();
     page::held(conn, 20).await.unwrap();
-    page::versions(conn, 20).await.unwrap();
+    page::pipelines(conn, 20).await.unwrap();
+    page::versions(conn, "Work", 20).await.unwrap();
     page::run(conn, wide).await.unwrap().unwrap();
     let made = fan_out::of_root(conn, wide).await.unwrap().remove(0);
     let elements = fan_out::elements(conn, made.id, 900, 20).await.unwrap();

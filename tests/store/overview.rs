@@ -11,7 +11,7 @@ use ductwork::store::cursor::Cursor;
 use ductwork::store::event::{self, Behind, Since};
 use ductwork::store::overview::Count;
 use ductwork::store::revive::{Revive, revive};
-use ductwork::store::statement::Statement;
+use ductwork::store::statement::{Rows, Statement};
 use ductwork::store::steps::{self, Place};
 use ductwork::store::trigger::{self, NewRun};
 use ductwork::store::{cancel, fan_out, halted, overview, page, query, timeline};
@@ -332,5 +332,32 @@ on_every_database! {
         let [own, other] = ["P", "Q"].map(|name| [name.to_owned()]);
         assert_eq!(page::questions(&mut driver.conn, Some(&own), 9).await.unwrap(), (3, oldest));
         assert_eq!(page::questions(&mut driver.conn, Some(&other), 9).await.unwrap(), (0, None));
+    }
+}
+
+on_every_database! {
+    /// There are more versions of the first pipeline than are read of one.
+    async fn many_versions_of_a_pipeline_hide_no_other_pipeline(db: Db) {
+        static VERSIONS: Statement = Statement::new(
+            "TEST_VERSIONS",
+            "INSERT INTO ductwork_definitions (digest, pipeline, body, created_at)
+             SELECT b.digest, :pipeline, 'x', b.n FROM {rows:b(digest text, n int)}",
+        );
+        let mut driver = Driver::new(&db).await;
+        for (pipeline, n) in [("Aardvark", 10_001), ("Zebra", 1)] {
+            let digests: Vec<String> = (0..n).map(|n| format!("{pipeline} {n}")).collect();
+            let rows = Rows::new().texts("digest", digests.iter().map(String::as_str));
+            let rows = rows.ints("n", 0..n);
+            let args = [("pipeline", pipeline.into()), ("b", (&rows).into())];
+            driver.conn.execute(&VERSIONS, &args).await.unwrap();
+        }
+        let all = page::pipelines(&mut driver.conn, 10_000).await.unwrap();
+        let told: Vec<_> = all.iter().map(|it| (it.pipeline.as_str(), it.n, it.first_at, it.last_at)).collect();
+        assert_eq!(told, [("Aardvark", 10_001, 0, 10_000), ("Zebra", 1, 0, 0)]);
+        for (pipeline, newest) in [("Aardvark", vec!["Aardvark 10000", "Aardvark 9999"]), ("Zebra", vec!["Zebra 0"])] {
+            let versions = page::versions(&mut driver.conn, pipeline, 2).await.unwrap();
+            let digests: Vec<_> = versions.iter().map(|it| it.digest.as_str()).collect();
+            assert_eq!(digests, newest);
+        }
     }
 }

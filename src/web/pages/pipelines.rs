@@ -23,7 +23,10 @@ use super::rates::{self, Chart, SPANS};
 use super::text::clip;
 use super::{Frame, page};
 
-/// The number of versions that are read, of all pipelines together.
+/// The number of pipelines that are listed.
+const PIPELINES: usize = 10_000;
+
+/// The number of versions that are read of one pipeline, the newest of them.
 const VERSIONS: usize = 10_000;
 
 /// The number of one pipeline's versions that are listed.
@@ -42,7 +45,7 @@ struct Page {
 struct Row {
     name: String,
     encoded: String,
-    versions: usize,
+    versions: u64,
     /// Present if there was a run.
     first: Option<Moment>,
     last: Option<Moment>,
@@ -96,24 +99,22 @@ pub async fn pipelines(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
     let shared = Arc::clone(&site);
     let read = site.source.read(async move |conn| {
         Ok((
-            store::versions(conn, VERSIONS).await?,
+            store::pipelines(conn, PIPELINES).await?,
             known::pipelines(conn, shared.terms.names()).await?,
             query::now(conn).await?,
         ))
     });
     let (versions, names, now) = read.await?;
-    let names = names.iter().map(|name| (name.as_str(), Vec::new()));
-    let mut pipelines: BTreeMap<&str, Vec<i64>> = names.collect();
-    for version in &versions {
-        let seen = pipelines.entry(&version.pipeline).or_default();
-        seen.push(version.created_at);
-    }
-    let row = |(name, seen): (&str, Vec<i64>)| Row {
+    let names = names.iter().map(|name| (name.as_str(), None));
+    let mut pipelines: BTreeMap<&str, Option<&store::Versions>> = names.collect();
+    let seen = versions.iter().map(|it| (it.pipeline.as_str(), Some(it)));
+    pipelines.extend(seen);
+    let row = |(name, seen): (&str, Option<&store::Versions>)| Row {
         name: name.to_owned(),
         encoded: encoded(name),
-        versions: seen.len(),
-        first: seen.iter().min().map(|at| parts::ago(*at, now)),
-        last: seen.iter().max().map(|at| parts::ago(*at, now)),
+        versions: seen.map_or(0, |it| it.n),
+        first: seen.map(|it| parts::ago(it.first_at, now)),
+        last: seen.map(|it| parts::ago(it.last_at, now)),
     };
     page(&Page {
         frame: Frame::of("pipelines", now),
@@ -155,11 +156,10 @@ pub async fn pipeline(
     let definitions = Arc::clone(&site.definitions);
     let (of, wanted) = (name.clone(), version.clone());
     let read = site.source.read(async move |conn| {
-        let mut versions = store::versions(conn, VERSIONS).await?;
-        versions.retain(|version| version.pipeline == of);
+        let versions = store::versions(conn, &of, VERSIONS).await?;
         let shown = match &wanted {
             Some(digest) => versions.iter().find(|it| it.digest == *digest),
-            None => versions.last(),
+            None => versions.first(),
         };
         let shown = match shown {
             Some(shown) => Some((shown.clone(), definitions.read(conn, &shown.digest).await?)),
@@ -181,7 +181,7 @@ pub async fn pipeline(
         (words, hours),
     );
     let spans = spans(&name, version.as_deref(), span);
-    let latest = versions.last().map(|it| it.digest.clone());
+    let latest = versions.first().map(|it| it.digest.clone());
     let (shown, definition) = match (shown, version) {
         (Some((shown, definition)), _) => (Some(shown), Some(definition)),
         (None, Some(version)) => {
@@ -246,6 +246,6 @@ pub async fn pipeline(
         shown: shown.as_ref().map(version),
         is_defined,
         more: versions.len().saturating_sub(LISTED),
-        versions: versions.iter().rev().take(LISTED).map(version).collect(),
+        versions: versions.iter().take(LISTED).map(version).collect(),
     })
 }

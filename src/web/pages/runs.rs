@@ -203,14 +203,14 @@ pub async fn runs(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Respons
     }
     let (of, wanted) = (filters.clone(), digits.clone());
     let read = site.source.read(async move |conn| {
+        let pipelines = store::pipelines(conn, PIPELINES).await?;
         let listed = match &wanted {
             Some(digits) => found(conn, digits).await?,
-            None => listed(conn, &of).await?,
+            None => listed(conn, &of, &pipelines).await?,
         };
-        let versions = store::versions(conn, PIPELINES).await?;
-        Ok((listed, versions, query::now(conn).await?))
+        Ok((listed, pipelines, query::now(conn).await?))
     });
-    let (listed, versions, now) = read.await?;
+    let (listed, pipelines, now) = read.await?;
     let mut several = None;
     let mut runs = match listed {
         Listed::Runs(runs) => runs,
@@ -238,7 +238,7 @@ pub async fn runs(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Respons
         runs.truncate(LIMIT);
     }
     let last = runs.last().map(|run| run.id);
-    let names = versions.iter().map(|it| it.pipeline.as_str());
+    let names = pipelines.iter().map(|it| it.pipeline.as_str());
     let names: BTreeSet<&str> = names.filter(|it| visitor::may_see(it)).collect();
     let frame = Frame::of("runs", now);
     let may_act = frame.may_act_on(filters.pipeline.as_deref());
@@ -267,13 +267,18 @@ async fn found(conn: &mut Conn, digits: &str) -> Result<Listed, Error> {
     })
 }
 
-async fn listed(conn: &mut Conn, filters: &Filters) -> Result<Listed, Error> {
+async fn listed(
+    conn: &mut Conn,
+    filters: &Filters,
+    pipelines: &[store::Versions],
+) -> Result<Listed, Error> {
     if let Some(key) = &filters.key {
-        let versions = store::versions(conn, PIPELINES).await?;
-        let names: BTreeSet<&str> = versions.iter().map(|it| it.pipeline.as_str()).collect();
-        let asked = |name: &&str| filters.pipeline.as_deref().is_none_or(|it| it == *name);
+        let names: Vec<&str> = match &filters.pipeline {
+            Some(pipeline) => vec![pipeline],
+            None => pipelines.iter().map(|it| it.pipeline.as_str()).collect(),
+        };
         let mut runs = Vec::new();
-        for name in names.into_iter().filter(asked) {
+        for name in names {
             runs.extend(list::runs(conn, &filter(filters, Some(name), Some(key))).await?);
         }
         runs.sort_by_key(|run| std::cmp::Reverse(run.id));
