@@ -1,4 +1,4 @@
-//! More halted runs than a page looks at.
+//! More halted runs, and more pipelines, than a page looks at.
 
 use std::time::Duration;
 
@@ -48,6 +48,29 @@ on_every_database! {
         // Of one pipeline alone, more are looked at.
         let one = console.get("/halted?pipeline=Plain").body;
         assert!(one.contains("</span> 1</span> Plain"), "{one}");
+        daemon.stop().await;
+    }
+
+    async fn a_key_is_looked_up_in_a_few_pipelines_and_among_many_in_the_given_one(db: Db) {
+        static PIPELINES: Statement = Statement::new(
+            "TEST_PIPELINES",
+            "INSERT INTO ductwork_definitions (digest, pipeline, body, created_at)
+             SELECT b.name, b.name, 'x', 1 FROM {rows:b(name text)}",
+        );
+        let (mut fixture, mut daemon, console) = started(&db, ANYBODY).await;
+        let run = printed(&fixture, &["trigger", "Plain", "1", "--key", "order-7"]);
+        let found = console.get("/runs?key=order-7");
+        assert!(found.status == 200 && found.body.contains(&run), "{found:?}");
+        let names: Vec<String> = (0..20).map(|n| format!("P{n}")).collect();
+        let rows = Rows::new().texts("name", names.iter().map(String::as_str));
+        fixture.conn.execute(&PIPELINES, &[("b", (&rows).into())]).await.unwrap();
+        let refused = console.get("/runs?key=order-7");
+        assert_eq!(refused.status, 400, "{refused:?}");
+        assert!(refused.body.contains("there are more than 20 pipelines: choose one"), "{refused:?}");
+        for (pipeline, has_it) in [("Plain", true), ("P1", false), ("Nobody", false)] {
+            let found = console.get(&format!("/runs?key=order-7&pipeline={pipeline}"));
+            assert_eq!((found.status, found.body.contains(&run)), (200, has_it), "{pipeline}: {found:?}");
+        }
         daemon.stop().await;
     }
 }

@@ -34,6 +34,9 @@ const LIMIT: usize = 50;
 /// The number of pipelines that the filter offers.
 const PIPELINES: usize = 10_000;
 
+/// A key is looked up in at most this many pipelines at once.
+const LOOKED_UP: usize = 20;
+
 /// The longest key in a row, in characters.
 const LETTERS: usize = 60;
 
@@ -183,6 +186,8 @@ enum Listed {
     NoRun,
     /// There is no run with the cursor's id.
     NoCursor,
+    /// The key may be that of a run of too many pipelines.
+    NoPipeline,
 }
 
 const PARAMETERS: [&str; 6] = ["pipeline", "status", "since", "key", "id", "before"];
@@ -232,6 +237,11 @@ pub async fn runs(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Respons
                 "the run that this page continues from no longer exists: begin with the first page",
             ));
         }
+        Listed::NoPipeline => {
+            return Err(wrong(format!(
+                "a key belongs to a run of its pipeline, and there are more than {LOOKED_UP} pipelines: choose one"
+            )));
+        }
     };
     let more = several.is_none() && runs.len() > LIMIT;
     if more {
@@ -275,6 +285,7 @@ async fn listed(
     if let Some(key) = &filters.key {
         let names: Vec<&str> = match &filters.pipeline {
             Some(pipeline) => vec![pipeline],
+            None if pipelines.len() > LOOKED_UP => return Ok(Listed::NoPipeline),
             None => pipelines.iter().map(|it| it.pipeline.as_str()).collect(),
         };
         let mut runs = Vec::new();
