@@ -103,8 +103,19 @@ statements! {
     PAGE_DAMPENED = "
         SELECT r.id FROM ductwork_runs r {by:ductwork_runs_others}
          WHERE r.status <> 'completed' AND {key:r.status;'dampened'} AND r.pipeline = :pipeline
-           AND r.pruning_at IS NULL
+           AND r.id >= :from AND r.pruning_at IS NULL
          ORDER BY r.status, r.id LIMIT :n";
+    PAGE_ASKED = "
+        SELECT s.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, {now} AS now,
+               {big:octet_length(s.input)} AS input_size,
+               CASE WHEN octet_length(s.input) <= :whole THEN s.input END AS input,
+               d.answer_by, d.unanswered
+          FROM ductwork_steps s {by:ductwork_steps_asked}
+          JOIN ductwork_runs r ON {key:r.id;s.run_id}
+          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;s.branch_id}
+         WHERE {any:s.run_id;b(id id)} AND s.via = 'dampen' AND s.status = 'waiting'
+           AND (s.run_id > :run OR s.run_id = :run AND s.id > :step)
+         ORDER BY s.run_id, s.id LIMIT :n";
     PAGE_WAITING = "
         SELECT s.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, {now} AS now,
                {big:octet_length(s.input)} AS input_size, substr(s.input, 1, 1000) AS input,
@@ -304,7 +315,7 @@ pub struct WaitingStep {
     pub step_id: StepId,
     /// Its node.
     pub node: String,
-    /// The beginning of the value with which it continues, unless the person gives another.
+    /// The value with which it continues, unless the person gives another, or the beginning of that value.
     pub value: Payload,
     /// The time since which it waits, in µs since 1970.
     pub since: i64,
@@ -539,12 +550,26 @@ pub(super) async fn dampened(
     only: Option<&[String]>,
     n: usize,
 ) -> Result<Vec<(RunId, String)>, Error> {
+    dampened_from(conn, only, RunId(Uuid::nil()), n).await
+}
+
+/// The same, of this run and those that are younger.
+async fn dampened_from(
+    conn: &mut Conn,
+    only: Option<&[String]>,
+    from: RunId,
+    n: usize,
+) -> Result<Vec<(RunId, String)>, Error> {
     let mut runs = Vec::new();
     for pipeline in list::pipelines_of(conn, RunStatus::Dampened).await? {
         if only.is_some_and(|only| !only.contains(&pipeline)) {
             continue;
         }
-        let args = [("pipeline", (&pipeline).into()), ("n", n.into())];
+        let args = [
+            ("pipeline", (&pipeline).into()),
+            ("from", from.0.into()),
+            ("n", n.into()),
+        ];
         for row in conn.fetch(&PAGE_DAMPENED, &args).await? {
             runs.push((RunId(row.get("id")?), pipeline.clone()));
         }
@@ -559,32 +584,67 @@ pub async fn waiting(
     only: Option<&[String]>,
     n: usize,
 ) -> Result<Vec<WaitingStep>, Error> {
-    let runs = asking(conn, only, n).await?;
+    let runs = asking(conn, only, RunId(Uuid::nil()), n).await?;
     if runs.is_empty() {
         return Ok(Vec::new());
     }
     let rows = Rows::new().ids("id", runs);
     let args = [("b", (&rows).into()), ("n", n.into())];
     let rows = conn.fetch(&PAGE_WAITING, &args).await?;
-    rows.iter()
-        .map(|row| {
-            Ok(WaitingStep {
-                run_id: RunId(row.get("run_id")?),
-                pipeline: row.get("pipeline")?,
-                definition: row.get("definition")?,
-                step_id: StepId(row.get("id")?),
-                node: row.get("node")?,
-                value: Payload::of(row, "input", "input_size")?.unwrap_or_default(),
-                since: row.get("created_at")?,
-                deadline: Due::read(row, row.get("now")?)?,
-            })
-        })
-        .collect()
+    rows.iter().map(waiting_step).collect()
 }
 
-/// The `n` oldest runs that wait for a person: of these pipelines, or of all.
-async fn asking(conn: &mut Conn, only: Option<&[String]>, n: usize) -> Result<Vec<RunId>, Error> {
-    let dampened = dampened(conn, only, n).await?.into_iter();
+/// Steps that wait for a person, run by run, the oldest run first: those that follow this step of this run. Values of
+/// more bytes than `whole` are left out.
+pub async fn waiting_after(
+    conn: &mut Conn,
+    only: Option<&[String]>,
+    (run, step): (RunId, StepId),
+    n: usize,
+    whole: i64,
+) -> Result<Vec<WaitingStep>, Error> {
+    // Each run has one at least, except for the first, whose last one may be the given step.
+    let runs = asking(conn, only, run, n + 1).await?;
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = Rows::new().ids("id", runs);
+    let args = [
+        ("b", (&rows).into()),
+        ("run", run.0.into()),
+        ("step", step.0.into()),
+        ("n", n.into()),
+        ("whole", whole.into()),
+    ];
+    let rows = conn.fetch(&PAGE_ASKED, &args).await?;
+    rows.iter().map(waiting_step).collect()
+}
+
+fn waiting_step(row: &Row) -> Result<WaitingStep, Error> {
+    let text: Option<String> = row.get("input")?;
+    Ok(WaitingStep {
+        run_id: RunId(row.get("run_id")?),
+        pipeline: row.get("pipeline")?,
+        definition: row.get("definition")?,
+        step_id: StepId(row.get("id")?),
+        node: row.get("node")?,
+        value: Payload {
+            text: text.unwrap_or_default(),
+            size: row.get::<i64>("input_size")?.unsigned_abs(),
+        },
+        since: row.get("created_at")?,
+        deadline: Due::read(row, row.get("now")?)?,
+    })
+}
+
+/// The `n` oldest runs that wait for a person, from this one on: of these pipelines, or of all.
+async fn asking(
+    conn: &mut Conn,
+    only: Option<&[String]>,
+    from: RunId,
+    n: usize,
+) -> Result<Vec<RunId>, Error> {
+    let dampened = dampened_from(conn, only, from, n).await?.into_iter();
     let mut runs: Vec<RunId> = dampened.map(|(run, _)| run).collect();
     runs.sort();
     runs.truncate(n);
@@ -598,7 +658,7 @@ pub async fn questions(
     only: Option<&[String]>,
     n: usize,
 ) -> Result<(u64, Option<i64>), Error> {
-    let runs = asking(conn, only, n).await?;
+    let runs = asking(conn, only, RunId(Uuid::nil()), n).await?;
     if runs.is_empty() {
         return Ok((0, None));
     }

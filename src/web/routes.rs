@@ -26,12 +26,13 @@ use crate::wire::run::{AloneJson, RunJson, WhyJson};
 use crate::wire::series::PointJson;
 use crate::wire::step::{LogJson, StepJson};
 use crate::wire::trace::TraceJson;
+use crate::wire::waiting::QuestionJson;
 use crate::wire::webhook::{DeliveryJson, ListedDeliveryJson};
 
 use super::api::given::About;
 use super::api::{
     self, Doer, Form, Handler, actions, bulks, openapi, pipelines, processes, reports, runs,
-    series, steps, webhooks,
+    series, steps, waiting, webhooks,
 };
 use super::live::events;
 use super::refusal::Refusal;
@@ -363,6 +364,9 @@ pub static ROUTES: &[Route] = &[
     reads("/api/v1/halted", "The halted runs that no other run continues, by kind. Of each pipeline, the newest are \
          looked at: its equal share of 2,000, but at least 20",
         &[&runs::KNOWN_PIPELINE.about], json::<HaltedJson>(), |site, given| Box::pin(runs::halted(site, given))).of(BY_PIPELINE),
+    reads("/api/v1/waiting", "The questions that wait for a person, those of the oldest run first",
+        &[&waiting::PIPELINE.about, &runs::LIMIT_.about, &waiting::AFTER.about],
+        json::<Vec<QuestionJson>>(), |site, given| Box::pin(waiting::list(site, given))).of(Reach::Own),
     reads("/api/v1/actions", "The actions of people and programs, newest first",
         &[&actions::RUN.about, &actions::BULK.about, &runs::LIMIT_.about, &actions::AFTER.about],
         json::<Vec<ActionJson>>(), |site, given| Box::pin(actions::list(site, given))).of(BY_RUN),

@@ -18,6 +18,7 @@ pub mod run;
 pub mod series;
 pub mod step;
 pub mod trace;
+pub mod waiting;
 pub mod webhook;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

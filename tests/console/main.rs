@@ -38,6 +38,7 @@ mod many;
 mod metrics;
 mod pages;
 mod pipelines;
+mod questions;
 mod refused;
 mod schema;
 mod series;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ductwork::definition::Pipeline;
-use ductwork::model::{RunId, RunStatus};
+use ductwork::model::{RunId, RunStatus, StepId};
 use ductwork::store::bench::data;
 use ductwork::store::list::{self, RunFilter};
 use ductwork::store::{
@@ -90,6 +90,9 @@ async fn read(conn: &mut Conn, wide: RunId) {
         halted::by_kind(conn, pipeline).await.unwrap();
     }
     page::waiting(conn, None, 20).await.unwrap();
+    page::waiting_after(conn, None, (wide, StepId::new()), 20, query::WHOLE)
+        .await
+        .unwrap();
     page::questions(conn, None, 20).await.unwrap();
     page::held(conn, 20).await.unwrap();
     page::pipelines(conn, 20).await.unwrap();

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value as Json, json};
 use uuid::Uuid;
 
-use crate::model::RunId;
+use crate::model::{RunId, StepId};
 use crate::store::steps::Place;
 
 use super::given::Value;
@@ -22,6 +22,7 @@ enum List {
     Deliveries = 5,
     Reports = 6,
     Series = 7,
+    Questions = 8,
 }
 
 fn written(list: List, parts: &[&[u8]]) -> String {
@@ -230,6 +231,37 @@ impl Value for AfterStep {
     }
 }
 
+/// Questions that follow this one.
+pub struct AfterQuestion {
+    /// The run that asks.
+    pub run: RunId,
+    /// The step that waits.
+    pub step: StepId,
+}
+
+impl AfterQuestion {
+    /// Its form in an address.
+    pub fn text(&self) -> String {
+        let (run, step) = (self.run.0.as_bytes(), self.step.0.as_bytes());
+        written(List::Questions, &[run, step])
+    }
+}
+
+impl Value for AfterQuestion {
+    fn read(text: &str) -> Result<Self, String> {
+        let bytes: [u8; 32] = read(List::Questions, text)?;
+        let id = |at: usize| Uuid::from_bytes(std::array::from_fn(|n| bytes[at + n]));
+        Ok(Self {
+            run: RunId(id(0)),
+            step: StepId(id(16)),
+        })
+    }
+
+    fn schema() -> Json {
+        schema(List::Questions, 32)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,6 +279,12 @@ mod tests {
         let read = AfterStep::read(&steps).map(|it| (it.run, it.place));
         assert_eq!(read, Ok((run, place)));
         assert!(AfterRun::read(&steps).is_err() && AfterStep::read(&runs).is_err());
+        let question = AfterQuestion {
+            run,
+            step: StepId(Uuid::now_v7()),
+        };
+        let read = AfterQuestion::read(&question.text()).map(|it| (it.run, it.step));
+        assert_eq!(read, Ok((run, question.step)));
         for wrong in ["", "x", "AQ", &runs[1..], &format!("{runs}A"), "ä"] {
             assert!(AfterRun::read(wrong).is_err(), "{wrong}");
         }

@@ -15,6 +15,7 @@ pub mod reports;
 pub mod runs;
 pub mod series;
 pub mod steps;
+pub mod waiting;
 pub mod webhooks;
 
 use std::pin::Pin;

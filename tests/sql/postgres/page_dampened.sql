@@ -1,4 +1,4 @@
 SELECT r.id FROM ductwork_runs r 
  WHERE r.status <> 'completed' AND r.status = ANY (ARRAY['dampened']) AND r.pipeline = $1
-   AND r.pruning_at IS NULL
- ORDER BY r.status, r.id LIMIT $2
+   AND r.id >= $2 AND r.pruning_at IS NULL
+ ORDER BY r.status, r.id LIMIT $3
