@@ -19,7 +19,7 @@ const program = process.env.DUCTWORKD;
 export const PATIENCE = 30_000;
 
 // A test with a time limit: without one, a browser that hangs would be waited for forever.
-export const test = (name, body) => unbounded(name, { timeout: 240_000 }, body);
+export const test = (name, body) => unbounded(name, { timeout: 400_000 }, body);
 
 export async function eventually(what, isTrue) {
   const until = Date.now() + PATIENCE;
