@@ -317,7 +317,7 @@ on_every_database! {
             child = daemon.child("console", Some(child)).await;
         }
         let told = format!("traces cannot be sent to {address}");
-        let json = eventually(PATIENCE, "`health` tells of it", async || {
+        let json = eventually_every(SELDOM, PATIENCE, "`health` tells of it", async || {
             let said = fixture.run(&[], &["health", "--json"]);
             let said: Value = serde_json::from_slice(&said.stdout).unwrap();
             said["untraced"].as_str().is_some_and(|it| it.contains(&told)).then_some(said)

@@ -257,7 +257,8 @@ async fn a_port_that_somebody_has_keeps_nobody_but_the_console_from_working() {
     fixture.trigger("Waits", "1", 3).await;
     fixture.completed(PATIENCE).await;
     let child = daemon.child("console", None).await;
-    let health = eventually(
+    let health = eventually_every(
+        SELDOM,
         Duration::from_secs(60),
         "`health` tells of it",
         async || {
@@ -290,9 +291,12 @@ async fn a_port_that_somebody_has_keeps_nobody_but_the_console_from_working() {
     drop(taken);
     let console = Console::of(&daemon).await;
     console.answers("/readyz", 200).await;
-    eventually(PATIENCE, "`health` has nothing to tell", async || {
-        (fixture.run(&[], &["health"]).status.code() == Some(0)).then_some(())
-    })
+    eventually_every(
+        SELDOM,
+        PATIENCE,
+        "`health` has nothing to tell",
+        async || (fixture.run(&[], &["health"]).status.code() == Some(0)).then_some(()),
+    )
     .await;
 
     // A console without a daemon reports it, and ends.
@@ -332,7 +336,7 @@ async fn a_drain_is_watched_on_the_console_until_the_others_have_ended() {
     let worker = daemon.child("worker Waits", None).await;
     daemon.send(Signal::SIGTERM);
     daemon.says("stopping").await;
-    eventually(PATIENCE, "the advancer has ended", async || {
+    eventually_every(SCAN, PATIENCE, "the advancer has ended", async || {
         daemon.children("advancer").is_empty().then_some(())
     })
     .await;

@@ -510,7 +510,7 @@ async fn messages_that_the_database_refuses_to_take_are_told_of_and_go_out_later
                 FOR EACH ROW EXECUTE FUNCTION no_room()";
         fixture.conn.script("TEST_FULL", full).await.unwrap();
         fixture.trigger("Plain", "1", 1).await;
-        eventually(PATIENCE, "`health` tells of it", async || {
+        eventually_every(SELDOM, PATIENCE, "`health` tells of it", async || {
             let health = fixture.run(&[], &["health"]);
             let told = String::from_utf8_lossy(&health.stderr);
             let refused = told.contains("the console's work is held up: ");

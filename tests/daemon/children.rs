@@ -71,7 +71,7 @@ on_every_database! {
             fixture.run_ended(run).await;
         }
         daemon.says("a child dies again and again").await;
-        eventually(PATIENCE, "`health` tells of it", async || {
+        eventually_every(SELDOM, PATIENCE, "`health` tells of it", async || {
             if let Some(pid) = daemon.children("worker Doomed").first() {
                 send(*pid, Signal::SIGKILL);
             }

@@ -188,7 +188,7 @@ async fn a_copy_is_made_of_what_the_killed_have_left(db: Db, elsewhere: bool) {
         );
         copied.status.success().then_some(copied.stdout)
     };
-    let told = eventually(PATIENCE, "the copy is made", copied).await;
+    let told = eventually_every(SELDOM, PATIENCE, "the copy is made", copied).await;
     let told = String::from_utf8(told).unwrap();
     let silent = told.contains("silent for longer than 4.0s") && told.contains(" on elsewhere)");
     assert_eq!(silent, elsewhere, "{told}");

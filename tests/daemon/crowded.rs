@@ -235,7 +235,7 @@ async fn a_disk_of_mariadbs_that_fills_up_costs_no_retry() {
         (tells_of_a_full_disk(&daemon.text()) || has_ended()).then_some(())
     })
     .await;
-    eventually(PATIENCE, "`health` tells of it", async || {
+    eventually_every(SELDOM, PATIENCE, "`health` tells of it", async || {
         let health = fixture.run(&[], &["health"]);
         let told = String::from_utf8_lossy(&health.stderr);
         (tells_of_a_full_disk(&told) || has_ended()).then_some(())
@@ -262,7 +262,7 @@ async fn a_disk_of_mariadbs_temporary_files_that_fills_up_is_told_and_costs_no_r
         tells_of_a_full_disk(&daemon.text()).then_some(())
     })
     .await;
-    eventually(PATIENCE, "`health` tells of it", async || {
+    eventually_every(SELDOM, PATIENCE, "`health` tells of it", async || {
         let health = fixture.run(&[], &["health"]);
         let told = String::from_utf8_lossy(&health.stderr);
         (!health.status.success() && tells_of_a_full_disk(&told)).then_some(())
@@ -605,7 +605,7 @@ async fn a_value_that_a_missing_right_keeps_from_being_set_is_told_of_and_costs_
 
 /// Waits until `health` finds nothing.
 async fn health_is_content(fixture: &DaemonFixture) {
-    eventually(PATIENCE, "health is content", async || {
+    eventually_every(SELDOM, PATIENCE, "health is content", async || {
         fixture.run(&[], &["health"]).status.success().then_some(())
     })
     .await;
@@ -614,7 +614,7 @@ async fn health_is_content(fixture: &DaemonFixture) {
 /// Waits until `health` says this to somebody whom the server lets in.
 async fn told_by_health(fixture: &DaemonFixture, server: &Server, says: &str) {
     let variable = format!("DUCTWORK_DATABASE_URL={}", server.url());
-    eventually(PATIENCE, "`health` tells of it", async || {
+    eventually_every(SELDOM, PATIENCE, "`health` tells of it", async || {
         let health = fixture.run(&["env", &variable], &["health"]);
         let said = String::from_utf8_lossy(&health.stderr);
         (!health.status.success() && said.contains(says)).then_some(())

@@ -60,7 +60,7 @@ on_every_database! {
         for run in fixture.trigger("LetGo", "1", 20).await {
             fixture.run_ended(run).await;
         }
-        eventually(PATIENCE, "`health` tells of it", async || {
+        eventually_every(SELDOM, PATIENCE, "`health` tells of it", async || {
             let health = fixture.run(&[], &["health"]);
             let said = String::from_utf8_lossy(&health.stderr).into_owned();
             let is_told = bad.iter().any(|run| said.contains(&run.to_string()));
@@ -71,7 +71,7 @@ on_every_database! {
         for run in bad {
             fixture.run_ended(run).await;
         }
-        eventually(PATIENCE, "`health` is content", async || {
+        eventually_every(SELDOM, PATIENCE, "`health` is content", async || {
             fixture.run(&[], &["health"]).status.success().then_some(())
         })
         .await;

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use ductwork::definition::{Definition, yaml};
@@ -27,6 +29,13 @@ const TAG: &str = "TEST_FIXTURE";
 
 /// The pause between two looks at a condition.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// The pause between two looks that each read the environment of every process.
+pub const SCAN: Duration = Duration::from_millis(50);
+
+/// The pause between two looks that each start a program or count many rows. Such looks without a pause would take
+/// the processors from the processes that the test waits for.
+pub const SELDOM: Duration = Duration::from_millis(250);
 
 /// Longer than anything takes on a loaded machine, for waits whose length does not matter.
 pub const PATIENCE: Duration = Duration::from_secs(180);
@@ -168,7 +177,12 @@ impl DaemonFixture {
             .stderr(stderr.unwrap_or_else(|| file.into()))
             .spawn()
             .expect("the daemon starts");
-        Daemon { child, tag, log }
+        Daemon {
+            child,
+            tag,
+            log,
+            read: Mutex::default(),
+        }
     }
 
     /// Runs a verb to its end, through another program if necessary.
@@ -395,6 +409,40 @@ pub struct Daemon {
     tag: String,
     /// The file of its log, which the test must write if it redirected the log.
     pub log: PathBuf,
+    /// The part of the log that has been read, so that a look at a long log reads only what is new.
+    read: Mutex<ReadLog>,
+}
+
+/// The complete lines of a log up to some byte, and their events: one JSON object per line, without the stderr of
+/// hooks.
+#[derive(Default)]
+struct ReadLog {
+    bytes: u64,
+    events: Vec<Value>,
+}
+
+impl ReadLog {
+    /// Reads the complete lines that were written since the last time.
+    fn read_on(&mut self, log: &Path) {
+        let mut file = File::open(log).expect("the log");
+        file.seek(SeekFrom::Start(self.bytes)).expect("the log");
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).expect("the log");
+        let text = complete_lines(text);
+        let lines = text.lines().filter(|line| line.starts_with('{'));
+        let event = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("logged: {line}"));
+        self.events.extend(lines.map(event));
+        self.bytes += text.len() as u64;
+    }
+}
+
+/// The text up to its last line feed, in which nobody has panicked.
+fn complete_lines(mut text: Vec<u8>) -> String {
+    let end = text.iter().rposition(|byte| *byte == b'\n');
+    text.truncate(end.map_or(0, |end| end + 1));
+    let text = String::from_utf8(text).expect("the log is UTF-8");
+    assert!(!text.contains("panicked at"), "{text}");
+    text
 }
 
 impl Daemon {
@@ -456,7 +504,8 @@ impl Daemon {
 
     /// Waits for a child of this kind that is not `other`.
     pub async fn child(&self, kind: &str, other: Option<i32>) -> i32 {
-        eventually(PATIENCE, &format!("a new {kind}"), async || {
+        let what = format!("a new {kind}");
+        eventually_every(SCAN, PATIENCE, &what, async || {
             let mut children = self.children(kind).into_iter();
             children.rfind(|pid| Some(*pid) != other)
         })
@@ -465,26 +514,26 @@ impl Daemon {
 
     /// The complete lines written to stderr.
     pub fn text(&self) -> String {
-        let text = std::fs::read(&self.log).expect("the log");
-        let mut text = String::from_utf8(text).expect("the log is UTF-8");
-        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
-        assert!(!text.contains("panicked at"), "{text}");
-        text
+        complete_lines(std::fs::read(&self.log).expect("the log"))
+    }
+
+    /// Its log so far, as this gives it.
+    fn of_log<T>(&self, give: impl FnOnce(&[Value]) -> T) -> T {
+        // A test that has failed in here looks no further.
+        let mut read = self.read.lock().expect("the log was read");
+        read.read_on(&self.log);
+        give(&read.events)
     }
 
     /// The log: one JSON object per line, without the stderr of hooks.
     pub fn log(&self) -> Vec<Value> {
-        let text = self.text();
-        let events = text.lines().filter(|line| line.starts_with('{'));
-        let event = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("logged: {line}"));
-        events.map(event).collect()
+        self.of_log(<[Value]>::to_vec)
     }
 
     /// The logged events with this text in their message.
     pub fn logged(&self, part: &str) -> Vec<Value> {
-        let mut log = self.log();
-        log.retain(|event| event["msg"].as_str().is_some_and(|msg| msg.contains(part)));
-        log
+        let says = |event: &&Value| event["msg"].as_str().is_some_and(|msg| msg.contains(part));
+        self.of_log(|log| log.iter().filter(says).cloned().collect())
     }
 
     /// Waits for an event with this text in its message.
@@ -520,7 +569,7 @@ impl Daemon {
         let mut left = self.processes();
         while !left.is_empty() {
             assert!(began.elapsed() < within, "left behind: {left:#?}");
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(SCAN).await;
             left = self.processes();
         }
     }
@@ -667,6 +716,16 @@ pub async fn gone(pid: i32, within: Duration) {
 pub async fn eventually<T>(
     within: Duration,
     what: &str,
+    look: impl AsyncFnMut() -> Option<T>,
+) -> T {
+    eventually_every(LOOK, within, what, look).await
+}
+
+/// The same, for a `look` that takes so much work that there is a longer pause between two.
+pub async fn eventually_every<T>(
+    pause: Duration,
+    within: Duration,
+    what: &str,
     mut look: impl AsyncFnMut() -> Option<T>,
 ) -> T {
     let began = Instant::now();
@@ -678,7 +737,7 @@ pub async fn eventually<T>(
             began.elapsed() < within,
             "waited {within:?} in vain until: {what}"
         );
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -226,7 +226,7 @@ async fn health_names_the_table_and_the_session(db: Db) {
         sqlx::raw_sql("COMMIT").execute(&mut foreign).await.unwrap();
         foreign.close().await.unwrap();
     }
-    eventually(PATIENCE, "all is well", async || {
+    eventually_every(SELDOM, PATIENCE, "all is well", async || {
         (health(&[]).0 == Some(0)).then_some(())
     })
     .await;
@@ -598,7 +598,7 @@ async fn no_other_recovery_is_held_up(db: Db) {
     daemon
         .says("claims of dead processes wait for rows that another session")
         .await;
-    let (health, why) = eventually(PATIENCE, "`health` tells of it", async || {
+    let (health, why) = eventually_every(SELDOM, PATIENCE, "`health` tells of it", async || {
         let said = fixture.run(&[], &["health"]);
         let health = String::from_utf8([said.stdout, said.stderr].concat()).unwrap();
         let why = fixture.run(&[], &["why", &held.to_string()]);
@@ -625,9 +625,12 @@ async fn no_other_recovery_is_held_up(db: Db) {
     foreign.release().await;
     fixture.completed(PATIENCE).await;
     released(&daemon, "claims of dead processes").await;
-    eventually(PATIENCE, "`health` has nothing to tell", async || {
-        (fixture.run(&[], &["health"]).status.code() == Some(0)).then_some(())
-    })
+    eventually_every(
+        SELDOM,
+        PATIENCE,
+        "`health` has nothing to tell",
+        async || (fixture.run(&[], &["health"]).status.code() == Some(0)).then_some(()),
+    )
     .await;
     daemon.stop().await;
     let executions = fixture.succeeded_once_each().await;

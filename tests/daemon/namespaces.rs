@@ -46,12 +46,17 @@ flow: [{ start: A }]
 /// The pid of the container's supervisor, as seen from the test.
 async fn init(daemon: &Daemon) -> i32 {
     let wrapper = daemon.pid();
-    eventually(PATIENCE, "the supervisor in its container", async || {
-        let processes = daemon.processes().into_iter();
-        let mut supervisors =
-            processes.filter(|process| process.kind == "supervisor" && process.parent == wrapper);
-        supervisors.next().map(|process| process.pid)
-    })
+    eventually_every(
+        SCAN,
+        PATIENCE,
+        "the supervisor in its container",
+        async || {
+            let processes = daemon.processes().into_iter();
+            let mut supervisors = processes
+                .filter(|process| process.kind == "supervisor" && process.parent == wrapper);
+            supervisors.next().map(|process| process.pid)
+        },
+    )
     .await
 }
 
@@ -75,7 +80,7 @@ async fn a_daemon_lives_on_although_its_configuration_can_no_longer_be_read() {
     let file = fixture.path("ductwork.yml");
     std::fs::write(&file, format!("{good}nonsense: [\n")).unwrap();
     let inside = ["nsenter", "--target", &pid, "--pid", "--mount", "--wd"];
-    let said = eventually(PATIENCE, "its loop turns", async || {
+    let said = eventually_every(SELDOM, PATIENCE, "its loop turns", async || {
         let asked = fixture.run(&inside, &["health", "--live"]);
         let said = String::from_utf8([asked.stdout, asked.stderr].concat()).unwrap();
         (asked.status.code() == Some(0)).then_some(said)
@@ -271,7 +276,7 @@ async fn as_pid_1_it_leaves_no_zombie_of_all_that_steps_daemonise() {
     fixture.completed(PATIENCE).await;
     fixture.said("daemons", 1_000 * 2).await;
     // unshare, the supervisor and its two children; all others have ended and were reaped.
-    let four = eventually(PATIENCE, "only the daemon is left", async || {
+    let four = eventually_every(SCAN, PATIENCE, "only the daemon is left", async || {
         let left = daemon.processes();
         (left.len() == 4 && children(init).len() == 2).then_some(left)
     })

@@ -170,7 +170,8 @@ async fn is_told(case: &Case) {
         String::from_utf8([done.stdout, done.stderr].concat()).unwrap()
     };
     for verb in asked {
-        let said = eventually(
+        let said = eventually_every(
+            SELDOM,
             PATIENCE,
             "it is told that somebody has a lock",
             async || {
@@ -191,7 +192,7 @@ async fn is_told(case: &Case) {
         go().await;
     }
     for verb in asked {
-        let said = eventually(PATIENCE, "the session is named", async || {
+        let said = eventually_every(SELDOM, PATIENCE, "the session is named", async || {
             tokio::task::yield_now().await;
             let said = ask(verb);
             let is_named = |says: &&str| said.contains(&format!("{says} {named} ("));
@@ -226,7 +227,7 @@ async fn is_told(case: &Case) {
         tokio::task::yield_now().await;
         fixture.run(&[], &["health"]).status.success().then_some(())
     };
-    eventually(PATIENCE, "all is well", healthy).await;
+    eventually_every(SELDOM, PATIENCE, "all is well", healthy).await;
     daemon.stop().await;
     fixture.succeeded_once_each().await;
 }

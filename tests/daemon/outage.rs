@@ -519,7 +519,7 @@ on_every_server! {
         for role in ["all", "worker"] {
             fixture.configure(&format!("  role: {role}\n"));
             let mut daemon = fixture.start();
-            eventually(PATIENCE, "its loop turns", async || {
+            eventually_every(SELDOM, PATIENCE, "its loop turns", async || {
                 (live(&fixture).0 == Some(0)).then_some(())
             })
             .await;
@@ -527,7 +527,7 @@ on_every_server! {
             assert_eq!(fixture.run(&[], &["health"]).status.code(), Some(69));
             assert_eq!(live(&fixture), (Some(0), "live: 1 of 1\n".to_owned()));
             daemon.send(Signal::SIGSTOP);
-            let said = eventually(PATIENCE, "it stands still", async || {
+            let said = eventually_every(SELDOM, PATIENCE, "it stands still", async || {
                 let (code, said) = live(&fixture);
                 (code == Some(1)).then_some(said)
             })
@@ -542,7 +542,7 @@ on_every_server! {
             let again = format!("let it go on: kill -CONT {}", daemon.pid());
             assert!(said.contains(&again), "{said}");
             daemon.send(Signal::SIGCONT);
-            eventually(PATIENCE, "it goes on", async || {
+            eventually_every(SELDOM, PATIENCE, "it goes on", async || {
                 (live(&fixture).0 == Some(0)).then_some(())
             })
             .await;

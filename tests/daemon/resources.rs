@@ -79,7 +79,7 @@ on_every_database! {
         })
         .await;
         // `health` reports it, and the log has one line for all of them.
-        eventually(PATIENCE, "health says so", async || {
+        eventually_every(SELDOM, PATIENCE, "health says so", async || {
             let health = fixture.run(&[], &["health"]);
             let said = String::from_utf8_lossy(&health.stderr);
             (!health.status.success() && said.contains("step A cannot be started")).then_some(())
@@ -90,7 +90,7 @@ on_every_database! {
         assert_eq!(daemon.log().iter().filter(|line| line["msg"] == "step did not succeed").count(), 0);
         limit_processes(worker, 1_000);
         fixture.completed(PATIENCE).await;
-        eventually(PATIENCE, "health is content", async || {
+        eventually_every(SELDOM, PATIENCE, "health is content", async || {
             fixture.run(&[], &["health"]).status.success().then_some(())
         })
         .await;

@@ -422,7 +422,7 @@ on_every_database! {
         daemon.says("configuration reloaded").await;
         let kept = fixture.trigger("Kept", "1", 1).await[0];
         fixture.run_ended(kept).await;
-        eventually(PATIENCE, "nobody works it", async || {
+        eventually_every(SCAN, PATIENCE, "nobody works it", async || {
             daemon.children("worker Gone").is_empty().then_some(())
         })
         .await;

@@ -107,7 +107,7 @@ on_every_database! {
         daemon.send(Signal::SIGHUP);
         let said = daemon.says("not reloaded").await;
         assert!(said[0]["problems"].as_str().unwrap().contains("Broken.yml"), "{said:#?}");
-        let health = eventually(PATIENCE, "`health` tells of it", async || {
+        let health = eventually_every(SELDOM, PATIENCE, "`health` tells of it", async || {
             let health = fixture.run(&[], &["health"]);
             (health.status.code() == Some(1)).then(|| String::from_utf8(health.stderr).unwrap())
         })
@@ -131,7 +131,7 @@ on_every_database! {
         daemon.child("worker Quick", None).await;
         fixture.run_ended(added).await;
         assert_eq!(fixture.output(added).await, 7);
-        eventually(PATIENCE, "`health` has nothing to tell", async || {
+        eventually_every(SELDOM, PATIENCE, "`health` has nothing to tell", async || {
             (fixture.run(&[], &["health"]).status.code() == Some(0)).then_some(())
         })
         .await;
@@ -227,7 +227,7 @@ on_every_database! {
         gone(quick, PATIENCE).await;
         std::fs::remove_file(fixture.path("pipelines/Quick.yml")).unwrap();
         daemon.send(Signal::SIGHUP);
-        eventually(PATIENCE, "the worker of the removed pipeline has ended", async || {
+        eventually_every(SCAN, PATIENCE, "the worker of the removed pipeline has ended", async || {
             daemon.children("worker Quick").is_empty().then_some(())
         })
         .await;
@@ -370,7 +370,7 @@ flow: [{ start: A }]
         fixture.completed(PATIENCE).await;
         look();
         assert!(most_workers == 2 && (2..=4).contains(&most_steps), "{most_workers}, {most_steps}");
-        eventually(PATIENCE, "nobody drains", async || {
+        eventually_every(SCAN, PATIENCE, "nobody drains", async || {
             let workers = daemon.children("worker Busy");
             (workers.len() == 1 && daemon.children("worker Quick").len() == 1).then_some(())
         })
@@ -477,7 +477,7 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
         std::fs::write(&broken, "pipeline: Broken\nflow: [{ start: Nobody }]\n").unwrap();
         daemon.send(Signal::SIGHUP);
         daemon.says("not reloaded").await;
-        eventually(PATIENCE, "`health` tells of it", async || {
+        eventually_every(SELDOM, PATIENCE, "`health` tells of it", async || {
             (fixture.run(&[], &["health"]).status.code() == Some(1)).then_some(())
         })
         .await;
@@ -490,7 +490,7 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
         })
         .await;
         // It reads nothing any more, so the reload that failed is no trouble.
-        eventually(PATIENCE, "`health` tells of nothing", async || {
+        eventually_every(SELDOM, PATIENCE, "`health` tells of nothing", async || {
             let told = fixture.run(&[], &["health"]).stdout;
             (told == b"healthy: 1 of 1, of which 1 stopping\n").then_some(())
         })

@@ -80,7 +80,7 @@ async fn a_start_hook_that_takes_long_is_told_of() {
         let told = "its worker start hook is still running";
         let id = run.to_string();
         for verb in [&["health"][..], &["why", &id]] {
-            eventually(PATIENCE, "it is told", async || {
+            eventually_every(SELDOM, PATIENCE, "it is told", async || {
                 let said = fixture.run(&[], verb);
                 let said = [said.stdout, said.stderr].concat();
                 String::from_utf8_lossy(&said).contains(told).then_some(())

@@ -193,7 +193,7 @@ on_every_database! {
         for pid in &children {
             assert!(lives(*pid), "{pid} has ended");
         }
-        eventually(Duration::from_secs(5), "no step has left anything behind", async || {
+        eventually_every(SCAN, Duration::from_secs(5), "no step has left anything behind", async || {
             (daemon.processes().len() == 4).then_some(())
         })
         .await;

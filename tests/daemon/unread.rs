@@ -144,7 +144,7 @@ on_every_database! {
         assert!(why.contains("unknown kind, `http`") && why.contains("start a newer"), "{why}");
         let show = text(&fixture.run(&[], &["show", &run]).stdout);
         assert!(show.contains("unknown kind, `http`"), "{show}");
-        let health = eventually(PATIENCE, "health tells it", async || {
+        let health = eventually_every(SELDOM, PATIENCE, "health tells it", async || {
             let health = fixture.run(&[], &["health"]);
             (health.status.code() == Some(1)).then_some(health)
         })
@@ -159,7 +159,7 @@ on_every_database! {
             fixture.run_ended(run).await;
             assert_eq!(fixture.output(run).await, 1);
         }
-        eventually(PATIENCE, "health is content", async || {
+        eventually_every(SELDOM, PATIENCE, "health is content", async || {
             (fixture.run(&[], &["health"]).status.code() == Some(0)).then_some(())
         })
         .await;

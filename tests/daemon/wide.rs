@@ -67,7 +67,7 @@ on_every_database! {
         assert!(begun < 80_000, "it was made at once, and the test is empty");
         let narrow = fixture.trigger("Narrow", "1", 1).await;
         fixture.run_ended(narrow[0]).await;
-        let (_, whole) = eventually(PATIENCE, "the expand is whole", async || {
+        let (_, whole) = eventually_every(SELDOM, PATIENCE, "the expand is whole", async || {
             let (made, last) = children(&mut fixture).await;
             (made == 80_000).then_some((made, last))
         })
@@ -89,7 +89,7 @@ on_every_database! {
         let mut daemon = fixture.start();
         daemon.ready().await;
         let run = fixture.trigger("Wide", "20000", 1).await[0].to_string();
-        eventually(PATIENCE, "the expand is whole", async || {
+        eventually_every(SELDOM, PATIENCE, "the expand is whole", async || {
             (children(&mut fixture).await.0 == 20_000).then_some(())
         })
         .await;
@@ -137,7 +137,7 @@ on_every_database! {
             let made = children(&mut fixture).await.0;
             assert!(made < 40_000, "after {kills} kills it is whole: the test is empty");
         }
-        eventually(PATIENCE, "the expand is whole", async || {
+        eventually_every(SELDOM, PATIENCE, "the expand is whole", async || {
             (children(&mut fixture).await.0 == 40_000).then_some(())
         })
         .await;
