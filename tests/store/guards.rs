@@ -649,56 +649,112 @@ const NOT_ON_MYSQL: &[(&str, &str)] = &[
 #[cfg(feature = "failpoints")]
 const STANDS_IN: &str = "the column by which the rows are found stands in for it";
 
-/// The result line of a test, or of the tests with this in their names, without a condition.
+/// The lines in which a process reports how its tests ended.
 #[cfg(feature = "failpoints")]
-fn tried_without(without: &str, test: &str) -> Option<String> {
+struct Tried {
+    /// The last of them, about all tests; none if the process did not reach its end.
+    whole: Option<String>,
+    /// Those of the tests on MySQL.
+    on_mysql: Vec<String>,
+}
+
+#[cfg(feature = "failpoints")]
+impl Tried {
+    fn is_missed(&self) -> bool {
+        self.whole.as_ref().is_some_and(|it| it.contains("FAILED"))
+    }
+
+    fn is_missed_on_mysql(&self) -> bool {
+        self.whole.is_some() && self.on_mysql.iter().any(|it| it.ends_with("FAILED"))
+    }
+
+    /// True if none of its tests runs on MySQL.
+    fn has_none_on_mysql(&self) -> bool {
+        self.whole.is_some() && self.on_mysql.is_empty()
+    }
+}
+
+/// Runs a test, or the tests with this in their names, without a condition.
+#[cfg(feature = "failpoints")]
+fn tried_without(without: &str, test: &str) -> Tried {
     let tried = std::process::Command::new(std::env::current_exe().unwrap())
         .arg(test)
         .env("DUCTWORK_WITHOUT", without)
         .env("RUST_BACKTRACE", "0")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&tried.stdout).into_owned();
-    let last = said.lines().rfind(|line| line.starts_with("test result"));
-    last.map(str::to_owned)
+    let said = String::from_utf8_lossy(&tried.stdout);
+    let of_mysql = |line: &&str| line.starts_with("test ") && line.contains("::mysql ... ");
+    let whole = said.lines().rfind(|line| line.starts_with("test result"));
+    Tried {
+        whole: whole.map(str::to_owned),
+        on_mysql: said.lines().filter(of_mysql).map(str::to_owned).collect(),
+    }
 }
 
-/// Removes each condition of `GUARDED` in turn, in a separate process that has to fail; and once more for MySQL, if
-/// its test runs there.
+/// The conditions that were not missed, and how many were missed on MySQL.
 #[cfg(feature = "failpoints")]
-#[test]
-fn each_condition_of_the_list_is_missed_by_its_test() {
-    use crate::guarded::GUARDED;
+#[derive(Default)]
+struct Found {
+    wrong: Vec<String>,
+    on_mysql: usize,
+}
 
-    let is_missed = |last: &Option<String>| last.as_ref().is_some_and(|it| it.contains("FAILED"));
-    let mut wrong = Vec::new();
-    let mut on_mysql = 0;
-    for (name, nth, condition, test) in GUARDED {
+#[cfg(feature = "failpoints")]
+impl Found {
+    fn on_mysql(&mut self, name: &str, without: &str, tried: &Tried) {
+        let is_missed = tried.is_missed_on_mysql();
+        let is_listed = NOT_ON_MYSQL.iter().any(|(known, _)| *known == name);
+        self.on_mysql += usize::from(is_missed);
+        if !tried.has_none_on_mysql() && is_missed == is_listed {
+            let Tried { whole, on_mysql } = tried;
+            let wrong = format!("{name} on MySQL, {without}: {on_mysql:?}, {whole:?}");
+            self.wrong.push(wrong);
+        }
+    }
+
+    /// Removes a condition, and then each of its own forms on MySQL.
+    fn without(&mut self, (name, nth, condition, test): &crate::guarded::Guarded) {
         let (statement, _) = name.split_once('.').expect("a statement and a number");
         let without = format!("{statement} {nth} {condition}");
-        let last = tried_without(&without, test);
-        if !is_missed(&last) {
-            wrong.push(format!("{name}: {last:?}"));
+        let tried = tried_without(&without, test);
+        if !tried.is_missed() {
+            self.wrong.push(format!("{name}: {:?}", tried.whole));
         }
         let own = OWN_ON_MYSQL.iter().filter(|(of, ..)| of == name);
-        let mut forms: Vec<String> = own
+        let forms: Vec<String> = own
             .map(|(_, statement, condition)| format!("{statement} 1 {condition}"))
             .collect();
         if forms.is_empty() {
-            forms.push(without);
+            self.on_mysql(name, &without, &tried);
         }
         for without in forms {
-            let last = tried_without(&without, &format!("{test}::mysql"));
-            let has_none = last
-                .as_ref()
-                .is_some_and(|it| it.contains(" 0 passed; 0 failed"));
-            let is_listed = NOT_ON_MYSQL.iter().any(|(known, _)| known == name);
-            on_mysql += usize::from(is_missed(&last));
-            if !has_none && is_missed(&last) == is_listed {
-                wrong.push(format!("{name} on MySQL, {without}: {last:?}"));
-            }
+            let tried = tried_without(&without, &format!("{test}::mysql"));
+            self.on_mysql(name, &without, &tried);
         }
     }
+}
+
+/// Removes each condition of `GUARDED` in turn, in a separate process that has to fail, on MySQL as well if its test
+/// runs there. Two processes run at once.
+#[cfg(feature = "failpoints")]
+#[test]
+fn each_condition_of_the_list_is_missed_by_its_test() {
+    let left = std::sync::Mutex::new(crate::guarded::GUARDED.iter());
+    let next = || left.lock().unwrap().next();
+    let try_on = || {
+        let mut found = Found::default();
+        while let Some(guarded) = next() {
+            found.without(guarded);
+        }
+        found
+    };
+    let found = std::thread::scope(|scope| {
+        let both = [scope.spawn(try_on), scope.spawn(try_on)];
+        both.map(|half| half.join().unwrap())
+    });
+    let wrong: Vec<&String> = found.iter().flat_map(|half| &half.wrong).collect();
     assert!(wrong.is_empty(), "not missed: {wrong:#?}");
+    let on_mysql: usize = found.iter().map(|half| half.on_mysql).sum();
     assert!(on_mysql > 55, "only {on_mysql} on MySQL");
 }
