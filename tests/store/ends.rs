@@ -18,7 +18,7 @@ use ductwork::store::trigger::{self, NewRun};
 use serde_json::json;
 
 use crate::driver::{Did, Driver, LEASE, together};
-use crate::flows::{flows, ink};
+use crate::flows::{ink, third};
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -60,66 +60,90 @@ static BEGIN_ONE: Statement = Statement::new(
     "UPDATE ductwork_runs SET pruning_at = {now} WHERE id = :run",
 );
 
-on_every_database! {
-    async fn a_run_can_be_cancelled_at_every_point_of_its_way(db: Db) {
-        let mut driver = Driver::new(&db).await;
-        let mut flows: Vec<Definition> = flows().into_iter().map(|flow| flow.definition).collect();
-        flows.push(many_dampened());
-        for definition in flows {
-            // Each step of the walk is a point: claimed, committed, claimed for advancing,
-            // advanced, ….
-            let mut point = 0;
-            loop {
-                let run = driver.trigger(&definition, "\"x\"").await;
-                // The walk to this point was audited when the previous point was its last.
-                driver.audited = false;
-                let reached = walk(&mut driver, point).await;
-                driver.audited = true;
-                driver.audit().await;
-                let status = driver.run(run).await.0;
-                let cancelled = cancel(&mut driver.conn, run).await.unwrap();
-                driver.audit().await;
-                if status.is_terminal() {
-                    assert_eq!(cancelled, Cancel::NotActive(status));
-                    assert_eq!(driver.run(run).await.0, status);
-                } else {
-                    let held = match &reached {
-                        Reached::Running(_) => vec![driver.process],
-                        _ => Vec::new(),
-                    };
-                    assert_eq!(cancelled, Cancel::Done { held }, "at point {point}");
-                    assert_eq!(driver.run(run).await, (RunStatus::Cancelled, None));
-                }
-                // A process that was at work then comes too late.
-                match reached {
-                    Reached::Running(claimed) => {
-                        let count = claimed.len();
-                        let mut finished = Vec::new();
-                        for claimed in claimed {
-                            finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
-                        }
-                        assert_eq!(driver.commit(&finished).await.stale.len(), count);
-                    }
-                    Reached::Advancing(branches) => {
-                        let advanced = driver.advance(&branches).await;
-                        assert_eq!((advanced.moved, advanced.stale.len()), (0, branches.len()));
-                    }
-                    Reached::Nothing => {}
-                }
-                assert_eq!(work(&mut driver).await, [""; 0]);
-                let again = cancel(&mut driver.conn, run).await.unwrap();
-                assert!(matches!(again, Cancel::NotActive(_)), "{again:?}");
-                driver.forget().await;
-                point += 1;
-                if status.is_terminal() || (status == RunStatus::Dampened && point > 30) {
-                    break;
-                }
+/// Cancels a run of each of these flows at every point of its way.
+async fn is_cancelled_everywhere(db: Db, flows: impl IntoIterator<Item = Definition>) {
+    let mut driver = Driver::new(&db).await;
+    for definition in flows {
+        // Each step of the walk is a point: claimed, committed, claimed for advancing,
+        // advanced, ….
+        let mut point = 0;
+        loop {
+            let run = driver.trigger(&definition, "\"x\"").await;
+            // The walk to this point was audited when the previous point was its last.
+            driver.audited = false;
+            let reached = walk(&mut driver, point).await;
+            driver.audited = true;
+            driver.audit().await;
+            let status = driver.run(run).await.0;
+            let cancelled = cancel(&mut driver.conn, run).await.unwrap();
+            driver.audit().await;
+            if status.is_terminal() {
+                assert_eq!(cancelled, Cancel::NotActive(status));
+                assert_eq!(driver.run(run).await.0, status);
+            } else {
+                let held = match &reached {
+                    Reached::Running(_) => vec![driver.process],
+                    _ => Vec::new(),
+                };
+                assert_eq!(cancelled, Cancel::Done { held }, "at point {point}");
+                assert_eq!(driver.run(run).await, (RunStatus::Cancelled, None));
             }
-            assert!(point >= 2);
+            // A process that was at work then comes too late.
+            match reached {
+                Reached::Running(claimed) => {
+                    let count = claimed.len();
+                    let mut finished = Vec::new();
+                    for claimed in claimed {
+                        finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
+                    }
+                    assert_eq!(driver.commit(&finished).await.stale.len(), count);
+                }
+                Reached::Advancing(branches) => {
+                    let advanced = driver.advance(&branches).await;
+                    assert_eq!((advanced.moved, advanced.stale.len()), (0, branches.len()));
+                }
+                Reached::Nothing => {}
+            }
+            assert_eq!(work(&mut driver).await, [""; 0]);
+            let again = cancel(&mut driver.conn, run).await.unwrap();
+            assert!(matches!(again, Cancel::NotActive(_)), "{again:?}");
+            driver.forget().await;
+            point += 1;
+            if status.is_terminal() || (status == RunStatus::Dampened && point > 30) {
+                break;
+            }
         }
-        assert_eq!(cancel(&mut driver.conn, RunId::new()).await.unwrap(), Cancel::NotFound);
+        assert!(point >= 2);
     }
+    assert_eq!(
+        cancel(&mut driver.conn, RunId::new()).await.unwrap(),
+        Cancel::NotFound
+    );
+}
 
+mod a_run_can_be_cancelled_at_every_point_of_its_way {
+    use super::*;
+
+    on_every_database! {
+        async fn in_the_first_third_of_the_flows(db: Db) {
+            is_cancelled_everywhere(db, third(0).map(|(_, flow)| flow.definition)).await;
+        }
+
+        async fn in_the_second_third_of_the_flows(db: Db) {
+            is_cancelled_everywhere(db, third(1).map(|(_, flow)| flow.definition)).await;
+        }
+
+        async fn in_the_last_third_of_the_flows(db: Db) {
+            is_cancelled_everywhere(db, third(2).map(|(_, flow)| flow.definition)).await;
+        }
+
+        async fn where_it_asks(db: Db) {
+            is_cancelled_everywhere(db, [many_dampened()]).await;
+        }
+    }
+}
+
+on_every_database! {
     async fn a_cancellation_leaves_nothing_open_whenever_it_comes(db: Db) {
         let mut driver = Driver::new(&db).await;
         let flow = Pipeline::named("P").start("Many").expand("Many").expand("B").collapse("C");

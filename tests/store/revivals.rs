@@ -13,7 +13,7 @@ use ductwork::store::statement::Statement;
 use serde_json::json;
 
 use crate::driver::{Did, Driver, together};
-use crate::flows::{flows, ink};
+use crate::flows::{flows, ink, third};
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -44,41 +44,66 @@ static REVIVED_EARLIER: Statement = Statement::new(
     "UPDATE ductwork_runs SET triggered_at = triggered_at - 3600000000 WHERE revived_from IS NOT NULL",
 );
 
-on_every_database! {
-    async fn a_run_that_halts_anywhere_is_revived_there(db: Db) {
-        let mut driver = Driver::new(&db).await;
-        for flow in flows() {
-            for halting in 0..flow.steps {
-                let run = driver.trigger(&flow.definition, &flow.input.to_string()).await;
-                let mut ran = Vec::new();
-                let mut refused = None;
-                // The path to the halt is the same as in every run
-                // (`every_flow_ends_with_its_output`).
-                driver.audited = false;
-                let mut step = |claimed: &Claimed| {
-                    ran.push(claimed.node.clone());
-                    if ran.len() == halting + 1 {
-                        refused = Some(claimed.node.clone());
-                        return Did::Refused;
-                    }
-                    Did::Returned(ink(claimed))
-                };
-                while driver.round("P", &mut step).await {}
-                driver.audited = true;
-                driver.audit().await;
-                assert_eq!(driver.run(run).await, (RunStatus::Halted, None));
-                let again = revived(&mut driver, run).await;
-                let rest = work(&mut driver).await;
-                let ended = driver.run(again).await;
-                let at = format!("{} at {refused:?}: {ran:?}, {rest:?}", flow.name);
-                assert_eq!(ended, (RunStatus::Completed, Some(flow.output.clone())), "{at}");
-                assert_eq!(ran.len() + rest.len(), flow.steps + 1, "{at}");
-                assert!(rest.contains(&refused.unwrap()), "{at}");
-                driver.forget().await;
-            }
+/// Halts a run of each flow of a part at each of its steps.
+async fn halts_anywhere(db: Db, part: usize) {
+    let mut driver = Driver::new(&db).await;
+    for (_, flow) in third(part) {
+        for halting in 0..flow.steps {
+            let run = driver
+                .trigger(&flow.definition, &flow.input.to_string())
+                .await;
+            let mut ran = Vec::new();
+            let mut refused = None;
+            // The path to the halt is the same as in every run
+            // (`every_flow_ends_with_its_output`).
+            driver.audited = false;
+            let mut step = |claimed: &Claimed| {
+                ran.push(claimed.node.clone());
+                if ran.len() == halting + 1 {
+                    refused = Some(claimed.node.clone());
+                    return Did::Refused;
+                }
+                Did::Returned(ink(claimed))
+            };
+            while driver.round("P", &mut step).await {}
+            driver.audited = true;
+            driver.audit().await;
+            assert_eq!(driver.run(run).await, (RunStatus::Halted, None));
+            let again = revived(&mut driver, run).await;
+            let rest = work(&mut driver).await;
+            let ended = driver.run(again).await;
+            let at = format!("{} at {refused:?}: {ran:?}, {rest:?}", flow.name);
+            assert_eq!(
+                ended,
+                (RunStatus::Completed, Some(flow.output.clone())),
+                "{at}"
+            );
+            assert_eq!(ran.len() + rest.len(), flow.steps + 1, "{at}");
+            assert!(rest.contains(&refused.unwrap()), "{at}");
+            driver.forget().await;
         }
     }
+}
 
+mod a_run_that_halts_anywhere_is_revived_there {
+    use super::*;
+
+    on_every_database! {
+        async fn in_the_first_third_of_the_flows(db: Db) {
+            halts_anywhere(db, 0).await;
+        }
+
+        async fn in_the_second_third_of_the_flows(db: Db) {
+            halts_anywhere(db, 1).await;
+        }
+
+        async fn in_the_last_third_of_the_flows(db: Db) {
+            halts_anywhere(db, 2).await;
+        }
+    }
+}
+
+on_every_database! {
     async fn a_run_whose_every_step_halts_once_comes_to_its_end(db: Db) {
         let mut driver = Driver::new(&db).await;
         for flow in flows() {
