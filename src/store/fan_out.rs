@@ -59,7 +59,7 @@ statements! {
     /// Uses the index of a run's halted branches.
     HALTED_ELEMENTS = concat!("
         SELECT ", element_columns!(), "
-          FROM (SELECT x.* FROM ductwork_branches x
+          FROM (SELECT x.* FROM ductwork_branches x {found:ductwork_branches_reasons}
                  WHERE x.run_id = :run AND x.halt_reason IS NOT NULL AND x.fan_out_id = :fan_out
                  ORDER BY x.id LIMIT :n) b", element_joins!(), "
          ORDER BY b.ordinal");

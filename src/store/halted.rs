@@ -33,7 +33,7 @@ macro_rules! kind_columns {
 macro_rules! first_branch {
     ($run:literal) => {
         concat!(
-            "(SELECT h.id FROM ductwork_branches h
+            "(SELECT h.id FROM ductwork_branches h {found:ductwork_branches_reasons}
                          WHERE h.run_id = ",
             $run,
             " AND h.halt_reason IS NOT NULL

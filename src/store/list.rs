@@ -33,7 +33,7 @@ statements! {
     /// At most one run: a key belongs to one run of its pipeline.
     RUNS_OF_KEY = concat!("
         SELECT ", run_columns!(), "
-          FROM ductwork_runs r
+          FROM ductwork_runs r {found:ductwork_runs_trigger_key}
          WHERE r.pipeline = :pipeline AND r.trigger_key = :key
            AND r.triggered_at >= {now} - :since
            AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL

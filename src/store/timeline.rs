@@ -52,7 +52,7 @@ statements! {
     /// Uses the index of a run's halted branches.
     TIMES_OF_HALTED = concat!("
         SELECT ", time_columns!(), "
-          FROM (SELECT x.id FROM ductwork_branches x
+          FROM (SELECT x.id FROM ductwork_branches x {found:ductwork_branches_reasons}
                  WHERE x.run_id = :run AND x.halt_reason IS NOT NULL
                  ORDER BY x.id LIMIT :n) halted
           JOIN ductwork_branches br ON {key:br.id;halted.id}

@@ -1,6 +1,6 @@
 SELECT b.id, b.ordinal, b.status, b.halt_reason, s.id AS step_id, s.node, s.status AS step_status,
        e.attempt, e.process_id, e.result, e.error_message
-  FROM (SELECT x.* FROM ductwork_branches x
+  FROM (SELECT x.* FROM ductwork_branches x FORCE INDEX (ductwork_branches_reasons)
          WHERE x.run_id = ? AND x.halt_reason IS NOT NULL AND x.fan_out_id = ?
          ORDER BY x.id LIMIT ?) b
   JOIN ductwork_steps s ON s.id = b.step_id

@@ -10,7 +10,7 @@ SELECT r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from,
                                  JOIN ductwork_steps s ON s.branch_id = b.id AND s.ordinal = 0
                                 WHERE b.run_id = r.id AND b.fan_out_id IS NULL LIMIT 1)),
           CASE WHEN r.revived_from IS NOT NULL THEN r.triggered_at END) AS started_at
-  FROM ductwork_runs r
+  FROM ductwork_runs r FORCE INDEX (ductwork_runs_trigger_key)
  WHERE r.pipeline = ? AND r.trigger_key = ?
    AND r.triggered_at >= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ?
    AND r.id >= ? AND r.id < ? AND r.pruning_at IS NULL

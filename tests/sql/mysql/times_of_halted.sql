@@ -1,6 +1,6 @@
 SELECT s.id, s.node, s.status, s.source_step_id, s.created_at, s.completed_at, br.fan_out_id, br.ordinal AS place,
        (SELECT min(e.claimed_at) FROM ductwork_executions e WHERE e.step_id = s.id) AS started_at
-  FROM (SELECT x.id FROM ductwork_branches x
+  FROM (SELECT x.id FROM ductwork_branches x FORCE INDEX (ductwork_branches_reasons)
          WHERE x.run_id = ? AND x.halt_reason IS NOT NULL
          ORDER BY x.id LIMIT ?) halted
   JOIN ductwork_branches br ON br.id = halted.id

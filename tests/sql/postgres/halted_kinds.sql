@@ -1,5 +1,5 @@
 SELECT x.id, b.halt_reason, s.node, e.error_class, substr(e.error_message, 1, 1000) AS error_message
-  FROM (SELECT q.id, (SELECT h.id FROM ductwork_branches h
+  FROM (SELECT q.id, (SELECT h.id FROM ductwork_branches h 
                  WHERE h.run_id = q.id AND h.halt_reason IS NOT NULL
                  ORDER BY h.id LIMIT 1) AS branch_id
           FROM unnest($1::uuid[]) AS q(id)) x

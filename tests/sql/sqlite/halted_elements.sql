@@ -1,6 +1,6 @@
 SELECT b.id, b.ordinal, b.status, b.halt_reason, s.id AS step_id, s.node, s.status AS step_status,
        e.attempt, e.process_id, e.result, e.error_message
-  FROM (SELECT x.* FROM ductwork_branches x
+  FROM (SELECT x.* FROM ductwork_branches x 
          WHERE x.run_id = ?1 AND x.halt_reason IS NOT NULL AND x.fan_out_id = ?2
          ORDER BY x.id LIMIT ?3) b
   JOIN ductwork_steps s ON s.id = b.step_id

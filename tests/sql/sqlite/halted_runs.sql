@@ -1,7 +1,7 @@
 SELECT x.id, x.halted_at,
        (SELECT n.id FROM ductwork_runs n WHERE n.revived_from = x.id LIMIT 1) AS revived_as,
        b.halt_reason, s.node, e.error_class, substr(e.error_message, 1, 1000) AS error_message
-  FROM (SELECT r.id, r.halted_at, (SELECT h.id FROM ductwork_branches h
+  FROM (SELECT r.id, r.halted_at, (SELECT h.id FROM ductwork_branches h 
                  WHERE h.run_id = r.id AND h.halt_reason IS NOT NULL
                  ORDER BY h.id LIMIT 1) AS branch_id
           FROM ductwork_runs r INDEXED BY ductwork_runs_others

@@ -10,7 +10,7 @@ SELECT r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from,
                                  JOIN ductwork_steps s ON s.branch_id = b.id AND s.ordinal = 0
                                 WHERE b.run_id = r.id AND b.fan_out_id IS NULL LIMIT 1)),
           CASE WHEN r.revived_from IS NOT NULL THEN r.triggered_at END) AS started_at
-  FROM ductwork_runs r
+  FROM ductwork_runs r 
  WHERE r.pipeline = ?2 AND r.trigger_key = ?3
    AND r.triggered_at >= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?4
    AND r.id >= ?5 AND r.id < ?6 AND r.pruning_at IS NULL
