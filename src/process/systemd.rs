@@ -74,11 +74,11 @@ impl Notify {
         }
     }
 
-    /// Says so while a stop hook runs, which has its own bound.
+    /// Says so while a stop hook runs, which has its own bound; not if it ends at once, or if there is none.
     pub async fn hook_goes_on(&self) -> Infallible {
         loop {
-            self.stop_goes_on(PUT_OFF);
             tokio::time::sleep(Duration::from_secs(1)).await;
+            self.stop_goes_on(PUT_OFF);
         }
     }
 

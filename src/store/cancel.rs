@@ -166,7 +166,7 @@ pub async fn cancel(conn: &mut Conn, run_id: RunId) -> Result<Cancel, Error> {
     cancel_by(conn, run_id, BATCH, None, PATIENCE, &mut |_| {}).await
 }
 
-/// How long a cancellation waits for others that have locked the run's next branches.
+/// How long a cancellation goes on that closes nothing, as a rule because others have locked the run's next branches.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The same, with this many branches per transaction; after each transaction, `report` receives how
@@ -189,17 +189,15 @@ pub async fn cancel_by(
         }
         report(cancelling.closed);
         if cancelling.closed > before {
-            moved = Instant::now();
+            (moved, cancelling.waited) = (Instant::now(), None);
             continue;
         }
-        let waited = cancelling.waited.take();
         if moved.elapsed() >= patience {
             let none = || {
-                Error::Corrupt(format!(
-                    "none of the open branches of {run_id:?} can be closed"
-                ))
+                let text = format!("none of the open branches of {run_id:?} can be closed");
+                Error::Corrupt(text)
             };
-            return Err(waited.unwrap_or_else(none));
+            return Err(cancelling.waited.take().unwrap_or_else(none));
         }
         tokio::time::sleep(AGAIN).await;
     }
@@ -270,7 +268,7 @@ pub struct Cancelling {
     pub closed: usize,
     /// The person or the program that cancels, until that is recorded.
     by: Option<Actor>,
-    /// The error of the last transaction, if it waited in vain for somebody else's rows.
+    /// The error of the last transaction that waited in vain for somebody else's rows.
     waited: Option<Error>,
 }
 
@@ -294,8 +292,19 @@ impl Cancelling {
         Self { by, ..self }
     }
 
-    /// Runs one transaction; returns the result of the cancellation if it was the last one.
+    /// Runs one transaction, or a second one if the first shows that the order tells nothing; returns the result of the
+    /// cancellation if it was the last one.
     pub async fn step(&mut self, conn: &mut Conn) -> Result<Option<Cancel>, Error> {
+        let was_ordered = !self.is_unordered;
+        let ended = self.transaction(conn).await?;
+        // The callers give up where nothing is closed, and forget what this has learned.
+        match was_ordered && self.is_unordered {
+            true => self.transaction(conn).await,
+            false => Ok(ended),
+        }
+    }
+
+    async fn transaction(&mut self, conn: &mut Conn) -> Result<Option<Cancel>, Error> {
         if self.seen.is_empty() {
             match status(conn, self.run_id).await? {
                 None => return Ok(Some(Cancel::NotFound)),

@@ -76,7 +76,7 @@ statements! {
     /// RACE: prune deletes the run meanwhile. Each skips a row that the other has locked: so prune finds the message, or
     /// we find the run gone. Proven by `no_message_is_written_about_a_run_that_is_being_deleted`. (I37)
     ///
-    /// A session that has locked a run's row, for however long, holds up the messages about that run alone: a later walk
+    /// A session that has locked a run's row for less than a day holds up the messages about that run alone: a later walk
     /// finds it.
     /// Proven by `somebody_who_has_locked_a_run_holds_up_the_messages_about_that_run_alone`.
     INSERT_DELIVERIES = "
@@ -325,6 +325,33 @@ pub async fn insert(conn: &mut Conn, messages: &[Message]) -> Result<(), Error> 
     if messages.is_empty() {
         return Ok(());
     }
+    if !conn.is_in_cluster() {
+        return write(conn, messages).await;
+    }
+    let runs: BTreeSet<Uuid> = messages.iter().map(|it| it.run.0).collect();
+    let runs = Rows::new().ids("id", runs);
+    conn.transaction(async |conn| {
+        let free = conn
+            .fetch(&HOLD_FREE_RUNS, &[("b", (&runs).into())])
+            .await?;
+        let free: Result<BTreeSet<Uuid>, Error> = free.iter().map(|row| row.get("id")).collect();
+        let free = free?;
+        let rows = Rows::new().ids("id", free.iter().copied());
+        conn.execute(&HOLD_RUNS, &[("b", (&rows).into())]).await?;
+        let held = messages.iter().filter(|it| free.contains(&it.run.0));
+        write(conn, held).await
+    })
+    .await
+}
+
+async fn write<'a>(
+    conn: &mut Conn,
+    messages: impl IntoIterator<Item = &'a Message>,
+) -> Result<(), Error> {
+    let messages: Vec<&Message> = messages.into_iter().collect();
+    if messages.is_empty() {
+        return Ok(());
+    }
     let rows = Rows::new()
         .ids("id", messages.iter().map(|_| Uuid::now_v7()))
         .texts("endpoint", messages.iter().map(|it| it.endpoint.as_str()))
@@ -333,23 +360,7 @@ pub async fn insert(conn: &mut Conn, messages: &[Message]) -> Result<(), Error> 
         .texts("pipeline", messages.iter().map(|it| it.pipeline.as_str()))
         .texts("body", messages.iter().map(|it| it.body.as_str()));
     let args = [("b", (&rows).into())];
-    if !conn.is_in_cluster() {
-        conn.execute(&INSERT_DELIVERIES, &args).await?;
-        return Ok(());
-    }
-    let runs: BTreeSet<Uuid> = messages.iter().map(|it| it.run.0).collect();
-    let runs = Rows::new().ids("id", runs);
-    conn.transaction(async |conn| {
-        let free = conn
-            .fetch(&HOLD_FREE_RUNS, &[("b", (&runs).into())])
-            .await?;
-        let free: Result<Vec<Uuid>, Error> = free.iter().map(|row| row.get("id")).collect();
-        let free = Rows::new().ids("id", free?);
-        conn.execute(&HOLD_RUNS, &[("b", (&free).into())]).await?;
-        conn.execute(&INSERT_DELIVERIES, &args).await?;
-        Ok(())
-    })
-    .await
+    conn.execute(&INSERT_DELIVERIES, &args).await.map(drop)
 }
 
 /// A message that may be sent.

@@ -1,6 +1,6 @@
 //! Processes that are gone, for people who ask about them.
 //!
-//! Owns: remembering a process when its row is removed, and forgetting it with the history. Never: decides
+//! Owns: remembering a process when its row is removed, and forgetting it with the history, or after 90 days. Never: decides
 //! that a process is gone (`process` and `recovery` report this).
 
 use std::time::Duration;
@@ -32,7 +32,7 @@ macro_rules! departed_columns {
 }
 
 statements! {
-    /// The attempts that a process made refer to it for as long as their history is kept.
+    /// The attempts that a process made refer to it.
     REMEMBER = "
         INSERT INTO ductwork_departed (id, role, pipeline, host, pid, version, started_at, gone_at, death)
         VALUES (:id, :role, :pipeline, :host, :pid, :version, :started_at, {now}, :death)

@@ -603,21 +603,25 @@ pub async fn waiting_after(
     n: usize,
     whole: i64,
 ) -> Result<Vec<WaitingStep>, Error> {
-    // Each run has one at least, except for the first, whose last one may be the given step.
-    let runs = asking(conn, only, run, n + 1).await?;
-    if runs.is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows = Rows::new().ids("id", runs);
-    let args = [
-        ("b", (&rows).into()),
-        ("run", run.0.into()),
-        ("step", step.0.into()),
-        ("n", n.into()),
-        ("whole", whole.into()),
-    ];
-    let rows = conn.fetch(&PAGE_ASKED, &args).await?;
-    rows.iter().map(waiting_step).collect()
+    // At one moment: where a question is answered between the two, fewer steps than `n` are found, as if none followed.
+    conn.snapshot(async |conn| {
+        // Each run has one at least, except for the first, whose last one may be the given step.
+        let runs = asking(conn, only, run, n + 1).await?;
+        if runs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = Rows::new().ids("id", runs);
+        let args = [
+            ("b", (&rows).into()),
+            ("run", run.0.into()),
+            ("step", step.0.into()),
+            ("n", n.into()),
+            ("whole", whole.into()),
+        ];
+        let rows = conn.fetch(&PAGE_ASKED, &args).await?;
+        rows.iter().map(waiting_step).collect()
+    })
+    .await
 }
 
 fn waiting_step(row: &Row) -> Result<WaitingStep, Error> {

@@ -17,16 +17,9 @@ use super::strangers::Remote;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The headers that proxies add to a request, unless somebody has told them not to.
-const OF_PROXIES: [HeaderName; 7] = [
-    FORWARDED,
-    VIA,
-    X_FORWARDED_FOR,
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("x-forwarded-proto"),
-    HeaderName::from_static("x-forwarded-server"),
-    HeaderName::from_static("x-real-ip"),
-];
+/// Headers that proxies add to a request, unless somebody has told them not to; beside all those that begin with
+/// `X-Forwarded-`.
+const OF_PROXIES: [HeaderName; 3] = [FORWARDED, VIA, HeaderName::from_static("x-real-ip")];
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +101,8 @@ impl Peer {
 
 /// True if a proxy has passed this request on: the visitor is behind the peer, and may be anybody.
 pub fn is_forwarded(headers: &HeaderMap) -> bool {
-    OF_PROXIES.iter().any(|it| headers.contains_key(it))
+    let mut names = headers.keys();
+    names.any(|it| OF_PROXIES.contains(it) || it.as_str().starts_with("x-forwarded-"))
 }
 
 /// The text of a header that occurs once.
@@ -184,7 +178,8 @@ mod tests {
 
     #[test]
     fn a_request_with_a_header_that_proxies_add_was_passed_on() {
-        for name in OF_PROXIES {
+        let more = ["x-forwarded-for", "x-forwarded-port"].map(HeaderName::from_static);
+        for name in OF_PROXIES.into_iter().chain(more) {
             let of_proxy = HeaderMap::from_iter([(name, "x".parse().expect("a value"))]);
             assert!(is_forwarded(&of_proxy), "{of_proxy:?}");
         }

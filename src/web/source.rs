@@ -109,6 +109,15 @@ struct Asked {
     joined: mpsc::UnboundedReceiver<()>,
 }
 
+impl Drop for Asked {
+    /// Nobody answers any more: those who wait are told so.
+    fn drop(&mut self) {
+        self.joined.close();
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.clear();
+    }
+}
+
 impl Asked {
     /// Waits for the next question; none if nobody can ask any more.
     async fn next(&mut self) -> Option<Box<dyn Question>> {
@@ -187,14 +196,16 @@ impl Source {
         let (reply, answer) = oneshot::channel();
         let reply = Some(reply);
         self.join(Box::new(Pending { ask, reply }))?;
-        // A reader that is gone has dropped the reply channel.
+        // A reader that is gone has dropped the question, and the reply channel with it.
         answer.await.unwrap_or(Err(ReadError::Late))
     }
 
     fn join(&self, question: Box<dyn Question>) -> Result<(), ReadError> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_joined = lines.join(turns::who(), question);
-        match has_joined && self.joined.send(()).is_ok() {
+        if self.joined.is_closed() {
+            return Err(ReadError::Late);
+        }
+        match lines.join(turns::who(), question) && self.joined.send(()).is_ok() {
             true => Ok(()),
             false => Err(ReadError::Crowded),
         }

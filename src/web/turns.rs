@@ -3,8 +3,8 @@
 //! Owns: a line for each visitor, the lines' turns, and the rule that a line grows only while as much is left for
 //! others. Never: knows a question.
 //!
-//! So a visitor who asks for many slow pages waits for those alone. The console's own questions, such as whether a
-//! token is valid, have a line that visitors cannot fill.
+//! So a visitor who asks for many slow pages waits for those alone. The console's own questions, such as the one about
+//! its health, have a line that visitors cannot fill.
 
 use std::collections::VecDeque;
 
@@ -60,6 +60,11 @@ impl<T> Lines<T> {
             None => self.lines.push_back((who, VecDeque::from([question]))),
         }
         true
+    }
+
+    /// Drops all questions.
+    pub fn clear(&mut self) {
+        self.lines.clear();
     }
 
     /// The next question: the first of the line whose turn it is.

@@ -313,7 +313,9 @@ impl Visitors {
             Some((token, true)) if secret.has(&token.digest) => {
                 return Ok(Knowledge::Token(Arc::clone(token)));
             }
-            Some((token, false)) if secret.has(&token.digest) => return Ok(Knowledge::Late),
+            Some((token, false)) if secret.has(&token.digest) => {
+                return Ok(Knowledge::Late(token.name.clone()));
+            }
             Some((_, true)) => Knowledge::Wrong,
             Some((_, false)) | None => Knowledge::None,
         };
@@ -396,8 +398,8 @@ impl Visitors {
 enum Knowledge {
     /// It belongs to a token that was valid a moment ago.
     Token(Arc<Token>),
-    /// It belongs to a token that may no longer be valid.
-    Late,
+    /// It belongs to a token of this name that may no longer be valid.
+    Late(String),
     /// It does not belong to the token whose id it has.
     Wrong,
     None,
@@ -411,13 +413,17 @@ pub async fn token_of(
     from: Remote,
     kinds: &[TokenKind],
 ) -> Result<Option<Arc<Token>>, Refusal> {
-    let now = Instant::now();
-    let knowledge = site.visitors.met(secret, from, now)?;
-    let is_late = matches!(knowledge, Knowledge::Late);
+    let knowledge = site.visitors.met(secret, from, Instant::now())?;
+    let is_late = matches!(knowledge, Knowledge::Late(_));
+    // A lookup is a question of the visitor, who may have many.
+    let who = match &knowledge {
+        Knowledge::Late(name) => Who::Named(name.clone()),
+        _ => Who::At(from),
+    };
     let token = match knowledge {
         Knowledge::Token(token) => token,
         Knowledge::Wrong => return Ok(None),
-        Knowledge::Late | Knowledge::None => {
+        Knowledge::Late(_) | Knowledge::None => {
             let _turn = match is_late {
                 true => None,
                 // Nobody closes the semaphore.
@@ -428,7 +434,7 @@ pub async fn token_of(
                 .source
                 .read(async move |conn| token::find(conn, &id).await);
             let right = |token: &Token| secret.has(&token.digest) && token.is_valid;
-            match (found.await?.filter(right), is_late) {
+            match (turns::of(who, found).await?.filter(right), is_late) {
                 (Some(token), true) => Arc::new(token),
                 (Some(token), false) => {
                     site.visitors.acquit(from);
@@ -445,7 +451,7 @@ pub async fn token_of(
     };
     // A link is used once, so each use is a lookup.
     if token.kind != TokenKind::Link {
-        site.visitors.count(&token, now)?;
+        site.visitors.count(&token, Instant::now())?;
     }
     Ok(Some(token).filter(|token| kinds.contains(&token.kind)))
 }

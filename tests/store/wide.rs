@@ -200,14 +200,12 @@ on_every_database! {
         }
         driver.audit().await;
         let mut cancelling = Cancelling::of(run, 1);
-        let (mut parts, mut closed) = (0, 0);
+        let mut closed = 0;
         while part(&mut driver.conn, &mut cancelling).await.is_none() {
-            parts += 1;
+            assert!(cancelling.closed > closed, "it makes no progress after {closed}");
             closed = cancelling.closed;
-            assert!(parts < 1_000, "{closed} branches are closed");
         }
-        // One look learns that the order is another one.
-        assert!(closed as i64 + 1 >= parts && closed as i64 >= 3 * WIDTH, "{closed} in {parts} parts");
+        assert!(closed as i64 >= 3 * WIDTH - 2, "{closed}");
         assert_eq!(driver.run(run).await, (RunStatus::Cancelled, None));
         driver.audit().await;
     }
