@@ -45,7 +45,7 @@ statements! {
         SELECT br.id, br.status, br.step_id, br.fan_out_id FROM ductwork_branches br
           JOIN ductwork_fan_outs f {found:ductwork_fan_outs_branch} ON {key:f.branch_id;br.id} AND f.fired_at IS NULL
          WHERE br.run_id = :run AND br.status = 'waiting'
-           AND EXISTS (SELECT 1 FROM ductwork_branches c
+           AND EXISTS (SELECT 1 FROM ductwork_branches c {found:ductwork_branches_places}
                         WHERE c.fan_out_id = f.id AND c.status = 'cancelled' LIMIT 1 OFFSET 0)
          LIMIT :n";
     /// An open execution belongs to the current step of a branch. (A hook's execution does not; but
@@ -85,7 +85,7 @@ statements! {
     CANCEL_DOOMED = "
         SELECT f.branch_id AS id FROM ductwork_fan_outs f
          WHERE {any:f.branch_id;b(id id)} AND f.fired_at IS NULL
-           AND EXISTS (SELECT 1 FROM ductwork_branches c
+           AND EXISTS (SELECT 1 FROM ductwork_branches c {found:ductwork_branches_places}
                         WHERE c.fan_out_id = f.id AND c.status = 'cancelled' LIMIT 1 OFFSET 0)";
     CANCEL_AVAILABILITIES = "
         {delete:ductwork_availabilities;b(id id)} WHERE {of:ductwork_availabilities.execution_id;b(id id)}";

@@ -73,7 +73,7 @@ statements! {
     GATHER_OUTPUTS_FIRST in Mysql = "
         UPDATE (SELECT b.id, {array:coalesce(c.output, s.output);c.ordinal} AS value
                   FROM {rows:b(id id, fan_out_id id)}
-                  LEFT JOIN ductwork_branches c ON c.fan_out_id = b.fan_out_id
+                  LEFT JOIN ductwork_branches c {found:ductwork_branches_places} ON c.fan_out_id = b.fan_out_id
                   LEFT JOIN ductwork_steps s ON {key:s.id;c.step_id}
                  GROUP BY b.id) gathered
                {join:ductwork_branches}
@@ -121,7 +121,7 @@ statements! {
     FAN_OUT_SIZES = "
         SELECT b.id, {big:sum(octet_length(coalesce(c.output, s.output))) + count(*) + 1} AS size
           FROM {rows:b(id id)}
-          JOIN ductwork_branches c ON {key:c.fan_out_id;b.id}
+          JOIN ductwork_branches c {found:ductwork_branches_places} ON {key:c.fan_out_id;b.id}
           JOIN ductwork_steps s ON {key:s.id;c.step_id}
          GROUP BY b.id";
     /// The status is wrapped, so that the row is looked up by its key: SQLite would otherwise scan

@@ -39,7 +39,8 @@ statements! {
     RUNS_BY_KEY = "
         SELECT r.id, r.trigger_key, r.pruning_at, CASE WHEN octet_length(r.input) <= b.size THEN r.input END AS input
           FROM {rows:b(trigger_key text, size int)}
-          JOIN ductwork_runs r ON r.pipeline = :pipeline AND r.trigger_key = b.trigger_key";
+          JOIN ductwork_runs r {found:ductwork_runs_trigger_key}
+            ON r.pipeline = :pipeline AND r.trigger_key = b.trigger_key{narrow: AND r.keyed = :pipeline}";
     /// For databases that statements are sent to in turn.
     BEGIN_RUNS runs [
         &INSERT_ROOTS,

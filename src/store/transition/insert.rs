@@ -41,7 +41,8 @@ statements! {
             (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
         SELECT b.id, b.run_id, b.branch_id, b.ordinal, b.node, b.step, b.via, b.transition_id, b.status,
                (SELECT {array:coalesce(c.output, s.output);c.ordinal}
-                  FROM ductwork_branches c JOIN ductwork_steps s ON {key:s.id;c.step_id}
+                  FROM ductwork_branches c {found:ductwork_branches_places}
+                  JOIN ductwork_steps s ON {key:s.id;c.step_id}
                  WHERE c.fan_out_id = b.from_id), {now}
           FROM {rows:b(id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, status text, from_id id)}";
     /// The input contains the value at which a branch is: the value of the question to a person, or
