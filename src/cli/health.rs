@@ -183,7 +183,10 @@ impl Health {
         };
         let careless = match narrow {
             true => None,
-            false => writable::careless(&mut conn).await?,
+            false => {
+                let lease = config.supervisor.reaper_timeout;
+                writable::careless(&mut conn, lease).await?
+            }
         };
         let (kept, waits): (Vec<&Waits>, Vec<&Waits>) =
             waits.iter().partition(|it| it.kept(now).is_some());

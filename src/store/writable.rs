@@ -400,10 +400,23 @@ fn told(session: &Session) -> String {
     format!("the session {id} ({user}, {does}, for {held} s)")
 }
 
-/// A setting with which the server may lose acknowledged data when its host goes down, if there is one.
-pub async fn careless(conn: &mut Conn) -> Result<Option<String>, Error> {
+/// The shortest lease that outlasts the time for which a cluster writes nothing after it has lost a node: 6 s were
+/// measured, and a beat has to follow.
+pub const CLUSTER_LEASE: Duration = Duration::from_secs(15);
+
+/// A setting with which the server may lose acknowledged data when its host goes down, or a lease during which a cluster
+/// may write nothing, if there is one.
+pub async fn careless(conn: &mut Conn, lease: Duration) -> Result<Option<String>, Error> {
     if conn.dialect() != Dialect::Mysql {
         return Ok(None);
+    }
+    if conn.is_in_cluster() && lease < CLUSTER_LEASE {
+        return Ok(Some(format!(
+            "the database is a cluster, which writes nothing for some seconds after it has lost a node, and after {} s without a \
+             beat a process counts as dead: set `supervisor.reaper_timeout` to {} at least",
+            lease.as_secs(),
+            CLUSTER_LEASE.as_secs()
+        )));
     }
     let row = conn.fetch_optional(&CARELESS, &[]).await?;
     let setting = row.map(|row| row.get::<Option<String>>("setting"));

@@ -365,6 +365,27 @@ async fn a_node_with_a_setting_that_is_a_mistake_is_left_for_another() {
     .await;
 }
 
+/// After a node was lost, living processes could be taken for dead.
+#[tokio::test]
+async fn a_lease_that_is_shorter_than_a_clusters_silence_is_told() {
+    with(|cluster| async move {
+        let mut person = cluster
+            .node(0)
+            .location
+            .connect(Purpose::Query)
+            .await
+            .unwrap();
+        let mut told = async |lease| {
+            let told = writable::careless(&mut person, lease).await.unwrap();
+            told.is_some_and(|it| it.contains("set `supervisor.reaper_timeout` to 15 at least"))
+        };
+        assert!(told(writable::CLUSTER_LEASE - Duration::from_millis(1)).await);
+        assert!(!told(writable::CLUSTER_LEASE).await);
+        person.close().await;
+    })
+    .await;
+}
+
 /// A process writes its own row with everything that it does: two connections at two nodes would conflict.
 #[tokio::test]
 async fn a_node_that_is_not_to_be_worked_with_is_left_by_all_connections_of_a_process() {
