@@ -1,7 +1,7 @@
 //! Processes that are gone, for people who ask about them.
 //!
-//! Owns: remembering a process when its row is removed, and forgetting it with the history, or after 90 days. Never: decides
-//! that a process is gone (`process` and `recovery` report this).
+//! Owns: remembering a process when its row is removed, and forgetting it with the history, or after 90 days. Never:
+//! decides that a process is gone (`process` and `recovery` report this).
 
 use std::time::Duration;
 

@@ -40,6 +40,10 @@ const DUTY: &str = "bulks";
 /// take.
 const LEASE: Duration = Duration::from_secs(6);
 
+/// An action whose definition cannot be read here is left to others for this long: longer than they wait between two
+/// looks.
+const LEFT_FOR: Duration = Duration::from_secs(60);
+
 /// A round begins no further run after this time, so that each bulk action gets its turn.
 const ROUND: Duration = Duration::from_millis(1_000);
 
@@ -310,6 +314,7 @@ impl Late {
 /// Works on bulk actions for as long as the console lives, while no other console does.
 pub async fn work(site: Arc<Site>) {
     let mut late = Late::default();
+    let mut left: HashMap<Uuid, Instant> = HashMap::new();
     loop {
         let look = site
             .source
@@ -319,8 +324,13 @@ pub async fn work(site: Arc<Site>) {
             Ok(_) => LOOK_EVERY,
             Err(_) => AGAIN,
         };
+        left.retain(|_, at| at.elapsed() < LEFT_FOR);
         for bulk in look.unwrap_or_default() {
+            if left.contains_key(&bulk.id) {
+                continue;
+            }
             match round(&site, bulk.id, &mut late).await {
+                Ok(Round::Unreadable) => drop(left.insert(bulk.id, Instant::now())),
                 Ok(Round::More) => pause = Duration::ZERO,
                 Ok(Round::Later(wait)) => pause = pause.min(wait),
                 Ok(Round::Ended) => {
@@ -345,6 +355,8 @@ enum Round {
     /// There is nothing to do for this long.
     Later(Duration),
     Ended,
+    /// Its definition cannot be read here. A newer console may read it, if this one lets the duty lapse.
+    Unreadable,
     /// Another console has the duty.
     Others,
 }
@@ -399,5 +411,8 @@ async fn round(site: &Arc<Site>, bulk: Uuid, late: &mut Late) -> Result<Round, R
     if let (true, Some(run)) = (done.as_ref().is_err_and(is_of_run), run) {
         late.meet(bulk, run);
     }
-    done
+    match (done, run) {
+        (Err(ReadError::Unreadable(_)), None) => Ok(Round::Unreadable),
+        (done, _) => done,
+    }
 }

@@ -2,12 +2,15 @@
 //! once.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use ductwork::definition::Pipeline;
 use ductwork::machine::bulk::{Filter, Kind, Selection};
 use ductwork::model::{Channel, RunId, RunStatus, Verb};
 use ductwork::store::action::{self, Actor, Of};
 use ductwork::store::bulk::{self, NewBulk};
-use ductwork::store::{Conn, query};
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, definition, duty, query};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use sqlx::{Connection, Executor};
@@ -274,6 +277,36 @@ on_every_database! {
             let stopped = Ask::delete(&format!("{BULK}/{id}")).bearer(&secret).of(&console);
             assert_eq!(stopped.value(), json!({"was_open": was_open}));
         }
+        daemon.stop().await;
+    }
+
+    /// During a rolling upgrade, another console may read it.
+    async fn a_bulk_action_whose_definition_cannot_be_read_is_left_to_others(db: Db) {
+        static NEWER: Statement = Statement::new(
+            "TEST_NEWER", "UPDATE ductwork_definitions SET body = '[' WHERE digest = :digest");
+        let (mut fixture, mut daemon, _console) = started(&db, KNOWN).await;
+        let run = halted(&mut fixture, 1).await[0];
+        let definition = Pipeline::named("Halts").start("Other").build().unwrap();
+        let digest = definition::save(&mut fixture.conn, &definition).await.unwrap();
+        let args = [("digest", digest.as_str().into())];
+        assert_eq!(fixture.conn.execute(&NEWER, &args).await.unwrap(), 1);
+        let selection = Selection::chosen(vec![run]);
+        let new = NewBulk {
+            verb: Verb::Revive,
+            selection: &selection,
+            definition: Some(&definition),
+            newest: run,
+            by: &Actor::new("ana", Channel::Api),
+        };
+        bulk::create(&mut fixture.conn, new).await.unwrap();
+        daemon.says("the console cannot read a row").await;
+        // Its lease of the duty is over soon, and it does not renew it.
+        let (other, lease) = (Uuid::now_v7(), Duration::from_secs(3_600));
+        eventually(PATIENCE, "another console has the duty", async || {
+            let is_taken = duty::take(&mut fixture.conn, "bulks", other, lease).await.unwrap();
+            is_taken.then_some(())
+        })
+        .await;
         daemon.stop().await;
     }
 
