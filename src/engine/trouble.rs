@@ -71,7 +71,7 @@ impl Trouble {
     fn report_for(self) -> Duration {
         match self {
             Self::Refused => REFUSED_FOR,
-            Self::Dying => 2 * REPORT_FOR,
+            Self::Dying | Self::Starting => 2 * REPORT_FOR,
             _ => REPORT_FOR,
         }
     }
@@ -86,8 +86,8 @@ impl Trouble {
 }
 
 /// After this long without being met, it is no longer reported. Longer than the pause between two
-/// attempts. A child that has lived for a minute is started again within half a minute: its deaths may be twice as
-/// far apart.
+/// attempts. A child that has lived for a minute is started again within half a minute, and a start that hangs is given
+/// up after a minute and tried again a minute later: these may be twice as far apart.
 const REPORT_FOR: Duration = Duration::from_secs(90);
 
 /// A refusal that a console has not met again for this long is no longer reported: a console tries again within

@@ -235,12 +235,12 @@ impl CommandRunner {
         }
         let prepared = {
             let hold = Hold(Arc::default());
-            let limit = assignment.timeout.map(|limit| limit.max(START_LIMIT));
+            let limit = self.start_limit(assignment.timeout);
             let mut preparing = pin!(self.prepare(assignment, argv, env.into(), cwd, &hold.0));
             let cut = tokio::select! {
                 biased;
                 prepared = &mut preparing => Ok(prepared),
-                limit = elapsed(limit) => Err(Err(limit)),
+                limit = elapsed(Some(limit)) => Err(Err(limit)),
                 cause = stopped(&mut stop) => Err(Ok(cause)),
             };
             match cut {
@@ -274,6 +274,12 @@ impl CommandRunner {
         let outcome = covered(outcome.await, mask.as_ref());
         let log = unsaid(&outcome, &log);
         Performed { outcome, log }
+    }
+
+    /// How long the start of a step with this timeout may take. A step without one has a limit, too: otherwise a step
+    /// that will never start would keep its slot, and nothing but a line in the log would tell of it.
+    fn start_limit(&self, timeout: Option<Duration>) -> Duration {
+        timeout.map_or(self.limits.start, |limit| limit.max(START_LIMIT))
     }
 
     /// Ends a program that has started after its start was given up.

@@ -188,6 +188,8 @@ pub struct Limits {
     pub stderr_tail: usize,
     /// The time between being asked to end and being killed.
     pub kill_grace: Duration,
+    /// How long the start of a command that has no timeout may take.
+    pub start: Duration,
 }
 
 impl Default for Limits {
@@ -196,6 +198,7 @@ impl Default for Limits {
             max_payload: 16 * 1024 * 1024,
             stderr_tail: 64 * 1024,
             kill_grace: Duration::from_secs(5),
+            start: Duration::from_secs(60),
         }
     }
 }

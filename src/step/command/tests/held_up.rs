@@ -31,6 +31,29 @@ async fn a_program_that_cannot_be_executed_in_time_is_given_up_and_blamed_for_no
 }
 
 #[tokio::test]
+async fn a_start_that_hangs_is_given_up_although_its_step_has_no_timeout() {
+    let mut stage = Stage::new("1");
+    assert_eq!(stage.assignment.timeout, None);
+    assert_eq!(stage.limits.start, Duration::from_secs(60));
+    stage.limits.start = Duration::from_millis(300);
+    let lease = held_up(&stage);
+    match timeout(PATIENCE, stage.run(&["./held_up"])).await {
+        Ok(Outcome::NotStarted { message }) => {
+            assert!(
+                message.contains("`./held_up` could not be started within 300ms"),
+                "{message}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    drop(lease);
+    stage.limits.start = PATIENCE;
+    assert_eq!(value(stage.run(&["./held_up"]).await), "null");
+    let ran = std::fs::read_to_string(stage.path("ran")).unwrap();
+    assert_eq!(ran, "\n", "it ran after it was given up");
+}
+
+#[tokio::test]
 async fn a_step_that_is_held_up_hears_that_it_is_to_end() {
     for (cause, is_released) in [
         (StopCause::Shutdown, true),
