@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::machine::halt::{HALTS_MAX, HaltFact};
 use crate::machine::intake;
 use crate::machine::pause::Pause;
-use crate::machine::stuck::{self, DIES};
+use crate::machine::stuck::{self, DIES, UNKEPT};
 use crate::machine::why::*;
 use crate::model::*;
 
@@ -204,6 +204,54 @@ fn failed_hooks_of_questions_are_counted_as_far_as_the_questions_are_known() {
         let told = why(&facts);
         assert_eq!(told.fact, format!("{alone}{expected}"));
         assert_eq!(told.questions, facts.questions);
+    }
+}
+
+#[test]
+fn a_question_that_nobody_decides_names_the_process_that_has_reported_why() {
+    let unkept = format!("{UNKEPT}: permission denied");
+    let told = |late_s: i64, is_late, processes: Vec<ProcessFact>| {
+        let mut facts = facts(Some(LeafState::Asked));
+        facts.questions = vec![Question {
+            step: StepId(uuid::Uuid::nil()),
+            node: "Load".into(),
+            prompt: None,
+            since: NOW - 900 * SECOND,
+            deadline: Some((NOW - late_s * SECOND, "halt".into())),
+            is_late,
+            failed_hook: None,
+        }];
+        facts.processes = processes;
+        why(&facts)
+    };
+    let with = |age_s, trouble: &str| {
+        let trouble = Some(trouble.to_owned());
+        let supervisor = ProcessFact {
+            trouble,
+            ..process(Role::Supervisor, age_s)
+        };
+        vec![process(Role::Advancer, 1), supervisor]
+    };
+    let why = told(40, true, with(1, &unkept));
+    assert_eq!(why.cause, "trouble");
+    assert_eq!(
+        why.fact,
+        format!(
+            "Load waits: nobody has answered in time, and the supervisor (pid 7 on box) cannot decide: {unkept}"
+        )
+    );
+    assert_eq!(why.remedy, stuck::remedy(&unkept, None));
+    let locked = told(900, true, with(1, &format!("{UNKEPT}: they {LOCKED}: 1")));
+    assert_eq!(locked.remedy.as_deref(), Some(END_TRANSACTION));
+    // The time of a grace, a deadline that may still be met, other troubles, and a process that is gone.
+    for (late_s, is_late, processes) in [
+        (39, true, with(1, &unkept)),
+        (900, false, with(1, &unkept)),
+        (900, true, with(1, "step Load cannot be started")),
+        (900, true, with(40, &unkept)),
+    ] {
+        let why = told(late_s, is_late, processes);
+        assert_eq!(why.cause, "dampened", "{why:?}");
     }
 }
 

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::machine::intake;
-use crate::machine::stuck::{self, DIES};
+use crate::machine::stuck::{self, DIES, GRACE, UNKEPT};
 use crate::model::*;
 use crate::time;
 
 use super::{
-    BarrierFact, Facts, LEFT, Leaf, LeafState, ProcessFact, QUESTIONS_MAX, Why, answer,
+    BarrierFact, Facts, LEFT, Leaf, LeafState, ProcessFact, QUESTIONS_MAX, Question, Why, answer,
     end_transaction,
 };
 
@@ -51,40 +51,72 @@ pub(super) fn active(facts: &Facts, run: &RunId) -> Why {
             Why::new("advance_not_due", fact)
         }
         LeafState::Ready { .. } => ready(facts, leaf, &place),
-        LeafState::Asked => {
-            let prompt = match &leaf.prompt {
-                Some(prompt) => format!(": {prompt}"),
-                None => String::new(),
-            };
-            let deadline = match &leaf.deadline {
-                Some(deadline) => format!(" ({deadline})"),
-                None => String::new(),
-            };
-            // Only the first leaves are known, so they are not counted.
-            let asks = |leaf: &&Leaf| matches!(leaf.state, LeafState::Asked);
-            let questions = facts.leaves.iter().filter(asks).count();
-            let others = match questions {
-                0 | 1 => "",
-                _ => " (and for other answers)",
-            };
-            let fact = format!(
-                "it waits for a person at {}{prompt}{deadline}{others}",
-                leaf.node
-            );
-            let known = facts.questions.as_slice();
-            let are_all = (1..QUESTIONS_MAX).contains(&known.len());
-            let are_late = are_all && known.iter().all(|it| it.is_late);
-            Why::new("dampened", fact).remedy(match are_late {
-                true => "no answer counts any more: a daemon decides within 15 seconds; start `ductworkd` if none runs".to_owned(),
-                false => answer(run, questions),
-            })
-        }
+        LeafState::Asked => undecided(facts, leaf).unwrap_or_else(|| asked(facts, leaf, run)),
         _ => Why::new(
             "unknown",
             format!("nothing is known that could move {}{place}", leaf.node),
         )
         .remedy("this should not happen: run `ductworkd audit`".into()),
     }
+}
+
+/// A question that a person has yet to answer.
+fn asked(facts: &Facts, leaf: &Leaf, run: &RunId) -> Why {
+    let prompt = match &leaf.prompt {
+        Some(prompt) => format!(": {prompt}"),
+        None => String::new(),
+    };
+    let deadline = match &leaf.deadline {
+        Some(deadline) => format!(" ({deadline})"),
+        None => String::new(),
+    };
+    // Only the first leaves are known, so they are not counted.
+    let asks = |leaf: &&Leaf| matches!(leaf.state, LeafState::Asked);
+    let questions = facts.leaves.iter().filter(asks).count();
+    let others = match questions {
+        0 | 1 => "",
+        _ => " (and for other answers)",
+    };
+    let fact = format!(
+        "it waits for a person at {}{prompt}{deadline}{others}",
+        leaf.node
+    );
+    Why::new("dampened", fact).remedy(match are_late(facts) {
+        true => "no answer counts any more: a daemon decides within 15 seconds; start `ductworkd` if none runs".to_owned(),
+        false => answer(run, questions),
+    })
+}
+
+/// True where no answer counts any more.
+fn are_late(facts: &Facts) -> bool {
+    let known = facts.questions.as_slice();
+    let are_all = (1..QUESTIONS_MAX).contains(&known.len());
+    are_all && known.iter().all(|it| it.is_late)
+}
+
+/// A process is alive that should have decided a question by now, and has reported why it does not.
+fn undecided(facts: &Facts, leaf: &Leaf) -> Option<Why> {
+    let is_overdue = |question: &Question| {
+        let deadline = question.deadline.as_ref();
+        deadline.is_some_and(|(at, _)| time::between(*at, facts.now) >= GRACE)
+    };
+    if !are_late(facts) || !facts.questions.iter().any(is_overdue) {
+        return None;
+    }
+    let unkept = |trouble: &&String| trouble.starts_with(UNKEPT);
+    let lives = |process: &&ProcessFact| process.is_alive(facts.stale_after);
+    let mut processes = facts.processes.iter().filter(lives);
+    let (process, trouble) =
+        processes.find_map(|process| Some((process, process.trouble.as_ref().filter(unkept)?)))?;
+    let fact = format!(
+        "{} waits: nobody has answered in time, and the {} (pid {} on {}) cannot decide: {trouble}",
+        leaf.node, process.role, process.pid, process.host
+    );
+    let remedy = stuck::remedy(trouble, facts.holder.as_deref());
+    Some(Why {
+        remedy,
+        ..Why::new("trouble", fact)
+    })
 }
 
 fn process(facts: &Facts, id: ProcessId) -> Option<&ProcessFact> {
