@@ -15,13 +15,13 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::machine::stuck::UNKEPT;
+use crate::machine::why::LOCKED;
 use crate::store::cancel::{self, Cancelling};
 use crate::store::cursor::Cursor;
 use crate::store::prune::{self, Pruning};
 use crate::store::resume::Deadlines;
 use crate::store::{Conn, Error, Location, Purpose};
 use crate::telemetry::events;
-use crate::telemetry::growing::Growing;
 
 use super::shared::Shared;
 use super::trouble::Trouble;
@@ -39,8 +39,6 @@ pub struct Keeping {
     task: Option<JoinHandle<()>>,
     stopped: Rc<Stopped>,
     places: Rc<RefCell<Places>>,
-    /// Rows that somebody has locked, with retention and without.
-    locked: Rc<RefCell<Growing<&'static str>>>,
 }
 
 /// The places after which the next look begins. Work that cannot be done now lies before these places, so it never
@@ -103,7 +101,6 @@ impl Keeping {
         }
         let (shared, location) = (Arc::clone(shared), location.clone());
         let (stopped, places) = (Rc::clone(&self.stopped), Rc::clone(&self.places));
-        let locked = Rc::clone(&self.locked);
         self.task = Some(tokio::task::spawn_local(async move {
             let mut reached = *places.borrow();
             keep(
@@ -113,7 +110,6 @@ impl Keeping {
                 abandoned,
                 &stopped,
                 &mut reached,
-                &locked,
             )
             .await;
             *places.borrow_mut() = reached;
@@ -134,13 +130,17 @@ impl Keeping {
 pub fn keeps<T>(shared: &Shared, retention: Option<Duration>, kept: &Result<T, Error>) {
     let about = about(retention);
     match kept {
-        // Somebody has locked a row, and the other rows were taken.
-        Err(Error::Retryable { .. }) => {}
-        Err(error) => {
-            let text = format!("{UNKEPT}: {}", crate::telemetry::chain(error));
-            shared.trouble(Trouble::Keeping, about, &text);
-        }
+        Err(error) => shared.trouble(Trouble::Keeping, about, &told(error)),
         Ok(_) => shared.over(Trouble::Keeping, about),
+    }
+}
+
+/// The words for this failure. Where somebody has locked a row, the other rows were taken, and the remedy is another.
+fn told(error: &Error) -> String {
+    let why = crate::telemetry::chain(error);
+    match error.is_lock_wait() {
+        true => format!("{UNKEPT}: they {LOCKED}: {why}"),
+        false => format!("{UNKEPT}: {why}"),
     }
 }
 
@@ -158,7 +158,6 @@ async fn keep(
     abandoned: Duration,
     stopped: &Stopped,
     places: &mut Places,
-    locked: &RefCell<Growing<&'static str>>,
 ) {
     let mut conn = match location.connect(Purpose::Engine).await {
         Ok(conn) => conn,
@@ -180,18 +179,9 @@ async fn keep(
             Ok((more, undecided)) => (more, undecided),
             Err(error) => (false, Err(error)),
         };
-        keeps(shared, retention, &kept);
-        match &kept {
-            Err(error @ Error::Retryable { .. }) => {
-                let met = locked.borrow_mut().meet(&about(retention), Instant::now());
-                if let Some(lasted) = met {
-                    events::keeping_failed(&crate::telemetry::chain(error), lasted);
-                }
-            }
-            Ok(()) => {
-                locked.borrow_mut().over(&about(retention));
-            }
-            Err(_) => {}
+        // Only at its end does a deletion say that it has passed over runs: until then, no trouble is known to be over.
+        if kept.is_err() || !more {
+            keeps(shared, retention, &kept);
         }
         if !more {
             break;

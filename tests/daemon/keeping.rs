@@ -53,6 +53,9 @@ steps:
 flow: [{ start: Draft }, { dampen: { prompt: "send it?", timeout: 1s, then: approve } }, { chain: Send }]
 "#;
 
+/// In the log, when this work fails.
+const FAILED: &str = "passing deadlines, deleting old runs";
+
 const FLAT: &str = "
 pipeline: Flat
 steps: { A: { command: ['true'] } }
@@ -100,7 +103,6 @@ on_servers! {
 
     /// Each look meets the lock.
     async fn a_lock_that_keeps_a_question_from_being_decided_is_logged_once(db: Db) {
-        const LOGGED: &str = "passing deadlines, deleting old runs";
         let asks = ASKS.replace("timeout: 1s", "timeout: 5s");
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[&asks]).await;
         let mut foreign = Foreign::on(&db.url).await;
@@ -108,12 +110,12 @@ on_servers! {
         let waiting = fixture.trigger("Asks", "1", 1).await[0];
         fixture.said("told", 1).await;
         foreign.lock_rows("ductwork_branches WHERE status = 'dampened'").await;
-        daemon.says(LOGGED).await;
+        daemon.says(FAILED).await;
         for input in ["2", "3"] {
             let run = fixture.trigger("Asks", input, 1).await[0];
             fixture.run_ended(run).await;
         }
-        assert_eq!(daemon.logged(LOGGED).len(), 1);
+        assert_eq!(daemon.logged(FAILED).len(), 1);
         foreign.release().await;
         fixture.run_ended(waiting).await;
         daemon.stop().await;
@@ -209,6 +211,43 @@ on_servers! {
         daemon.stop().await;
         fixture.audited().await;
     }
+
+    async fn a_deletion_that_somebody_holds_up_is_told_until_it_goes_on(db: Db) {
+        let settings = Settings { reaper_timeout: "4s", ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[FLAT]).await;
+        let mut foreign = Foreign::on(&db.url).await;
+        let mut daemon = fixture.start();
+        fixture.trigger("Flat", "1", 1).await;
+        fixture.completed(PATIENCE).await;
+        foreign.lock_rows("ductwork_branches WHERE status = 'completed'").await;
+        assert_eq!(fixture.conn.execute(&BEGUN, &[]).await.unwrap(), 1);
+        told_by_health(&fixture).await;
+        assert_eq!(daemon.logged(FAILED).len(), 1);
+        foreign.release().await;
+        left(&mut fixture, "the run is deleted", [0, 0, 0]).await;
+        health_is_content(&fixture).await;
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+}
+
+/// Waits until `health` says that some of this work waits for somebody's lock.
+async fn told_by_health(fixture: &DaemonFixture) {
+    let says = "deletions of old runs wait: they wait for rows that another session of the database has locked";
+    eventually_every(SELDOM, PATIENCE, "`health` tells of it", async || {
+        let health = fixture.run(&[], &["health"]);
+        let said = String::from_utf8_lossy(&health.stderr);
+        (!health.status.success() && said.contains(says)).then_some(())
+    })
+    .await;
+}
+
+/// Waits until `health` finds nothing.
+async fn health_is_content(fixture: &DaemonFixture) {
+    eventually_every(SELDOM, PATIENCE, "health is content", async || {
+        fixture.run(&[], &["health"]).status.success().then_some(())
+    })
+    .await;
 }
 
 /// Leaves the deletion of a run and the cancellation of another half done; returns the processes of the steps of the
