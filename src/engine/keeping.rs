@@ -282,7 +282,8 @@ async fn pass_deadlines(
 }
 
 /// Continues a cancellation for the rest of the turn. True if more of it is left. A cancellation that has closed
-/// nothing, because somebody has locked rows of its run, is left to the next look, and the result is false.
+/// nothing, as a rule because somebody has locked rows of its run, is left to the next look, and the result is the
+/// reason.
 async fn go_on(
     conn: &mut Conn,
     cancelling: &mut Cancelling,
@@ -290,7 +291,7 @@ async fn go_on(
     until: Instant,
 ) -> Result<bool, Error> {
     let before = cancelling.closed;
-    while !stopped.is_set() && Instant::now() < until {
+    loop {
         let (asked, closed) = (Instant::now(), cancelling.closed);
         if cancelling.step(conn).await?.is_some() {
             events::cancellation_finished(cancelling.run_id);
@@ -303,8 +304,17 @@ async fn go_on(
             false => rest.min(TURN),
         };
         stopped.within(rest).await;
+        if stopped.is_set() {
+            return Ok(false);
+        }
+        if Instant::now() >= until {
+            break;
+        }
     }
-    Ok(cancelling.closed > before)
+    match cancelling.closed > before {
+        true => Ok(true),
+        false => Err(cancelling.reason()),
+    }
 }
 
 /// A deletion of old runs, turn by turn.

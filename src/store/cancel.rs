@@ -189,15 +189,11 @@ pub async fn cancel_by(
         }
         report(cancelling.closed);
         if cancelling.closed > before {
-            (moved, cancelling.waited) = (Instant::now(), None);
+            moved = Instant::now();
             continue;
         }
         if moved.elapsed() >= patience {
-            let none = || {
-                let text = format!("none of the open branches of {run_id:?} can be closed");
-                Error::Corrupt(text)
-            };
-            return Err(cancelling.waited.take().unwrap_or_else(none));
+            return Err(cancelling.reason());
         }
         tokio::time::sleep(AGAIN).await;
     }
@@ -268,7 +264,7 @@ pub struct Cancelling {
     pub closed: usize,
     /// The person or the program that cancels, until that is recorded.
     by: Option<Actor>,
-    /// The error of the last transaction that waited in vain for somebody else's rows.
+    /// The error of the last transaction that waited in vain for somebody else's rows, since branches were last closed.
     waited: Option<Error>,
 }
 
@@ -290,6 +286,16 @@ impl Cancelling {
     /// The same, by somebody, whom the first transaction that closes branches records.
     pub fn by(self, by: Option<Actor>) -> Self {
         Self { by, ..self }
+    }
+
+    /// The reason why the last transactions have closed nothing.
+    pub fn reason(&mut self) -> Error {
+        self.waited.take().unwrap_or_else(|| {
+            let run_id = self.run_id;
+            Error::Corrupt(format!(
+                "none of the open branches of {run_id:?} can be closed"
+            ))
+        })
     }
 
     /// Runs one transaction, or a second one if the first shows that the order tells nothing; returns the result of the
@@ -443,7 +449,7 @@ impl Cancelling {
             self.held.extend(processes);
             self.closed += closed;
             if closed > 0 {
-                self.by = None;
+                (self.by, self.waited) = (None, None);
             } else if !self.is_unordered {
                 self.is_unordered = true;
                 self.seen.clear();

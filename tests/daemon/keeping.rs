@@ -206,8 +206,11 @@ on_servers! {
         })
         .await;
         left(&mut fixture, "the deletion is finished", [0, 0, 1]).await;
+        told_by_health(&fixture).await;
+        assert_eq!(daemon.logged(FAILED).len(), 1);
         foreign.release().await;
         left(&mut fixture, "the cancellation is finished", [0, 1, 1]).await;
+        health_is_content(&fixture).await;
         daemon.stop().await;
         fixture.audited().await;
     }
