@@ -3,12 +3,13 @@
 //! Owns: a POST over HTTP or HTTPS within its time, and the trusted authorities. Never: follows a redirect, tries
 //! again, or keeps a connection.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -125,7 +126,9 @@ async fn exchange(
     let connector = match (is_safe, ca) {
         (false, _) => None,
         (true, None) => Some(connector()),
-        (true, Some(ca)) => Some(TlsConnector::from(trusting(authorities(ca)?))),
+        (true, Some(ca)) => Some(TlsConnector::from(trusting(
+            authorities(ca, file::read).await?,
+        ))),
     };
     let addresses = lookup_host((host, port)).await.map_err(Unsent::Connect)?;
     let addresses: Vec<SocketAddr> = addresses.collect();
@@ -176,22 +179,48 @@ fn trusting(roots: RootCertStore) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
+/// Reads a file of at most so many bytes.
+type Read = fn(&Path, u64) -> Result<Vec<u8>, file::Refused>;
+
 /// The authorities in a PEM file, and no others. The file is read for each request, so that a new one needs no
 /// restart of the console.
-fn authorities(path: &Path) -> Result<RootCertStore, Unsent> {
+async fn authorities(path: &Path, read: Read) -> Result<RootCertStore, Unsent> {
     let wrong = |why: String| Unsent::Authorities(path.display().to_string(), why);
-    let pem = file::read(path, CA_MAX).map_err(|refused| wrong(refused.to_string()))?;
+    let turn = turn(path).lock_owned().await;
+    let file = path.to_owned();
+    let reading = move || {
+        // The turn lasts as long as the read, even where nobody waits for it any more.
+        let _turn = turn;
+        read(&file, CA_MAX)
+    };
+    let read = tokio::task::spawn_blocking(reading).await;
+    let read = read.map_err(|failed| wrong(failed.to_string()))?;
+    let pem = read.map_err(|refused| wrong(refused.to_string()))?;
+    trusted(&pem).map_err(wrong)
+}
+
+/// The turn to read a file of authorities. A disk that does not answer keeps one thread per file, and not one more for
+/// each message. The configuration names a few files at most.
+fn turn(path: &Path) -> Arc<tokio::sync::Mutex<()>> {
+    type Turns = HashMap<PathBuf, Arc<tokio::sync::Mutex<()>>>;
+    static TURNS: LazyLock<Mutex<Turns>> = LazyLock::new(Mutex::default);
+    let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(turns.entry(path.to_owned()).or_default())
+}
+
+/// The authorities in this PEM text, or the reason why they cannot be used.
+fn trusted(pem: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
+    for certificate in CertificateDer::pem_slice_iter(pem) {
         let added = certificate.map(|it| roots.add(it));
         match added {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(wrong(error.to_string())),
-            Err(error) => return Err(wrong(error.to_string())),
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(error) => return Err(error.to_string()),
         }
     }
     match roots.is_empty() {
-        true => Err(wrong("it has no certificate in PEM".to_owned())),
+        true => Err("it has no certificate in PEM".to_owned()),
         false => Ok(roots),
     }
 }
@@ -254,6 +283,8 @@ pub fn clipped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use tokio::net::{TcpListener, TcpSocket};
 
     use super::*;
@@ -315,12 +346,18 @@ mod tests {
         }
     }
 
-    #[test]
-    fn authorities_that_cannot_be_used_are_named_with_the_reason() {
+    #[tokio::test]
+    async fn authorities_that_cannot_be_used_are_named_with_the_reason() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("ca.pem");
-        let said = |path: &Path| authorities(path).unwrap_err().to_string();
-        assert!(said(&path).contains("No such file"), "{}", said(&path));
+        let said = async || {
+            authorities(&path, file::read)
+                .await
+                .unwrap_err()
+                .to_string()
+        };
+        let missing = said().await;
+        assert!(missing.contains("No such file"), "{missing}");
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         for (text, why) in [
             ("", "it has no certificate in PEM"),
@@ -329,9 +366,41 @@ mod tests {
             ("-----BEGIN CERTIFICATE-----\nAAAA\n", "missing"),
         ] {
             std::fs::write(&path, text).unwrap();
-            let said = said(&path);
+            let said = said().await;
             assert!(said.contains("ca.pem cannot be used"), "{said}");
             assert!(said.contains(why), "{said}");
         }
+    }
+
+    /// Set when the disk of the test answers.
+    static ANSWERS: OnceLock<()> = OnceLock::new();
+
+    /// The number of reads that it was asked for.
+    static READS: AtomicUsize = AtomicUsize::new(0);
+
+    fn read_late(_path: &Path, _max: u64) -> Result<Vec<u8>, file::Refused> {
+        READS.fetch_add(1, Ordering::SeqCst);
+        let until = Instant::now() + Duration::from_secs(10);
+        while ANSWERS.get().is_none() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Vec::new())
+    }
+
+    #[tokio::test]
+    async fn authorities_on_a_disk_that_does_not_answer_hold_up_nothing_else_and_keep_one_thread() {
+        let moment = Duration::from_millis(50);
+        let path = Path::new("/silent/ca.pem");
+        for _ in 0..3 {
+            // The timer of this only thread runs meanwhile.
+            let read = tokio::time::timeout(moment, authorities(path, read_late)).await;
+            assert!(read.is_err(), "the disk answers");
+        }
+        let other = authorities(Path::new("/nowhere/ca.pem"), file::read).await;
+        assert!(other.unwrap_err().to_string().contains("No such file"));
+        ANSWERS.set(()).unwrap();
+        let empty = authorities(path, read_late).await.unwrap_err();
+        assert!(empty.to_string().contains("no certificate"), "{empty}");
+        assert_eq!(READS.load(Ordering::SeqCst), 2);
     }
 }
