@@ -162,6 +162,7 @@ const BATCHES: &[&str] = &[
     "due",
     "taken",
     "held",
+    "free",
     "results",
     "new_runs",
     "ductwork_rows",

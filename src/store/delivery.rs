@@ -94,37 +94,50 @@ statements! {
     HOLD_RUNS in Mysql = "
         UPDATE {into:ductwork_runs;b(id id)} SET revivals = revivals + 1
          WHERE {of:ductwork_runs.id;b(id id)} AND ductwork_runs.pruning_at IS NULL";
+    /// A message whose row somebody has locked is due later: it takes the place of no other one. Proven by
+    /// `somebody_who_has_locked_a_message_holds_up_that_message_alone`.
     DUE_DELIVERIES = "
-        SELECT d.id, d.run_id, d.event, d.body, d.attempts, r.id AS run
-          FROM ductwork_deliveries d LEFT JOIN ductwork_runs r ON {key:r.id;d.run_id}
-         WHERE d.endpoint = :endpoint AND d.due_at <= {now} ORDER BY d.due_at, d.id LIMIT :n";
-    /// RACE: two consoles are about to send one message. The second to write finds that it is not due. Proven
-    /// by `of_two_who_would_send_a_message_one_does`.
+        SELECT d.id, d.run_id, d.event, d.body, d.attempts,
+               (SELECT r.id FROM ductwork_runs r WHERE {key:r.id;d.run_id}) AS run
+          FROM ductwork_deliveries d
+         WHERE d.endpoint = :endpoint AND d.due_at <= {now} ORDER BY d.due_at, d.id LIMIT :n {skip_locked}";
+    /// RACE: two consoles are about to send one message. The second to write finds that it is not due, or that the
+    /// other one has locked it. Proven by `of_two_who_would_send_a_message_one_does`.
+    ///
+    /// RACE: somebody locks a message's row after it was found due. It is not taken, and the others are. Proven by
+    /// `somebody_who_has_locked_a_message_holds_up_that_message_alone`.
     LEASE_DELIVERIES = "
+        WITH free {materialized} (
+            SELECT id FROM ductwork_deliveries WHERE {any:id;b(id id)} AND due_at <= {now} {skip_locked})
         UPDATE ductwork_deliveries SET due_at = {now} + :lease
-         WHERE {any:id;b(id id)} AND due_at <= {now} RETURNING id",
-        on Mysql [&LOCK_DUE_DELIVERIES, &LEASE_LOCKED_DELIVERIES];
+         WHERE {within:id;SELECT id FROM free} RETURNING id",
+        on Mysql [&LOCK_DUE_DELIVERIES];
     LOCK_DUE_DELIVERIES in Mysql = "
         SELECT d.id FROM {rows:b(id id)} {join:ductwork_deliveries d} ON d.id = b.id
-         WHERE d.due_at <= {now} ORDER BY d.id {lock}";
+         WHERE d.due_at <= {now} ORDER BY d.id {skip_locked}";
     LEASE_LOCKED_DELIVERIES in Mysql = "
         UPDATE {into:ductwork_deliveries;b(id id)} SET due_at = {now} + :lease
          WHERE {of:ductwork_deliveries.id;b(id id)} AND due_at <= {now}";
     /// RACE: a sender stalls for so long that another sends the message as well, or a person requests it once
     /// more. Each attempt counts once. Proven by `a_late_result_of_an_attempt_changes_nothing`.
+    ///
+    /// A message whose row somebody has locked stays without a record, and holds up no other one. Proven by
+    /// `somebody_who_has_locked_a_message_holds_up_that_message_alone`.
     RECORD_DELIVERIES = "
+        WITH free {materialized} (
+            SELECT id FROM ductwork_deliveries WHERE {any:id;b(id id)} {skip_locked})
         UPDATE {into:ductwork_deliveries;b(id id, made int, pause int, outcome text, code int, reason text)}
            SET attempts = b.made + 1, due_at = {now} + b.pause, state = b.outcome, tried_at = {now},
                status = b.code, error = b.reason
           {from:b(id id, made int, pause int, outcome text, code int, reason text)}
-         WHERE {key:ductwork_deliveries.id;b.id} AND ductwork_deliveries.due_at IS NOT NULL
-           AND ductwork_deliveries.attempts = b.made
+         WHERE {key:ductwork_deliveries.id;b.id} AND {within:ductwork_deliveries.id;SELECT id FROM free}
+           AND ductwork_deliveries.due_at IS NOT NULL AND ductwork_deliveries.attempts = b.made
         RETURNING ductwork_deliveries.id AS id",
-        on Mysql [&LOCK_ATTEMPTED_DELIVERIES, &RECORD_LOCKED_DELIVERIES];
+        on Mysql [&LOCK_ATTEMPTED_DELIVERIES];
     LOCK_ATTEMPTED_DELIVERIES in Mysql = "
         SELECT d.id FROM {rows:b(id id, made int, pause int, outcome text, code int, reason text)}
           {join:ductwork_deliveries d} ON d.id = b.id
-         WHERE d.due_at IS NOT NULL AND d.attempts = b.made ORDER BY d.id {lock}";
+         WHERE d.due_at IS NOT NULL AND d.attempts = b.made ORDER BY d.id {skip_locked}";
     RECORD_LOCKED_DELIVERIES in Mysql = "
         UPDATE {into:ductwork_deliveries;b(id id, made int, pause int, outcome text, code int, reason text)}
            SET attempts = b.made + 1, due_at = {now} + b.pause, state = b.outcome, tried_at = {now},
@@ -454,7 +467,7 @@ pub async fn take(
     Ok(taken)
 }
 
-/// Takes messages, and returns those that were due.
+/// Takes messages, and returns those that were due and that nobody had locked.
 pub async fn lease(
     conn: &mut Conn,
     ids: Vec<Uuid>,
@@ -464,9 +477,26 @@ pub async fn lease(
         return Ok(BTreeSet::new());
     }
     let rows = Rows::new().ids("id", ids);
-    let args = [("b", (&rows).into()), ("lease", micros(lease).into())];
-    let leased = conn.fetch_autocommit(&LEASE_DELIVERIES, &args).await?;
-    leased.iter().map(|row| row.get("id")).collect()
+    let lease = || ("lease", micros(lease).into());
+    let args = [("b", (&rows).into()), lease()];
+    if conn.dialect() != Dialect::Mysql {
+        return self::ids(&conn.fetch_autocommit(&LEASE_DELIVERIES, &args).await?);
+    }
+    conn.transaction(async |conn| {
+        let free = self::ids(&conn.fetch(&LEASE_DELIVERIES, &args).await?)?;
+        if !free.is_empty() {
+            let rows = Rows::new().ids("id", free.iter().copied());
+            let args = [("b", (&rows).into()), lease()];
+            conn.fetch_and_commit(&LEASE_LOCKED_DELIVERIES, &args)
+                .await?;
+        }
+        Ok(free)
+    })
+    .await
+}
+
+fn ids(rows: &[Row]) -> Result<BTreeSet<Uuid>, Error> {
+    rows.iter().map(|row| row.get("id")).collect()
 }
 
 /// An attempt that ended.
@@ -483,8 +513,28 @@ pub struct Attempt<'a> {
 }
 
 /// Records how attempts ended, and returns the recorded deliveries. An attempt is not recorded when it was
-/// recorded before, or no longer counts.
+/// recorded before, or no longer counts, or somebody has locked the message's row.
 pub async fn record(conn: &mut Conn, attempts: &[Attempt<'_>]) -> Result<BTreeSet<Uuid>, Error> {
+    let rows = outcomes(attempts.iter());
+    let args = [("b", (&rows).into())];
+    if conn.dialect() != Dialect::Mysql {
+        return ids(&conn.fetch_autocommit(&RECORD_DELIVERIES, &args).await?);
+    }
+    conn.transaction(async |conn| {
+        let free = ids(&conn.fetch(&RECORD_DELIVERIES, &args).await?)?;
+        if !free.is_empty() {
+            let rows = outcomes(attempts.iter().filter(|it| free.contains(&it.due.id)));
+            let args = [("b", (&rows).into())];
+            conn.fetch_and_commit(&RECORD_LOCKED_DELIVERIES, &args)
+                .await?;
+        }
+        Ok(free)
+    })
+    .await
+}
+
+/// The rows that record attempts.
+fn outcomes<'a>(attempts: impl Iterator<Item = &'a Attempt<'a>> + Clone) -> Rows<'a> {
     let state = |it: &Attempt<'_>| match it.follows {
         Follows::Again(_) => STATES[0],
         Follows::Delivered => STATES[1],
@@ -494,16 +544,14 @@ pub async fn record(conn: &mut Conn, attempts: &[Attempt<'_>]) -> Result<BTreeSe
         Follows::Again(pause) => Some(micros(pause)),
         Follows::Delivered | Follows::Failed => None,
     };
-    let rows = Rows::new()
-        .ids("id", attempts.iter().map(|it| it.due.id))
-        .ints("made", attempts.iter().map(|it| i64::from(it.due.attempts)))
-        .optional_ints("pause", attempts.iter().map(pause))
-        .texts("outcome", attempts.iter().map(state))
-        .optional_ints("code", attempts.iter().map(|it| it.status.map(i64::from)))
-        .optional_texts("reason", attempts.iter().map(|it| it.error));
-    let args = [("b", (&rows).into())];
-    let recorded = conn.fetch_autocommit(&RECORD_DELIVERIES, &args).await?;
-    recorded.iter().map(|row| row.get("id")).collect()
+    let each = || attempts.clone();
+    Rows::new()
+        .ids("id", each().map(|it| it.due.id))
+        .ints("made", each().map(|it| i64::from(it.due.attempts)))
+        .optional_ints("pause", each().map(pause))
+        .texts("outcome", each().map(state))
+        .optional_ints("code", each().map(|it| it.status.map(i64::from)))
+        .optional_texts("reason", each().map(|it| it.error))
 }
 
 /// Makes a message due once more, with all its attempts; false when the delivery does not exist.

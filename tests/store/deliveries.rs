@@ -627,6 +627,51 @@ async fn a_message_whose_id_is_none_is_put_aside_and_the_others_are_sent() {
 }
 
 on_servers! {
+    async fn somebody_who_has_locked_a_message_holds_up_that_message_alone(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let listens = endpoints(&[("a", &all()), ("b", &all())]);
+        let mut finder = Finder::begin(&mut driver.conn, &listens).await.unwrap();
+        for pipeline in ["P", "Q", "Q"] {
+            driver.trigger(&one(pipeline), "1").await;
+            driver.work(pipeline, |_| Did::Returned(1.into())).await;
+        }
+        let conn = &mut driver.conn;
+        look(conn, &mut finder).await;
+        let all = deliveries(conn).await;
+        let locked = all.iter().find(|it| it.pipeline == "P" && it.endpoint == "a").unwrap().id;
+        let mut hold = db.conn().await;
+        let lock = async |hold: &mut Conn| {
+            for script in [
+                "BEGIN",
+                "SELECT 1 FROM ductwork_deliveries WHERE pipeline = 'P' AND endpoint = 'a' FOR UPDATE",
+            ] {
+                hold.script("HOLD", script).await.unwrap();
+            }
+        };
+        lock(&mut hold).await;
+        // It is the first one, and takes no place of the others.
+        let mut taken = delivery::take(conn, &[("a", 2), ("b", 9)], LEASE).await.unwrap().due;
+        assert_eq!(taken.iter().map(Vec::len).collect::<Vec<_>>(), [2, 3]);
+        assert!(taken.iter().flatten().all(|it| it.id != locked));
+        // A console that has read the message as due before.
+        let leased = delivery::lease(conn, vec![locked], LEASE).await.unwrap();
+        assert!(leased.is_empty());
+        hold.script("COMMIT", "COMMIT").await.unwrap();
+        taken.push(take(conn, "a", LEASE).await);
+        assert_eq!(taken[2].iter().map(|it| it.id).collect::<Vec<_>>(), [locked]);
+        lock(&mut hold).await;
+        let attempts: Vec<Attempt> = taken
+            .iter()
+            .flatten()
+            .map(|due| Attempt { due, follows: Follows::Delivered, status: Some(200), error: None })
+            .collect();
+        let recorded = delivery::record(conn, &attempts).await.unwrap();
+        assert_eq!((recorded.len(), recorded.contains(&locked)), (5, false));
+        hold.script("COMMIT", "COMMIT").await.unwrap();
+        let recorded = delivery::record(conn, &attempts).await.unwrap();
+        assert_eq!(recorded.into_iter().collect::<Vec<_>>(), [locked]);
+    }
+
     async fn somebody_who_has_locked_a_run_holds_up_the_messages_about_that_run_alone(db: Db) {
         let mut driver = Driver::new(&db).await;
         let listens = endpoints(&[("e", &all())]);
