@@ -384,8 +384,9 @@ async fn round(site: &Arc<Site>, bulk: Uuid, late: &mut Late) -> Result<Round, R
         let worked = bulk::work(conn, bulk, definitions, within, &mut tell).await;
         let worked = match worked {
             Ok(worked) => worked,
-            // It was stopped, or another console has it: the next look will show.
-            Err(Error::Gone(_)) => return Ok(Round::More),
+            // It was stopped, or another console has it: a look a little later will show. A trigger may leave its row as
+            // it is for as long as it likes.
+            Err(Error::Gone(_)) => return Ok(Round::Later(AGAIN)),
             Err(error) => return Err(error),
         };
         for pipeline in &worked.pipelines {

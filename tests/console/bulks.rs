@@ -440,3 +440,37 @@ async fn a_console_goes_on_beside_a_run_that_somebody_has_locked_and_comes_back_
     };
     crate::support::with(Db::postgres().await, body).await;
 }
+
+/// A trigger of somebody leaves the row of the bulk action as it is, so that each round finds it changed by another.
+#[tokio::test]
+async fn a_bulk_action_that_cannot_go_on_is_tried_again_after_a_pause() {
+    let body = async |db: Db| {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        halted(&mut fixture, 1).await;
+        let stays = "CREATE SEQUENCE rounds;
+            CREATE FUNCTION stays() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN PERFORM nextval('rounds'); RETURN NULL; END $$;
+            CREATE TRIGGER stays BEFORE UPDATE ON ductwork_bulks FOR EACH ROW EXECUTE FUNCTION stays()";
+        fixture.conn.script("TEST_STAYS", stays).await.unwrap();
+        let mut asks = sqlx::PgConnection::connect(&db.url).await.unwrap();
+        let secret = token(&fixture, &["--scope", "operate"]);
+        let body = r#"{"verb": "revive", "filter": {"pipeline": "Halts"}}"#;
+        let made = Ask::json(BULK, body).bearer(&secret).of(&console);
+        let id = id(&made.value());
+        let began = std::time::Instant::now();
+        eventually(PATIENCE, "there were some rounds", async || {
+            let rounds = sqlx::query_scalar::<_, i64>("SELECT last_value FROM rounds");
+            let rounds = rounds.fetch_one(&mut asks).await.unwrap();
+            (rounds >= 4).then_some(())
+        })
+        .await;
+        let took = began.elapsed();
+        assert!(took >= std::time::Duration::from_secs(2), "{took:?}");
+        let goes = "DROP TRIGGER stays ON ductwork_bulks";
+        fixture.conn.script("TEST_GOES", goes).await.unwrap();
+        assert_eq!(ended(&mut fixture.conn, id).await, (1, 0, 0));
+        fixture.ended(PATIENCE).await;
+        daemon.stop().await;
+    };
+    crate::support::with(Db::postgres().await, body).await;
+}
