@@ -115,7 +115,7 @@ impl Site {
             acts: Source::that_acts(location.clone(), Arc::clone(&terms.refused)),
             bulk_acts: Source::of_bulk(location.clone(), Arc::clone(&terms.refused)),
             bulks: Bulks::default(),
-            duty_acts: Source::that_acts(location.clone(), Arc::clone(&terms.refused)),
+            duty_acts: Source::of_duties(location.clone(), Arc::clone(&terms.refused)),
             webhooks: Webhooks::default(),
             duties: Arc::new(Duties::new()),
             visitors: Visitors::new(terms.anonymous)?,

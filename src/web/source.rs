@@ -45,6 +45,9 @@ const WAITING: usize = 64;
 /// After a failed attempt, nobody tries to connect for this long.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// The line of the log about a question that got no answer in time.
+const LATE: &str = "the database did not answer the console in time";
+
 /// The reason why there is no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
@@ -160,7 +163,12 @@ impl Source {
         Self::acting(location, Use::Acts, refused)
     }
 
-    /// The same, for one of many runs after the other.
+    /// The same for what the console does by itself.
+    pub fn of_duties(location: Location, refused: Refused) -> Self {
+        Self::acting(location, Use::Duties, refused)
+    }
+
+    /// The same for the actions in many runs, one run after the other.
     pub fn of_bulk(location: Location, refused: Refused) -> Self {
         Self::acting(location, Use::Bulk, refused)
     }
@@ -272,6 +280,7 @@ where
 enum Use {
     Reads,
     Acts,
+    Duties,
     Bulk,
 }
 
@@ -320,13 +329,13 @@ impl Reader {
     async fn ask(&mut self, question: &mut dyn Question) -> Result<(), ReadError> {
         let budget = match self.used_for {
             Use::Reads => BUDGET,
-            Use::Acts | Use::Bulk => ACTS_WITHIN,
+            Use::Acts | Use::Duties | Use::Bulk => ACTS_WITHIN,
         };
         let catches_up = self.used_for != Use::Reads;
         let began = Instant::now();
         let fresh = match self.used_for {
             Use::Reads => FRESH_FOR_READS,
-            Use::Acts | Use::Bulk => FRESH,
+            Use::Acts | Use::Duties | Use::Bulk => FRESH,
         };
         self.look_at_idle(fresh).await;
         let conn = match self.connected().await {
@@ -366,7 +375,10 @@ impl Reader {
             self.conn = None;
         }
         let Some(error) = error else {
-            tracing::info!("the database did not answer the console in time");
+            let key = (None, LATE.to_owned());
+            if self.failures.meet(&key, Instant::now()).is_some() {
+                tracing::info!("{LATE}");
+            }
             return Err(ReadError::Late);
         };
         let chain = telemetry::chain(&error);
@@ -387,13 +399,13 @@ impl Reader {
             ReadError::OnlyReads(_) | ReadError::Hindered(_) => {
                 self.report(statement.unwrap_or_default(), Some(&chain))
             }
+            // Nobody waits for the answer who could be told.
+            ReadError::Failed(_) | ReadError::Unreadable(_) if self.acts_by_itself() => {
+                self.report(statement.unwrap_or_default(), Some(&chain))
+            }
             _ if !is_new => {}
             ReadError::Late => {
-                tracing::info!(
-                    error = chain,
-                    statement,
-                    "the database did not answer the console in time"
-                );
+                tracing::info!(error = chain, statement, "{LATE}");
             }
             ReadError::Unreadable(_) => {
                 tracing::warn!(error = chain, statement, "the console cannot read a row")
@@ -430,6 +442,11 @@ impl Reader {
         Ok(self.conn.insert(conn))
     }
 
+    /// True where no person asks.
+    fn acts_by_itself(&self) -> bool {
+        matches!(self.used_for, Use::Duties | Use::Bulk)
+    }
+
     /// Reports a refusal, or its end. The person whose page cannot be read is told by the page.
     fn report(&self, statement: &str, why: Option<&str>) {
         if self.used_for != Use::Reads {
@@ -445,7 +462,7 @@ impl Reader {
         }
         let purpose = match self.used_for {
             Use::Reads => Purpose::Page,
-            Use::Acts => Purpose::Engine,
+            Use::Acts | Use::Duties => Purpose::Engine,
             Use::Bulk => Purpose::Bulk,
         };
         let attempt = self.location.connect(purpose);

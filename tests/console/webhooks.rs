@@ -497,35 +497,53 @@ on_every_database! {
     }
 }
 
-/// The server reports a full disk for this one table; everything else goes on.
+/// The server reports a full disk for one table, and then a trigger of somebody refuses rows of another one; everything
+/// else goes on.
 #[tokio::test]
 async fn messages_that_the_database_refuses_to_take_are_told_of_and_go_out_later() {
     crate::support::with(Db::postgres().await, async |db: Db| {
         let endpoint = Endpoint::answering(&[]);
         let (mut fixture, mut daemon, _) = started(&db, &endpoint.settings("")).await;
         daemon.says(BEGINS).await;
-        let full = "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS
-                $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$;
-            CREATE TRIGGER no_room BEFORE INSERT OR UPDATE ON ductwork_duties
-                FOR EACH ROW EXECUTE FUNCTION no_room()";
-        fixture.conn.script("TEST_FULL", full).await.unwrap();
-        fixture.trigger("Plain", "1", 1).await;
-        eventually_every(SELDOM, PATIENCE, "`health` tells of it", async || {
-            let health = fixture.run(&[], &["health"]);
-            let told = String::from_utf8_lossy(&health.stderr);
-            let refused = told.contains("the console's work is held up: ");
-            let fails = !health.status.success();
-            (fails && refused && told.contains("no room")).then_some(())
-        })
-        .await;
-        assert!(endpoint.heard().is_empty());
-        assert_eq!(
-            daemon.logged("the console cannot do all of its work").len(),
-            1
-        );
-        let room = "DROP TRIGGER no_room ON ductwork_duties";
-        fixture.conn.script("TEST_ROOM", room).await.unwrap();
-        endpoint.hears(1).await;
+        for (known, (why, refuse, accept)) in [
+            (
+                "no room",
+                "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS
+                        $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$;
+                    CREATE TRIGGER no_room BEFORE INSERT OR UPDATE ON ductwork_duties
+                        FOR EACH ROW EXECUTE FUNCTION no_room()",
+                "DROP TRIGGER no_room ON ductwork_duties",
+            ),
+            (
+                "not today",
+                "CREATE FUNCTION not_today() RETURNS trigger LANGUAGE plpgsql AS
+                        $$ BEGIN RAISE EXCEPTION 'not today'; END $$;
+                    CREATE TRIGGER not_today BEFORE INSERT OR UPDATE ON ductwork_deliveries
+                        FOR EACH ROW EXECUTE FUNCTION not_today()",
+                "DROP TRIGGER not_today ON ductwork_deliveries",
+            ),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            fixture.conn.script("TEST_REFUSE", refuse).await.unwrap();
+            fixture.trigger("Plain", "1", 1).await;
+            eventually_every(SELDOM, PATIENCE, "`health` tells of it", async || {
+                let health = fixture.run(&[], &["health"]);
+                let told = String::from_utf8_lossy(&health.stderr);
+                let refused = told.contains("the console's work is held up: ");
+                let fails = !health.status.success();
+                (fails && refused && told.contains(why)).then_some(())
+            })
+            .await;
+            assert_eq!(endpoint.heard().len(), known);
+            assert_eq!(
+                daemon.logged("the console cannot do all of its work").len(),
+                known + 1
+            );
+            fixture.conn.script("TEST_ACCEPT", accept).await.unwrap();
+            endpoint.hears(known + 1).await;
+        }
         daemon.stop().await;
     })
     .await;
