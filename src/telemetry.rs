@@ -8,6 +8,8 @@ pub mod events;
 pub mod growing;
 mod line;
 mod queue;
+#[cfg(test)]
+pub mod testing;
 
 use std::io::IsTerminal;
 use std::sync::{Arc, OnceLock};

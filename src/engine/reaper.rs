@@ -197,6 +197,8 @@ pub struct Sweeper {
     reports: Reports,
     /// Failures of parts of the last sweeps.
     sweeping: Growing<()>,
+    /// Failures to add the counts of processes that are gone.
+    folding: Growing<()>,
     /// Processes that could not be recovered, and when to tell of it.
     failed: Growing<ProcessId>,
     /// Processes that could not be recovered the last time.
@@ -232,6 +234,7 @@ impl Sweeper {
             locked: Vec::new(),
             reports: Reports::default(),
             sweeping: Growing::default(),
+            folding: Growing::default(),
             failed: Growing::default(),
             hindered: None,
             vain: HashSet::new(),
@@ -527,12 +530,17 @@ impl Sweeper {
 
     /// Adds the counts of the processes that are gone to the total of all of them. This is not urgent: a
     /// scrape finds them in either place.
-    async fn fold(&self, conn: &mut Conn) -> Result<(), Error> {
+    async fn fold(&mut self, conn: &mut Conn) -> Result<(), Error> {
         match metrics::fold(conn).await {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.folding.over(&());
+                Ok(())
+            }
             Err(error) if error.is_not_now() || conn.is_broken() => broken(conn, error),
             Err(error) => {
-                events::sweep_failed(&error);
+                if self.folding.meet(&(), Instant::now()).is_some() {
+                    events::sweep_failed(&error);
+                }
                 broken(conn, error)
             }
         }
@@ -602,11 +610,14 @@ fn broken(conn: &Conn, error: Error) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::config::{Config, LoadOptions};
     use crate::model::Intake;
     use crate::store::process::Counters;
     use crate::store::{Location, Purpose};
+    use crate::telemetry::testing::Logged;
 
     const STALE: Duration = Duration::from_secs(30);
 
@@ -731,6 +742,21 @@ mod tests {
         fn registered(&self) {}
     }
 
+    /// A sweeper by the defaults of the configuration.
+    fn sweeper(directory: &Path, proof: Box<Proof>) -> Sweeper {
+        let config = Config::load(LoadOptions {
+            file: None,
+            env: None,
+            vars: &|_| None,
+            names: &[],
+            cwd: directory.into(),
+            handed: None,
+        });
+        let config = config.expect("the defaults are right");
+        let policy = Policy::new(Arc::new(config));
+        Sweeper::new(policy, Arc::new(Definitions::default()), proof)
+    }
+
     #[tokio::test]
     async fn a_death_in_doubt_is_looked_at_again_soon_and_after_the_others() {
         let directory = tempfile::tempdir().unwrap();
@@ -738,15 +764,6 @@ mod tests {
         let url = format!("sqlite://{}/empty.db", directory.path().display());
         let location = Location::parse(&url).unwrap();
         let mut conn = location.connect(Purpose::Engine).await.unwrap();
-        let config = Config::load(LoadOptions {
-            file: None,
-            env: None,
-            vars: &|_| None,
-            names: &[],
-            cwd: directory.path().into(),
-            handed: None,
-        });
-        let config = config.expect("the defaults are right");
         let (dead, alive) = (ProcessId::new(), ProcessId::new());
         let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
         let order = Arc::clone(&asked);
@@ -758,11 +775,7 @@ mod tests {
                 false => Finding::MayLive,
             }
         };
-        let mut sweeper = Sweeper::new(
-            Policy::new(Arc::new(config)),
-            Arc::new(Definitions::default()),
-            Box::new(proof),
-        );
+        let mut sweeper = sweeper(directory.path(), Box::new(proof));
         assert_eq!(sweeper.look_again_in(), None);
         let me = ProcessId::new();
         let mut rows = [row(dead, 1, 0), row(alive, 1, 0)];
@@ -777,6 +790,22 @@ mod tests {
             rows[0].supervisor = Some(me);
         }
         assert_eq!(*asked.lock().unwrap(), [dead, alive, dead]);
+        conn.close().await;
+    }
+
+    #[tokio::test]
+    async fn counts_that_cannot_be_added_up_are_told_of_once() {
+        let directory = tempfile::tempdir().unwrap();
+        // A file without a schema fails each statement.
+        let url = format!("sqlite://{}/empty.db", directory.path().display());
+        let location = Location::parse(&url).unwrap();
+        let mut conn = location.connect(Purpose::Engine).await.unwrap();
+        let logged = Logged::begin();
+        let mut sweeper = sweeper(directory.path(), Box::new(|_, _| Finding::MayLive));
+        for _ in 0..3 {
+            sweeper.fold(&mut conn).await.unwrap();
+        }
+        assert_eq!(logged.count("a part of a sweep failed"), 1);
         conn.close().await;
     }
 

@@ -12,6 +12,7 @@ use crate::engine::lifeline::Request;
 use crate::store::backend::sqlite::file::Side;
 use crate::store::{self, Location};
 use crate::telemetry::events;
+use crate::telemetry::growing::Growing;
 
 /// A person who waits longer than this for the end of a daemon asks why.
 const ASKED_AFTER: Duration = Duration::from_secs(5);
@@ -45,6 +46,12 @@ const SCHEMA_EVERY: Duration = Duration::from_secs(10);
 
 /// How often a daemon checks whether its file is where it was: until then, commits go along with the file.
 const FILE_EVERY: Duration = Duration::from_secs(1);
+
+/// The pause between two questions whether work is left,
+const IDLE_EVERY: Duration = Duration::from_millis(100);
+
+/// and after one without an answer.
+const IDLE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Returns when this daemon cannot go on with its database, with the exit status that says so.
 pub async fn unfit(requests: &mpsc::UnboundedSender<Request>, location: &Location) -> Over {
@@ -106,7 +113,9 @@ async fn outgrown(requests: &mpsc::UnboundedSender<Request>) {
 /// that a person would ask.
 pub async fn until_idle(requests: &mpsc::UnboundedSender<Request>, pipelines: Option<Vec<String>>) {
     let (mut waiting, mut since, mut told) = (None, Instant::now(), None);
+    let mut failing = Growing::default();
     loop {
+        let mut pause = IDLE_EVERY;
         let (reply, answer) = oneshot::channel();
         // Without a receiver, the reply is dropped.
         let _ = requests.send(Request::AnyWork(pipelines.clone(), reply));
@@ -115,7 +124,15 @@ pub async fn until_idle(requests: &mpsc::UnboundedSender<Request>, pipelines: Op
             Ok(Ok(Some(left))) if left.run != waiting => {
                 (waiting, since) = (left.run, Instant::now());
             }
-            _ => {}
+            Ok(Ok(Some(_))) => {}
+            Ok(Err(error)) => {
+                // The log tells elsewhere of a connection that is lost.
+                if !error.is_unavailable() && failing.meet(&(), Instant::now()).is_some() {
+                    events::idleness_unknown(&error);
+                }
+                pause = IDLE_AGAIN;
+            }
+            Err(_) => {}
         }
         if let Some(run) = waiting
             && told != waiting
@@ -124,6 +141,33 @@ pub async fn until_idle(requests: &mpsc::UnboundedSender<Request>, pipelines: Op
             told = waiting;
             events::not_idle(run);
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::telemetry::testing::Logged;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_daemon_that_cannot_find_out_whether_it_is_idle_says_so_once_and_asks_more_rarely() {
+        let logged = Logged::begin();
+        let (requests, mut asked) = mpsc::unbounded_channel();
+        let answering = async {
+            for failed in [true, true, false] {
+                let Some(Request::AnyWork(_, reply)) = asked.recv().await else {
+                    panic!("it asks for something else");
+                };
+                let failure = || store::Error::Corrupt("no work is a number".to_owned());
+                let answer = if failed { Err(failure()) } else { Ok(None) };
+                reply.send(answer).ok().expect("it waits");
+            }
+        };
+        let began = Instant::now();
+        tokio::join!(until_idle(&requests, None), answering);
+        assert!(began.elapsed() >= IDLE_AGAIN * 2);
+        assert_eq!(logged.count("cannot find out whether work is left"), 1);
     }
 }

@@ -4,11 +4,13 @@
 //! ended first. Never: guesses; a row of another boot or pid namespace proves nothing, whatever its pid (H12).
 
 use std::collections::HashMap;
+use std::io;
 use std::time::{Duration, Instant};
 
 use crate::engine::reaper::{Finding, Proof, ProvenDeath};
 use crate::model::{ProcessId, Role};
 use crate::store::process::ProcessRow;
+use crate::telemetry::growing::Growing;
 
 use super::identity::Identity;
 use super::orphan::{Found, Hunt};
@@ -44,8 +46,11 @@ pub fn is_dead(me: &Identity, row: &ProcessRow) -> bool {
 /// True when a row's process is dead and nothing is left of what its steps started. Blocks for `DOUBT_MAX`
 /// at most.
 pub fn is_gone(me: &Identity, row: &ProcessRow) -> bool {
-    let found = || go_on(&mut hunt(row), row.id, DOUBT_MAX);
-    is_dead(me, row) && (row.role != Role::Worker || found().is_some_and(|found| found.late == 0))
+    let found = || {
+        let found = go_on(&mut hunt(row), row.id, DOUBT_MAX);
+        found.inspect_err(|error| log(row.id, error))
+    };
+    is_dead(me, row) && (row.role != Role::Worker || found().is_ok_and(|found| found.late == 0))
 }
 
 /// How long a dead process is left to its supervisor, from the time at which this process knows of the death.
@@ -62,6 +67,8 @@ pub fn precedence(me: &Identity, row: &ProcessRow, rows: &[ProcessRow]) -> Durat
 #[derive(Debug, Default)]
 pub struct Proofs {
     known: HashMap<ProcessId, Known>,
+    /// The workers whose last hunts failed.
+    failed: Growing<ProcessId>,
 }
 
 #[derive(Debug)]
@@ -106,7 +113,7 @@ impl Proofs {
         row: &ProcessRow,
         precedence: Duration,
         death: ProvenDeath,
-        go_on: &dyn Fn(&mut Hunt) -> Option<Found>,
+        go_on: &dyn Fn(&mut Hunt) -> io::Result<Found>,
     ) -> Finding {
         let known = self.known.entry(row.id).or_insert_with(|| Known {
             since: now,
@@ -122,14 +129,19 @@ impl Proofs {
         match go_on(&mut known.hunt) {
             // Without a look nothing is proven. The next sweep tries again, and until one succeeds the worker is judged by
             // its heartbeat alone.
-            None => Finding::MayLive,
-            Some(found) if found.late > 0 => Finding::Doubted,
-            Some(found)
+            Err(error) => {
+                if self.failed.meet(&row.id, now).is_some() {
+                    log(row.id, &error);
+                }
+                Finding::MayLive
+            }
+            Ok(found) if found.late > 0 => Finding::Doubted,
+            Ok(found)
                 if found.in_doubt > 0 && now < *known.doubted.get_or_insert(now) + DOUBT_MAX =>
             {
                 Finding::Doubted
             }
-            Some(_) => Finding::Dead(death),
+            Ok(_) => Finding::Dead(death),
         }
     }
 }
@@ -139,27 +151,25 @@ fn hunt(row: &ProcessRow) -> Hunt {
     Hunt::new(&[row.id], row.pid_started_at)
 }
 
-fn go_on(hunt: &mut Hunt, worker: ProcessId, bound: Duration) -> Option<Found> {
-    match hunt.go_on(bound) {
-        Ok(found) => {
-            if found.killed > 0 {
-                tracing::warn!(
-                    %worker,
-                    processes = found.killed,
-                    "ended what a dead worker's steps left behind"
-                );
-            }
-            Some(found)
-        }
-        Err(error) => {
-            tracing::error!(
-                %worker,
-                %error,
-                "cannot look for what a dead worker's steps left behind; trying again"
-            );
-            None
-        }
+fn go_on(hunt: &mut Hunt, worker: ProcessId, bound: Duration) -> io::Result<Found> {
+    let found = hunt.go_on(bound)?;
+    if found.killed > 0 {
+        tracing::warn!(
+            %worker,
+            processes = found.killed,
+            "ended what a dead worker's steps left behind"
+        );
     }
+    Ok(found)
+}
+
+/// Tells of a hunt that failed.
+fn log(worker: ProcessId, error: &io::Error) {
+    tracing::error!(
+        %worker,
+        %error,
+        "cannot look for what a dead worker's steps left behind; trying again"
+    );
 }
 
 /// The proof that a process without children can give: predecessors on this host that are gone.
@@ -186,6 +196,7 @@ mod tests {
     use super::*;
     use crate::step::PROCESS;
     use crate::store::process::Condemned;
+    use crate::telemetry::testing::Logged;
 
     #[test]
     fn nothing_is_proven_while_there_are_no_descriptors_for_a_look() {
@@ -211,14 +222,16 @@ mod tests {
         // Without a descriptor nobody can list the processes. With one, processes can be listed and looked at, but not
         // ended.
         for free in ["none", "one"] {
-            assert_eq!(go_on(&mut hunt, worker, HUNT_BOUND), None, "{free}");
+            assert!(go_on(&mut hunt, worker, HUNT_BOUND).is_err(), "{free}");
             assert_eq!(left.try_wait().unwrap(), None, "{free}");
             held.pop().expect("it held some");
         }
         drop(held);
         eventually("nothing is left", || {
             let found = go_on(&mut hunt, worker, HUNT_BOUND);
-            found.filter(|found| found.late == 0 && found.in_doubt == 0)
+            found
+                .ok()
+                .filter(|found| found.late == 0 && found.in_doubt == 0)
         });
         let _killed = eventually("it is dead", || left.try_wait().unwrap());
     }
@@ -289,7 +302,7 @@ mod tests {
                 let hunts = Cell::new(0);
                 let go_on = |_: &mut Hunt| {
                     hunts.set(hunts.get() + 1);
-                    Some(Found::default())
+                    Ok(Found::default())
                 };
                 let mut finding = |after: Duration| {
                     let stopped = ProvenDeath::Stopped;
@@ -330,13 +343,30 @@ mod tests {
             for precedence in [Duration::ZERO, SUPERVISOR_FIRST] {
                 let mut proofs = Proofs::default();
                 let mut finding = |after: Duration| {
-                    let go_on = |_: &mut Hunt| found;
+                    let go_on = |_: &mut Hunt| found.ok_or_else(|| io::ErrorKind::Other.into());
                     proofs.finding_at(began + after, &dead, precedence, death.clone(), &go_on)
                 };
                 finding(Duration::ZERO);
                 assert_eq!(finding(precedence), at_once, "{found:?}");
                 assert_eq!(finding(precedence + DOUBT_MAX), later, "{found:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_hunt_that_fails_again_and_again_is_logged_at_growing_intervals() {
+        let logged = Logged::begin();
+        let rows = [(); 2].map(|()| row(ProcessId::new(), Pid::MAX));
+        let (began, mut proofs) = (Instant::now(), Proofs::default());
+        let fails = |_: &mut Hunt| Err(io::ErrorKind::Other.into());
+        for (seconds, lines) in [(0, 2), (1, 2), (59, 2), (60, 4)] {
+            for row in &rows {
+                let now = began + Duration::from_secs(seconds);
+                let stopped = ProvenDeath::Stopped;
+                let finding = proofs.finding_at(now, row, Duration::ZERO, stopped, &fails);
+                assert_eq!(finding, Finding::MayLive);
+            }
+            assert_eq!(logged.count("cannot look for what"), lines, "{seconds}");
         }
     }
 }

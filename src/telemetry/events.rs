@@ -260,6 +260,14 @@ pub fn not_idle(run: RunId) {
     );
 }
 
+/// A daemon that ends once no work is left cannot find out whether any is.
+pub fn idleness_unknown(error: &crate::store::Error) {
+    error!(
+        error = chain(error),
+        "cannot find out whether work is left; trying again"
+    );
+}
+
 /// Results came too late and were refused. After a wide run was cancelled, there may be hundreds at once.
 pub fn stale_commits(executions: &[ExecutionId]) {
     const EACH: usize = 5;

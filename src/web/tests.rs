@@ -18,6 +18,7 @@ use super::routes::{OPEN, ROUTES, Route, route};
 use super::source::ReadError;
 use super::*;
 use crate::model::Scope;
+use crate::telemetry::testing::Logged;
 
 /// A listener with these routes beside the console's own, until `body` is over.
 pub(super) async fn with<F: Future>(
@@ -379,6 +380,27 @@ async fn a_question_that_panics_is_its_own_matter() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn questions_that_the_database_does_not_answer_in_time_are_logged_once() {
+    let logged = Logged::begin();
+    let routes = vec![route(Method::GET, "/late", OPEN, "late", || {
+        get(async |State(site): State<Arc<Site>>| {
+            let read = site
+                .source
+                .read(async |_: &mut crate::store::Conn| std::future::pending().await);
+            read.await.map(|()| "never")
+        })
+    })];
+    with(routes, async |address, _running| {
+        for _ in 0..2 {
+            let answer = gets(address, "/late").await;
+            assert_eq!(status(&answer), "503", "{answer}");
+        }
+    })
+    .await;
+    assert_eq!(logged.count("did not answer the console in time"), 1);
 }
 
 /// One visitor asks for as many slow pages as there is room for, and the questions of others are answered between them.
