@@ -117,7 +117,7 @@ statements! {
          WHERE d.due_at <= {now} ORDER BY d.id {skip_locked}";
     LEASE_LOCKED_DELIVERIES in Mysql = "
         UPDATE {into:ductwork_deliveries;b(id id)} SET due_at = {now} + :lease
-         WHERE {of:ductwork_deliveries.id;b(id id)} AND due_at <= {now}";
+         WHERE {of:ductwork_deliveries.id;b(id id)}";
     /// RACE: a sender stalls for so long that another sends the message as well, or a person requests it once
     /// more. Each attempt counts once. Proven by `a_late_result_of_an_attempt_changes_nothing`.
     ///
@@ -142,8 +142,7 @@ statements! {
         UPDATE {into:ductwork_deliveries;b(id id, made int, pause int, outcome text, code int, reason text)}
            SET attempts = b.made + 1, due_at = {now} + b.pause, state = b.outcome, tried_at = {now},
                status = b.code, error = b.reason
-         WHERE {key:ductwork_deliveries.id;b.id} AND ductwork_deliveries.due_at IS NOT NULL
-           AND ductwork_deliveries.attempts = b.made";
+         WHERE {key:ductwork_deliveries.id;b.id}";
     /// A message that cannot be read cannot be sent, and would block the others for ever.
     PUT_DELIVERIES_ASIDE = "
         UPDATE {into:ductwork_deliveries;b(id id)}

@@ -561,8 +561,7 @@ async fn deadline_is_kept(left: &'static Statement, anew: &'static Statement) {
 }
 
 /// Conditions of MySQL's own forms of the statements: the name of each in `GUARDED`, the statement there, and its
-/// text. `LEASE_LOCKED_DELIVERIES` repeats a condition that `LOCK_DUE_DELIVERIES` has checked under a lock, and has
-/// no trial.
+/// text.
 #[cfg(feature = "failpoints")]
 const OWN_ON_MYSQL: &[(&str, &str, &str)] = &[
     ("FORGET_SERIES.1", "FORGET_OLDEST", "grain = :grain"),
@@ -578,19 +577,9 @@ const OWN_ON_MYSQL: &[(&str, &str, &str)] = &[
         "d.due_at IS NOT NULL",
     ),
     (
-        "RECORD_DELIVERIES.1",
-        "RECORD_LOCKED_DELIVERIES",
-        "ductwork_deliveries.due_at IS NOT NULL",
-    ),
-    (
         "RECORD_DELIVERIES.2",
         "LOCK_ATTEMPTED_DELIVERIES",
         "d.attempts = b.made",
-    ),
-    (
-        "RECORD_DELIVERIES.2",
-        "RECORD_LOCKED_DELIVERIES",
-        "ductwork_deliveries.attempts = b.made",
     ),
     (
         "TAKE_DUTY.1",
