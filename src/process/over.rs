@@ -162,7 +162,7 @@ mod tests {
                 };
                 let failure = || store::Error::Corrupt("no work is a number".to_owned());
                 let answer = if failed { Err(failure()) } else { Ok(None) };
-                reply.send(answer).ok().expect("it waits");
+                assert!(reply.send(answer).is_ok(), "it waits");
             }
         };
         let began = Instant::now();
