@@ -237,7 +237,9 @@ fn foreign(text: &str) -> Option<&'static str> {
         " key,",
         " key)",
         " key =",
-        ".key",
+        ".key ",
+        ".key,",
+        ".key)",
         "IS TRUE",
     ];
     if let Some(word) = WORDS.iter().find(|word| text.contains(**word)) {

@@ -40,9 +40,9 @@ const DUTY: &str = "bulks";
 /// take.
 const LEASE: Duration = Duration::from_secs(6);
 
-/// An action whose definition cannot be read here is left to others for this long: longer than they wait between two
-/// looks.
-const LEFT_FOR: Duration = Duration::from_secs(60);
+/// An action whose definition cannot be read here is left to others for this long: until the lease is over, and they
+/// have looked again. It is shorter than a refusal is remembered, so `health` tells of one that lasts.
+const LEFT_FOR: Duration = Duration::from_secs(20);
 
 /// A round begins no further run after this time, so that each bulk action gets its turn.
 const ROUND: Duration = Duration::from_millis(1_000);
@@ -342,6 +342,9 @@ pub async fn work(site: Arc<Site>) {
                 }
                 Err(_) => pause = pause.min(AGAIN),
             }
+        }
+        if !left.is_empty() {
+            pause = pause.min(LEFT_FOR);
         }
         if !pause.is_zero() {
             let _ = tokio::time::timeout(pause, site.bulks.made.notified()).await;

@@ -299,7 +299,7 @@ on_every_database! {
             by: &Actor::new("ana", Channel::Api),
         };
         bulk::create(&mut fixture.conn, new).await.unwrap();
-        daemon.says("the console cannot read a row").await;
+        daemon.says("the console cannot do all of its work").await;
         // Its lease of the duty is over soon, and it does not renew it.
         let (other, lease) = (Uuid::now_v7(), Duration::from_secs(3_600));
         eventually(PATIENCE, "another console has the duty", async || {
