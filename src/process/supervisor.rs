@@ -134,8 +134,6 @@ struct Supervisor {
 /// A stop that was asked for.
 struct Stopping {
     since: Instant,
-    /// The service manager is not asked for more time than this.
-    until: Instant,
     /// None if nobody sent one.
     signal: Option<Signal>,
     /// The log already reports it.

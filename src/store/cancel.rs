@@ -335,9 +335,8 @@ impl Cancelling {
 
     /// Replaces the branches that were seen with branches that can be closed, if there are any.
     ///
-    /// RACE: more branches than one look returns wait for others and come first, so that no look returns a branch that
-    /// can be closed. Proven by
-    /// `a_run_whose_youngest_fan_outs_are_the_outer_ones_can_be_cancelled`.
+    /// Without this, more branches than one look returns may wait for others and come first, so that no look returns a
+    /// branch that can be closed. Proven by `a_run_whose_youngest_fan_outs_are_the_outer_ones_can_be_cancelled`.
     async fn look_for_closable(&mut self, conn: &mut Conn) -> Result<(), Error> {
         for statement in [&CANCEL_MOVING_BRANCHES, &CANCEL_DOOMED_BRANCHES] {
             let open = in_order(open(conn, statement, self.run_id, self.batch).await?);

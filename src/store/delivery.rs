@@ -77,8 +77,7 @@ statements! {
     /// we find the run gone. Proven by `no_message_is_written_about_a_run_that_is_being_deleted`. (I37)
     ///
     /// A session that has locked a run's row for less than a day holds up the messages about that run alone: a later walk
-    /// finds it.
-    /// Proven by `somebody_who_has_locked_a_run_holds_up_the_messages_about_that_run_alone`.
+    /// finds it. Proven by `somebody_who_has_locked_a_run_holds_up_the_messages_about_that_run_alone`.
     INSERT_DELIVERIES = "
         INSERT INTO ductwork_deliveries (id, endpoint, run_id, event, pipeline, body, state, attempts, created_at, due_at)
         SELECT b.id, b.endpoint, b.run_id, b.event, b.pipeline, b.body, 'waiting', 0, {now}, {now}
@@ -94,7 +93,7 @@ statements! {
     HOLD_RUNS in Mysql = "
         UPDATE {into:ductwork_runs;b(id id)} SET revivals = revivals + 1
          WHERE {of:ductwork_runs.id;b(id id)} AND ductwork_runs.pruning_at IS NULL";
-    /// A message whose row somebody has locked is due later: it takes the place of no other one. Proven by
+    /// A message whose row somebody has locked is left out, so that it takes the place of no other one. Proven by
     /// `somebody_who_has_locked_a_message_holds_up_that_message_alone`.
     DUE_DELIVERIES = "
         SELECT d.id, d.run_id, d.event, d.body, d.attempts,

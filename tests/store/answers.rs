@@ -10,6 +10,7 @@ use ductwork::machine::why::HookState;
 use ductwork::model::*;
 use ductwork::store::action::Actor;
 use ductwork::store::cancel::{Cancel, cancel};
+use ductwork::store::claim::Claimed;
 use ductwork::store::definition::Definitions;
 use ductwork::store::portion::BYTES_MAX;
 use ductwork::store::prune::prune;
@@ -85,6 +86,22 @@ async fn answered_by(driver: &mut Driver, run: RunId) -> Option<String> {
         .unwrap()
         .unwrap();
     detail.steps.into_iter().find_map(|step| step.answered_by)
+}
+
+/// A run that was cancelled while it waited for a person, and the claimed hook of that wait.
+async fn hook_of_a_cancelled_wait(driver: &mut Driver) -> (RunId, Claimed) {
+    let run = driver.trigger(&asking("sure?"), "\"x\"").await;
+    // Only the first step runs, then an advancer: the hook stays in the queue.
+    let claimed = driver.claim("P", 1).await.remove(0);
+    let finished = [driver.finished(claimed, Did::Returned(json!("y"))).await];
+    driver.commit(&finished).await;
+    let branches = driver.claim_branches(9).await;
+    driver.advance(&branches).await;
+    let hook = driver.claim("P", 9).await.remove(0);
+    assert_eq!(hook.node, "(on_wait)");
+    let cancelled = cancel(&mut driver.conn, run).await.unwrap();
+    assert!(matches!(cancelled, Cancel::Done { .. }));
+    (run, hook)
 }
 
 on_every_database! {
@@ -444,16 +461,7 @@ on_every_database! {
 
     async fn a_hook_of_a_wait_moves_nothing_and_outlives_it(db: Db) {
         let mut driver = Driver::new(&db).await;
-        let run = driver.trigger(&asking("sure?"), "\"x\"").await;
-        // Only the first step runs, then an advancer: the hook stays in the queue.
-        let claimed = driver.claim("P", 1).await;
-        let finished = [driver.finished(claimed.into_iter().next().unwrap(), Did::Returned(json!("y"))).await];
-        driver.commit(&finished).await;
-        let branches = driver.claim_branches(9).await;
-        driver.advance(&branches).await;
-        let hook = driver.claim("P", 9).await.remove(0);
-        assert_eq!(hook.node, "(on_wait)");
-        assert!(matches!(cancel(&mut driver.conn, run).await.unwrap(), Cancel::Done { .. }));
+        let (run, hook) = hook_of_a_cancelled_wait(&mut driver).await;
         driver.audit().await;
         let finished = [driver.finished(hook, Did::Returned(json!("told"))).await];
         driver.commit(&finished).await;
@@ -490,15 +498,7 @@ on_servers! {
     async fn a_hook_of_a_wait_that_fails_while_its_run_is_deleted_leaves_nothing_behind(db: Db) {
         let mut driver = Driver::new(&db).await;
         driver.audited = false;
-        let run = driver.trigger(&p().on_wait("Asked").start("A").dampen("sure?").build().unwrap(), "\"x\"").await;
-        let claimed = driver.claim("P", 1).await.remove(0);
-        let finished = [driver.finished(claimed, Did::Returned(json!("y"))).await];
-        driver.commit(&finished).await;
-        let branches = driver.claim_branches(9).await;
-        driver.advance(&branches).await;
-        let hook = driver.claim("P", 9).await.remove(0);
-        assert_eq!(hook.node, "(on_wait)");
-        assert!(matches!(cancel(&mut driver.conn, run).await.unwrap(), Cancel::Done { .. }));
+        let (_, hook) = hook_of_a_cancelled_wait(&mut driver).await;
         // The deletion has read the rows of the hook, and cannot go on.
         let mut hold = db.conn().await;
         for script in ["BEGIN", "SELECT 1 FROM ductwork_advancements FOR UPDATE"] {

@@ -31,10 +31,8 @@ impl Supervisor {
     pub(super) fn stop(&mut self, immediate: bool) {
         failpoint!("supervisor.stopping");
         self.notify.stopping();
-        let drain = self.setup.config.supervisor.shutdown_timeout;
         let stopping = self.stopping.get_or_insert_with(|| Stopping {
             since: Instant::now(),
-            until: Instant::now() + drain + BEYOND_DRAIN,
             signal: None,
             told: false,
             at_once: false,
@@ -45,7 +43,7 @@ impl Supervisor {
         self.not_reloaded = None;
         self.me.over(Trouble::Reloading, "");
         self.me.set_mode(Mode::Drain {
-            until: Instant::now() + drain,
+            until: Instant::now() + self.setup.config.supervisor.shutdown_timeout,
             cause: StopCause::Shutdown,
         });
         let at = self.at();
@@ -99,8 +97,10 @@ impl Supervisor {
     /// Reports the stop, if it takes longer than a moment. The service manager hears each time that it goes on.
     pub(super) fn tell_of_the_stop(&mut self) {
         if let Some(stopping) = &self.stopping {
-            let left = stopping.until.saturating_duration_since(Instant::now());
-            self.notify.stop_goes_on(left);
+            let until =
+                stopping.since + self.setup.config.supervisor.shutdown_timeout + BEYOND_DRAIN;
+            self.notify
+                .stop_goes_on(until.saturating_duration_since(Instant::now()));
         }
         let children = self.children.len();
         if let Some(stopping) = &mut self.stopping
