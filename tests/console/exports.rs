@@ -119,7 +119,7 @@ impl Collector {
 
 async fn arrived(spans: &Spans, runs: &[RunId]) -> Vec<Value> {
     eventually(PATIENCE, "each trace arrives", async || {
-        let spans = spans.lock().unwrap().clone();
+        let spans = spans.lock().unwrap();
         let roots: BTreeSet<&str> = spans
             .iter()
             .filter(|it| it["kind"] == 1)
@@ -127,7 +127,7 @@ async fn arrived(spans: &Spans, runs: &[RunId]) -> Vec<Value> {
             .collect();
         runs.iter()
             .all(|run| roots.contains(root(*run).as_str()))
-            .then_some(spans)
+            .then(|| spans.clone())
     })
     .await
 }

@@ -27,8 +27,11 @@ use crate::wires;
 /// it, and so do the processes that they leave behind.
 const TAG: &str = "TEST_FIXTURE";
 
-/// The pause between two looks at a condition.
+/// The first pause between two looks at a condition.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// The longest pause between two looks at a condition that comes later than expected.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The pause between two looks that each read the environment of every process.
 pub const SCAN: Duration = Duration::from_millis(50);
@@ -721,7 +724,10 @@ pub async fn eventually<T>(
     eventually_every(LOOK, within, what, look).await
 }
 
-/// The same, for a `look` that takes so much work that there is a longer pause between two.
+/// The same, for a `look` that takes so much work that the pause between two is at least `pause`.
+///
+/// The pauses grow with the time that has passed, to a sixteenth of it: a wait ends at most that much too late, and a
+/// long wait takes little of the processors from the processes that it waits for.
 pub async fn eventually_every<T>(
     pause: Duration,
     within: Duration,
@@ -737,7 +743,8 @@ pub async fn eventually_every<T>(
             began.elapsed() < within,
             "waited {within:?} in vain until: {what}"
         );
-        tokio::time::sleep(pause).await;
+        let grown = (began.elapsed() / 16).min(LOOK_AGAIN);
+        tokio::time::sleep(pause.max(grown)).await;
     }
 }
 
