@@ -367,7 +367,7 @@ pub fn no_run(shown: &str) -> Failure {
 }
 
 /// The definition of the pipeline with this name.
-pub fn find_pipeline<'a>(
+fn find_pipeline<'a>(
     pipelines: &'a [Definition],
     name: &str,
     config: &Config,

@@ -392,7 +392,7 @@ impl Config {
     }
 
     /// Reads the configuration, and reports everything that is wrong with it: there the defaults hold.
-    pub fn examine(options: LoadOptions) -> (Self, Vec<Problem>) {
+    fn examine(options: LoadOptions) -> (Self, Vec<Problem>) {
         let (config, mut problems) = Self::understand(options);
         problems.extend(config.unset.0.iter().cloned());
         in_reading_order(&mut problems);

@@ -68,7 +68,7 @@ pub const QUESTION_KEYS: [&str; 3] = ["prompt", "timeout", "then"];
 /// The moves of a branch whose question nobody has answered in time.
 pub const UNANSWERED: [&str; 2] = ["halt", "approve"];
 /// The traces that a run may be in.
-pub const TRACES: [&str; 2] = ["own", "parent"];
+const TRACES: [&str; 2] = ["own", "parent"];
 /// The transitions.
 pub const VERBS: [&str; 9] = [
     "start", "chain", "divide", "combine", "expand", "collapse", "divert", "converge", "dampen",

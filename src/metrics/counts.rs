@@ -138,7 +138,7 @@ impl Counts {
     }
 
     /// True if no other counters than these have a count.
-    pub fn is_only(&self, metrics: &[&Metric]) -> bool {
+    fn is_only(&self, metrics: &[&Metric]) -> bool {
         let mut counters = self.counters.iter();
         let other = |(name, series): (&String, &BTreeMap<String, u64>)| {
             let is_one = metrics.iter().any(|metric| metric.name == name);

@@ -20,7 +20,7 @@ use crate::config::{Config, Hooks};
 use super::spawn;
 
 /// How long a command may take by default.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The time between SIGTERM and SIGKILL for a command that took too long.
 const KILL_GRACE: Duration = Duration::from_secs(2);
 /// The time for the last output of a command that has ended. Processes that it left behind may hold its

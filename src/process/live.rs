@@ -16,7 +16,7 @@ use super::identity::{self, Identity};
 use super::roster::Pid;
 
 /// The age at which a stamp says that the loop of its process stands still.
-pub const STALE_AFTER: Duration = Duration::from_secs(5);
+const STALE_AFTER: Duration = Duration::from_secs(5);
 
 /// The shortest time between two stamps.
 const EVERY: Duration = Duration::from_secs(1);

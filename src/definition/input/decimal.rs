@@ -76,7 +76,7 @@ impl Decimal {
     }
 
     /// True if it is more than zero.
-    pub fn is_positive(&self) -> bool {
+    fn is_positive(&self) -> bool {
         !self.is_negative && !self.digits.is_empty()
     }
 

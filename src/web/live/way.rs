@@ -20,7 +20,7 @@ pub const OVERLAP: i64 = 2_000_000;
 pub const LONG_OVERLAP: i64 = 60_000_000;
 
 /// The number of readings after which a long one follows.
-pub const LONG_EVERY: u64 = 15;
+const LONG_EVERY: u64 = 15;
 
 /// How far the changes of a kind were read.
 pub struct Way {

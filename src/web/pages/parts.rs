@@ -83,7 +83,7 @@ pub fn of_step(step: &StepHead) -> State {
 }
 
 /// The state of a step, from its own status alone.
-pub fn of_step_status(status: StepStatus) -> State {
+fn of_step_status(status: StepStatus) -> State {
     match status {
         StepStatus::InProgress => state("●", "in progress", "busy"),
         StepStatus::Advancing | StepStatus::Completed => state("✓", "completed", "good"),
