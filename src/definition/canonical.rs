@@ -1,5 +1,6 @@
 //! The one form of a definition: nodes in writing order with stable names, stable JSON, and
 //! its digest.
+//!
 //! Owns: how a checked draft becomes the graph, how nodes are named, and the conditions that a
 //! stored definition must satisfy to be trusted. Never: judges a person's text (`check`).
 //!

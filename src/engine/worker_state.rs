@@ -1,5 +1,6 @@
 //! A worker's state between two transactions: its uncommitted results, the executions that it may hold
 //! without knowing, and its next operation.
+//!
 //! Owns: a worker's operations, and the consequences of their answers and of missing answers.
 //! `worker` performs them when it is time; the explorer performs the same ones in every order, with
 //! answers that are lost, late or refused (`explorer`). Pure except for `perform`, which calls the
