@@ -31,9 +31,9 @@ pub enum Only {
     Sqlite,
     /// Where a hot operation is several statements, each of which sees the writes of those before it.
     InTurn,
-    /// On PostgreSQL only, likewise.
+    /// On PostgreSQL only.
     Postgres,
-    /// On MySQL and MariaDB only, likewise.
+    /// On MySQL and MariaDB only.
     Mysql,
     /// Nowhere: it consists of several in a row.
     Row,
@@ -61,7 +61,7 @@ pub(crate) struct Rendered {
     pub(crate) parameters: Vec<String>,
     /// With variables in place of its parameters, for a database that runs several statements as one.
     pub(crate) compound: String,
-    /// The same in the form for SQLite: one statement, or several in a row.
+    /// The statements to send in turn, on SQLite and MySQL.
     pub(crate) asked: &'static [Asked],
 }
 
@@ -84,7 +84,7 @@ impl Statement {
         Self::of(name, Text::One(text), Some(only))
     }
 
-    /// Several statements in one round trip within a transaction, for SQLite: in order, each of
+    /// Several statements in one round trip within a transaction, for SQLite and MySQL: in order, each of
     /// which sees the writes of those before it. Their arguments are sent once.
     pub const fn row(name: &'static str, statements: &'static [&'static Statement]) -> Self {
         Self::of(name, Text::Row(statements), Some(Only::Row))
