@@ -468,7 +468,7 @@ impl Lifeline {
         match bearable(crate::store::writable::hidden(open).await)? {
             Some(Some(hidden)) => self.shared.trouble(Trouble::Hidden, "", &hidden),
             Some(None) => self.shared.over(Trouble::Hidden, ""),
-            // Somebody has locked the catalogue, say: the next look tells.
+            // For example, another session has locked the catalogue. The next look repeats the query.
             None => {}
         }
         self.keep(open, None, &mut agenda.keeping).await
@@ -533,7 +533,7 @@ impl Lifeline {
         let abandoned = self.policy.lease();
         let left = crate::store::left_to_do(conn, retention, abandoned).await;
         match &left {
-            // The work itself will tell.
+            // The work reports its own errors.
             Ok(true) => {}
             left => keeping::keeps(&self.shared, retention, left),
         }

@@ -82,7 +82,7 @@ pub enum Operation {
     ReadLanded,
     /// Asks which executions its process holds.
     ReadHeld,
-    /// Claims as many executions, from behind this place.
+    /// Claims up to `room` executions that follow `behind` in the queue.
     Claim {
         /// Where the last claim ended.
         behind: Cursor,
@@ -92,7 +92,7 @@ pub enum Operation {
     /// Puts back executions that it has claimed and not started; they are due again after this time. The
     /// caller no longer holds them.
     PutBack(Vec<ExecutionId>, Duration),
-    /// Commits the first results, and takes the steps that follow along.
+    /// Commits the first `batch` results, and leases up to `room` of the next steps.
     Commit {
         /// How many of them.
         batch: usize,
@@ -352,7 +352,7 @@ impl WorkerState {
                         self.paused = committed.paused;
                     }
                 }
-                // The work is as good as before.
+                // The result itself is still valid.
                 let mut again: Vec<_> = self.finished.drain(..batch).collect();
                 again.retain(|it| unwritten.contains(&it.claimed.execution_id));
                 self.finished.extend(again);
@@ -392,7 +392,7 @@ impl WorkerState {
             }
             // One result that the database refuses must not hold up the others: the batch is halved
             // until that result is alone. If the result is not to blame, it is then tried again
-            // after the others: the work is as good as before.
+            // after the others: the result itself is still valid.
             (Operation::Commit { batch, .. }, Err(error)) => {
                 self.contended = error.is_not_now().then(|| error.clone());
                 match batch {

@@ -303,7 +303,7 @@ impl Child {
     }
 }
 
-/// Tells the service manager that the process has begun to stop, and as long as it drains that this goes on.
+/// Tells the service manager that the process is stopping, and repeats this while it drains.
 async fn tell_of_the_stop(shared: &Shared, notify: &Notify) -> Infallible {
     let mut modes = shared.modes();
     let _ = modes
@@ -316,8 +316,8 @@ async fn tell_of_the_stop(shared: &Shared, notify: &Notify) -> Infallible {
     }
 }
 
-/// Stamps while the loops of these make progress, until the process ends, and tells the service manager so. A supervisor
-/// does so for its children.
+/// While the loops of `lives` make progress, renews the stamp and the service manager's watchdog. A supervisor does so
+/// for its children.
 fn stamp(lives: &[Life], location: &Location, notify: &Rc<Notify>) {
     let shared: Vec<_> = lives.iter().map(|life| Arc::clone(&life.shared)).collect();
     let requests = lives.first().map(|life| life.requests.clone());

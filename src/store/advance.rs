@@ -126,7 +126,8 @@ statements! {
     pub(super) HELD_BRANCHES = "
         SELECT branch_id, claim_token FROM ductwork_advancements
          WHERE process_id = :process AND completed_at IS NULL{narrow: AND holder = :process}";
-    /// The branches of which nobody has locked a row that moving them may write, but for those of the barrier.
+    /// The branches for which no other session has locked a row that moving them may write, apart from the rows of the
+    /// barrier.
     UNLOCKED_BRANCHES = "
         SELECT br.id FROM ductwork_branches br
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
@@ -137,7 +138,7 @@ statements! {
         SELECT br.id FROM {rows:b(id id)} {join:ductwork_branches br} ON {key:br.id;b.id}
           {join:ductwork_steps s} ON {key:s.id;br.step_id}
           {join:ductwork_runs r} ON {key:r.id;br.run_id} {skip_waiting}";
-    /// The barriers of which nobody has locked a row, nor of the branch that was split.
+    /// The barriers whose row, and whose parent branch's row, no other session has locked.
     UNLOCKED_BARRIERS_AND_PARENTS = "
         SELECT f.id FROM ductwork_fan_outs f
           JOIN ductwork_branches p ON {key:p.id;f.branch_id}
@@ -146,7 +147,7 @@ statements! {
     UNLOCKED_BARRIERS_AND_PARENTS_IN_TURN in Mysql = "
         SELECT f.id FROM {rows:b(id id)} {join:ductwork_fan_outs f} ON {key:f.id;b.id}
           {join:ductwork_branches p} ON {key:p.id;f.branch_id} {skip_waiting}";
-    /// Those whose rows are there: one that lacks a row is damaged, and an advance tells.
+    /// The branches whose rows exist, with their barriers. A branch that lacks a row is damaged; its advance reports that.
     PARENT_BARRIERS = "
         SELECT br.id, br.fan_out_id FROM ductwork_branches br
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
@@ -317,7 +318,7 @@ pub struct Advanced {
     pub crossed: Crossed,
 }
 
-/// The limits that advancing goes by.
+/// The limits that apply to an advance.
 #[derive(Clone, Copy)]
 pub struct Limits<'a> {
     /// Those of advancing a branch of a pipeline.

@@ -97,7 +97,7 @@ statements! {
         &RECORD_ADVANCEMENTS,
         &END_BARE_RUNS,
     ];
-    /// The results of which nobody has locked the execution, the step or the branch.
+    /// The results whose execution, step and branch no other session has locked.
     pub(super) UNLOCKED_RESULTS = "
         SELECT e.id FROM ductwork_executions e
           JOIN ductwork_steps s ON {key:s.id;e.step_id}
@@ -119,7 +119,8 @@ statements! {
         on Mysql [&UNLOCKED_BARRIERS_IN_TURN];
     UNLOCKED_BARRIERS_IN_TURN in Mysql = "
         SELECT f.id FROM {rows:b(id id)} {join:ductwork_fan_outs f} ON {key:f.id;b.id} {skip_locked}";
-    /// The results that still count, and whose rows are there: one that lacks a row is damaged, and its commit tells.
+    /// For each result whose rows exist: whether it still counts. A result that lacks a row is damaged; its commit
+    /// reports that.
     pub(super) OPEN_RESULTS = "
         SELECT e.id, {big:CASE WHEN e.result IS NULL THEN 1 ELSE 0 END} AS is_open
           FROM ductwork_executions e

@@ -1,4 +1,4 @@
-//! Whether the database takes our writes, and shows us our rows, as far as this can be told without a write.
+//! Checks, without writing, whether the database accepts our writes and shows us our rows.
 //!
 //! Owns: answering this: locks and their holders, hidden rows, limits and careless settings. Never: writes.
 
