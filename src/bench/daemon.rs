@@ -217,7 +217,7 @@ pub(super) fn environment(sandbox: &Sandbox, set: Set<'_>) -> Vec<(OsString, Opt
             console.or_else(|| Some("none".to_owned())),
         ),
         // The socket belongs to the configured console, and the configured endpoints and collector
-        // must hear nothing of this.
+        // must receive nothing of this.
         ("DUCTWORK_CONSOLE__SOCKET", Some("none".to_owned())),
         ("DUCTWORK_CONSOLE__WEBHOOKS", Some("[]".to_owned())),
         (

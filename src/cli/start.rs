@@ -107,7 +107,7 @@ fn warn(suspicions: &[Problem]) {
         tracing::warn!(file, help, "{}", problem.message);
     }
     if let Some(more @ 1..) = suspicions.len().checked_sub(SUSPICIONS) {
-        tracing::warn!(more, "`ductworkd check` tells of more like these");
+        tracing::warn!(more, "`ductworkd check` prints more like these");
     }
 }
 

@@ -1,5 +1,5 @@
 //! The console's settings: the places at which it listens, the names by which it may be asked for, and the
-//! endpoints that it tells of runs.
+//! endpoints that it notifies of runs.
 //!
 //! Owns: their notation, and the rights of a visitor without a token. Never: opens a socket.
 
@@ -30,9 +30,9 @@ pub struct Console {
     pub proxy: Proxy,
     /// Whether visitors without a token are refused; `None`: they are where other hosts can reach it.
     pub tokens: Option<bool>,
-    /// The endpoints that hear of runs; none if a variable is not set that they need.
+    /// The endpoints that are notified of runs; none if a variable is not set that they need.
     pub webhooks: Vec<Endpoint>,
-    /// The names of the endpoints that hear of runs.
+    /// The names of the endpoints that are notified of runs.
     pub endpoints: Vec<String>,
     /// The collector of traces.
     pub traces: Collector,

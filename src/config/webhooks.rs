@@ -1,4 +1,4 @@
-//! The endpoints that hear of runs.
+//! The endpoints that are notified of runs.
 //!
 //! Owns: their notation, and what an address and a secret must be. Never: sends anything.
 
@@ -46,7 +46,7 @@ pub struct Endpoint {
     pub ca: Option<PathBuf>,
     /// The keys of its signatures, the newest first: each signs.
     pub secrets: Vec<SigningKey>,
-    /// The runs of which it wants to hear.
+    /// The runs of which it is notified.
     pub interest: Interest,
 }
 
@@ -323,7 +323,7 @@ fn secrets(node: &Node, endpoint: &Node, take: &mut impl FnMut(Fault)) -> Vec<Si
     keys
 }
 
-/// The message tells nothing of the text: it may be a secret that was only cut off.
+/// The message contains nothing of the text: it may be a secret that was only cut off.
 fn secret(node: &Node) -> Result<SigningKey, &'static str> {
     SigningKey::read(node.as_text().unwrap_or_default())
         .ok_or("the `secret` of an endpoint is not `whsec_` and 24 to 64 bytes in base64")

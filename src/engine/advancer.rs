@@ -1,6 +1,6 @@
 //! The advancer's loop: claim ready branches, advance them, look again.
 //!
-//! Owns: when a batch is claimed, and who is told of its result. Never: decides
+//! Owns: when a batch is claimed, and who is notified of its result. Never: decides
 //! (`machine::advance`), writes (`store::advance`), or handles a batch that fails
 //! (`advancer_state`).
 //!

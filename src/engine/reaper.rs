@@ -199,7 +199,7 @@ pub struct Sweeper {
     sweeping: Growing<()>,
     /// Failures to add the counts of processes that are gone.
     folding: Growing<()>,
-    /// Processes that could not be recovered, and when to tell of it.
+    /// Processes that could not be recovered, and when to report it.
     failed: Growing<ProcessId>,
     /// Processes that could not be recovered the last time.
     vain: HashSet<ProcessId>,
@@ -307,7 +307,7 @@ impl Sweeper {
         self.doubted_own
     }
 
-    /// Tells of the claims that a sweep left. One line of the log for all of them: a transaction may have locked very
+    /// Reports the claims that a sweep left. One line of the log for all of them: a transaction may have locked very
     /// many.
     fn report_left(&mut self) {
         let known: HashSet<ProcessId> = self.left.iter().map(|(id, _)| *id).collect();
@@ -449,7 +449,7 @@ impl Sweeper {
         Ok(false)
     }
 
-    /// Makes due the work that is not due only because the clock was set back, and tells of it.
+    /// Makes due the work that is not due only because the clock was set back, and reports it.
     async fn look_after_the_clock(
         &mut self,
         conn: &mut Conn,
@@ -576,7 +576,7 @@ impl Sweeper {
     }
 }
 
-/// Tells of the work that was made due again.
+/// Reports the work that was made due again.
 fn announce(overtaken: &Overtaken, waker: &dyn Waker) {
     if *overtaken != Overtaken::default() {
         events::clock_set_back(overtaken);

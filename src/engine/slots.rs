@@ -665,7 +665,7 @@ pub(super) mod tests {
                 );
                 assert_eq!(stage.slots.withdraw().len(), 2, "{what}");
 
-                // The loop has heard of the pause, and puts nothing into the slots until that is over.
+                // The loop has noticed the pause, and puts nothing into the slots until that is over.
                 stage.shared.take_told();
                 stage.shared.set_mode(Mode::Run);
                 stage.put();

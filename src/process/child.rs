@@ -71,7 +71,7 @@ const FAILED: u8 = 1;
 /// A process that is to end waits this long for its registration, which may have reached the database.
 const REGISTERS: Duration = Duration::from_millis(500);
 
-/// A hook that runs for longer than this is told of.
+/// A hook that runs for longer than this is reported.
 pub(super) const HOOK_TAKES_LONG: Duration = Duration::from_secs(10);
 
 /// A process that works: a child of a supervisor, or a role of its own.
@@ -230,7 +230,7 @@ impl Child {
                 let retention = retention.filter(|_| alone && role == Role::Advancer);
                 let (ended, asked) = tokio::select! {
                     biased;
-                    never = tell_of_the_stop(&first.shared, &notify) => match never {},
+                    never = report_the_stop(&first.shared, &notify) => match never {},
                     never = prune_in_turn(&first.requests, retention) => match never {},
                     looped = looped => looped,
                 };
@@ -282,7 +282,7 @@ impl Child {
         let ended = || lives.iter().for_each(|life| life.shared.progress());
         let ended = tokio::select! {
             ended = hook.run_telling(ended) => ended,
-            never = tell_of_a_hook(moment, lives) => match never {},
+            never = report_the_hook(moment, lives) => match never {},
         };
         for life in lives {
             life.shared.over(Trouble::Hooking, "");
@@ -304,7 +304,7 @@ impl Child {
 }
 
 /// Tells the service manager that the process is stopping, and repeats this while it drains.
-async fn tell_of_the_stop(shared: &Shared, notify: &Notify) -> Infallible {
+async fn report_the_stop(shared: &Shared, notify: &Notify) -> Infallible {
     let mut modes = shared.modes();
     let _ = modes
         .wait_for(|mode| matches!(mode, Mode::Drain { .. }))
@@ -500,8 +500,8 @@ async fn deregister(lives: Vec<Life>) {
     let _ = tokio::time::timeout(Duration::from_secs(2), gone).await;
 }
 
-/// Tells of a hook that takes long, again and again.
-async fn tell_of_a_hook(moment: Moment, lives: &[Life]) -> Infallible {
+/// Reports a hook that takes long, again and again.
+async fn report_the_hook(moment: Moment, lives: &[Life]) -> Infallible {
     let text = format!("its {} hook is still running", moment.name());
     let began = Instant::now();
     loop {

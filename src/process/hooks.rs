@@ -180,7 +180,7 @@ impl Hook {
         self.run_telling(|| {}).await
     }
 
-    /// The same; tells of the end of each command and function, because only these have a bound.
+    /// The same; calls `ended` after each command and function, because only these have a bound.
     pub async fn run_telling(&self, ended: impl Fn()) -> Result<(), HookError> {
         for argv in &self.commands {
             let ran = self.run_one(argv).await;

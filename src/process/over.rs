@@ -126,7 +126,7 @@ pub async fn until_idle(requests: &mpsc::UnboundedSender<Request>, pipelines: Op
             }
             Ok(Ok(Some(_))) => {}
             Ok(Err(error)) => {
-                // The log tells elsewhere of a connection that is lost.
+                // The loss of a connection is logged elsewhere.
                 if !error.is_unavailable() && failing.meet(&(), Instant::now()).is_some() {
                     events::idleness_unknown(&error);
                 }

@@ -327,7 +327,7 @@ impl Supervisor {
                 return done.or((code != 0).then_some(code));
             }
             self.report_status();
-            self.tell_of_the_stop();
+            self.report_the_stop();
             self.watch_own_beat();
             self.watch_the_writer(&rows.borrow());
             self.notify.watchdog();
@@ -552,7 +552,7 @@ impl Supervisor {
             }
         }
         self.notify.ready();
-        // `health` tells of it without waiting for the next heartbeat.
+        // `health` reports it without waiting for the next heartbeat.
         self.report_status();
         self.me.check.notify_one();
     }

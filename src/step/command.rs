@@ -277,7 +277,7 @@ impl CommandRunner {
     }
 
     /// How long the start of a step with this timeout may take. A step without one has a limit, too: otherwise a step
-    /// that will never start would keep its slot, and nothing but a line in the log would tell of it.
+    /// that will never start would keep its slot, and only a line of the log would report it.
     fn start_limit(&self, timeout: Option<Duration>) -> Duration {
         timeout.map_or(self.limits.start, |limit| limit.max(START_LIMIT))
     }
@@ -295,7 +295,7 @@ impl CommandRunner {
     /// Everything from the step's secrets to its program's start.
     ///
     /// RACE: the program, its working directory or a secret file is on a file system that does not answer. The
-    /// current thread beats for the process, applies the timeouts of all steps and hears of a stop, so it must not
+    /// current thread beats for the process, applies the timeouts of all steps and notices a stop, so it must not
     /// wait for any of these: `spawner` has threads that do. Proven by
     /// `a_step_on_a_disk_that_does_not_answer_is_given_up_and_costs_nobody_anything`.
     async fn prepare(
@@ -773,7 +773,7 @@ where
 {
     failpoint!("exec.ending");
     child.signal(Signal::SIGTERM);
-    // A stopped program would hear of it only when it goes on.
+    // A stopped program would receive it only when it goes on.
     child.signal(Signal::SIGCONT);
     let left = tokio::select! {
         biased;

@@ -603,7 +603,7 @@ statements! {
           FROM ductwork_deliveries d
          WHERE CASE WHEN d.state = 'waiting' THEN 1 ELSE 0 END <> CASE WHEN d.due_at IS NULL THEN 0 ELSE 1 END
         UNION ALL
-        SELECT 'delivery', d.id, 'tells of a run that is not there'
+        SELECT 'delivery', d.id, 'is about a run that does not exist'
           FROM ductwork_deliveries d
           LEFT JOIN ductwork_runs r ON r.id = d.run_id
          WHERE r.id IS NULL AND d.created_at < {now} - :grace");
@@ -675,7 +675,7 @@ invariants! {
         I34_EXECUTIONS unless each_step_has_a_first_attempt;
     I35 Always "a worker is paused exactly while its pipeline is";
     I36 Always "a bulk action changes each run once, and counts it";
-    I37 Always "a message to an endpoint waits or has ended, and tells of a run";
+    I37 Always "a message to an endpoint waits or has ended, and is about a run";
 }
 
 /// Statements that join all of a table with all of another. A server whose statistics date from

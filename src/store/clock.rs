@@ -113,7 +113,7 @@ pub struct Rescheduling {
     portion: usize,
     /// The end of the last portion.
     after: Uuid,
-    /// The corrected work that has not been told of yet.
+    /// The corrected work that has not been reported yet.
     overtaken: Overtaken,
 }
 

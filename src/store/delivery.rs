@@ -1,6 +1,6 @@
 //! Deliveries: the messages about runs to the endpoints of the configuration.
 //!
-//! Owns: their rows, finding the runs that an endpoint has not heard of yet, and the record of each attempt; `listed`
+//! Owns: their rows, finding the runs of which an endpoint has not been notified yet, and the record of each attempt; `listed`
 //! reads them for people. Never: sends anything, or decides when the next attempt is due.
 //!
 //! Nothing is written with the end of a run: ended runs are found afterwards, by the index of their times, and a
@@ -88,7 +88,7 @@ statements! {
     HOLD_FREE_RUNS in Mysql = "
         SELECT r.id FROM {rows:b(id id)} {join:ductwork_runs r} ON {key:r.id;b.id}
          WHERE r.pruning_at IS NULL ORDER BY r.id {skip_locked}";
-    /// On a cluster prune may be at another node, which hears of no lock: so the rows have to change. Raced by
+    /// On a cluster prune may be at another node, which sees no lock: so the rows have to change. Raced by
     /// `a_run_that_one_node_tells_of_and_another_prunes_leaves_no_message`.
     HOLD_RUNS in Mysql = "
         UPDATE {into:ductwork_runs;b(id id)} SET revivals = revivals + 1
@@ -162,7 +162,7 @@ statements! {
 /// An endpoint, and how far it has heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// It hears of runs that ended at this time or later, in µs since 1970.
+    /// It is notified of runs that ended at this time or later, in µs since 1970.
     pub since: i64,
     /// The runs that had ended by this time have been found, in µs since 1970.
     pub seen: i64,
@@ -223,7 +223,7 @@ impl Found {
 }
 
 /// A page of runs that are walked through. A run whose row is damaged is left out, and the walk goes on behind it:
-/// otherwise nobody would hear of the runs that follow it, for as long as the row stays as it is.
+/// otherwise no endpoint would be notified of the runs that follow it, for as long as the row stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T, P = Cursor> {
     /// The runs, in the order of their places.

@@ -1,4 +1,4 @@
-//! Runs that endpoints have not heard of yet.
+//! Runs of which endpoints have not been notified yet.
 //!
 //! Owns: how far back it searches, and how far one look goes. Never: writes SQL (`delivery` does), or sends anything.
 //!
@@ -44,7 +44,7 @@ pub type Word<'a> = &'a (dyn Fn(&Found, &[&str], i64) -> String + Sync);
 struct Ear {
     name: String,
     interest: Interest,
-    /// It hears of runs that ended at this time or later.
+    /// It is notified of runs that ended at this time or later.
     since: i64,
 }
 
@@ -173,12 +173,12 @@ impl Finder {
         Ok(())
     }
 
-    /// The runs with damaged rows that were met since the last call: no endpoint is told of them.
+    /// The runs with damaged rows that were met since the last call: no endpoint is notified of them.
     pub fn take_damaged(&mut self) -> Vec<RunId> {
         self.damaged.take()
     }
 
-    /// Stores messages about these runs for all endpoints that want to hear of them and have not.
+    /// Stores messages about these runs for all endpoints that are to be notified of them and have not been.
     async fn tell(
         &self,
         conn: &mut Conn,
@@ -204,7 +204,7 @@ impl Finder {
         let halted = new
             .iter()
             .filter(|(_, run)| run.status == RunStatus::Halted);
-        // Each run once, however many endpoints hear of it.
+        // Each run once, however many endpoints are notified of it.
         let halted: BTreeSet<RunId> = halted.map(|(_, run)| run.id).collect();
         let reasons = delivery::halt_reasons(conn, halted.into_iter().collect()).await?;
         let message = |(ear, run): &(&Ear, &Found)| {

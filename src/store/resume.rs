@@ -262,7 +262,7 @@ pub async fn waiting(conn: &mut Conn, run_id: RunId) -> Result<Vec<WaitingStep>,
     let rows = conn.fetch(&WAITING_STEPS, &args).await?;
     let with_value = |row: &Row| {
         Ok(WaitingStep {
-            // A damaged one hides no other question, and is not shown; `audit` tells of it.
+            // A damaged one hides no other question, and is not shown; `audit` reports it.
             input: row.get("input").ok(),
             ..WaitingStep::read(row)?
         })

@@ -376,7 +376,7 @@ async fn hook_of_end(
             HookState::Running { attempt, is_alive }
         }
         (_, None, Some(due_at)) => HookState::Queued { attempt, due_at },
-        // Neither a process nor the queue has it: `audit` tells of that.
+        // Neither a process nor the queue has it: `audit` reports that.
         (_, None, None) => return Ok(None),
     };
     Ok(Some(HookFact {

@@ -41,7 +41,7 @@ const DUTY: &str = "bulks";
 const LEASE: Duration = Duration::from_secs(6);
 
 /// An action whose definition cannot be read here is left to others for this long: until the lease is over, and they
-/// have looked again. It is shorter than a refusal is remembered, so `health` tells of one that lasts.
+/// have looked again. It is shorter than a refusal is remembered, so `health` reports one that lasts.
 const LEFT_FOR: Duration = Duration::from_secs(20);
 
 /// A round begins no further run after this time, so that each bulk action gets its turn.

@@ -53,7 +53,7 @@ pub struct Route {
     pub params: &'static [&'static About],
     /// The form of its answers; none outside the API.
     pub form: Option<Form>,
-    /// The pipelines that its answer tells of.
+    /// The pipelines that its answer is about.
     pub reach: Reach,
     /// It streams changes to visitors who ask for them.
     pub is_live: bool,
@@ -62,7 +62,7 @@ pub struct Route {
     serve: Serve,
 }
 
-/// The pipelines that the answer of a route tells of: a token for some pipelines admits to no other.
+/// The pipelines that the answer of a route is about: a token for some pipelines admits to no other.
 #[derive(Clone, Copy)]
 pub enum Reach {
     /// The one that its path names, or that of the run that its path names; all, if the path names none.
@@ -97,7 +97,7 @@ const BY_PIPELINE_OR_ID: Reach = Reach::List {
 };
 
 impl Route {
-    /// The same route, whose answer tells of these pipelines.
+    /// The same route, whose answer is about these pipelines.
     const fn of(mut self, reach: Reach) -> Self {
         self.reach = reach;
         self

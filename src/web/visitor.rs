@@ -728,7 +728,7 @@ async fn within(
                 (Some(brief), _) => vec![brief.pipeline],
                 // The route answers that there is none.
                 (None, Reach::Path) => return Ok(()),
-                // A list may tell of a run that is gone.
+                // A list may contain a run that is gone.
                 (None, _) => return Err(alone(only)),
             }
         }
@@ -747,7 +747,7 @@ async fn within(
         };
         let own = names(only);
         let detail = format!(
-            "this token is for {own} alone, and the answer would tell of all pipelines{way}"
+            "this token is for {own} alone, and the answer would be about all pipelines{way}"
         );
         return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
     }

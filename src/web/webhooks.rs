@@ -210,11 +210,11 @@ pub async fn work(site: Arc<Site>) {
         match looked {
             Ok(Looked::Found(mut next, more)) => {
                 for run in next.take_damaged() {
-                    tracing::warn!(%run, "the row of a run is damaged: no endpoint is told of the run");
+                    tracing::warn!(%run, "the row of a run is damaged: no endpoint is notified of the run");
                 }
                 if !has_duty {
                     let endpoints = post.endpoints.len();
-                    tracing::info!(endpoints, "endpoints are told of runs by this console");
+                    tracing::info!(endpoints, "this console notifies endpoints of runs");
                 }
                 has_duty = true;
                 finder = Some(next);
@@ -464,7 +464,7 @@ impl Post {
             if self.refusing.is_due(Said::Unheard, *place, Instant::now()) {
                 tracing::warn!(
                     endpoint = self.endpoints[*place].name,
-                    "an endpoint of this console waits: another console has the duty to tell endpoints of runs, and has \
+                    "an endpoint of this console waits: another console has the duty to notify endpoints of runs, and has \
                      not looked for this one for a minute"
                 );
             }

@@ -470,7 +470,7 @@ async fn a_server_is_trusted_where_the_authorities_that_are_named_vouch_for_it()
     let mut daemon = fixture.start();
     daemon.ready().await;
     daemon.says(BEGINS).await;
-    daemon.says("endpoints are told of runs").await;
+    daemon.says("this console notifies endpoints of runs").await;
     fixture.trigger("Plain", "1", 1).await;
     let conn = &mut fixture.conn;
     let all = eventually(PATIENCE, "each endpoint was tried", async || {

@@ -30,7 +30,7 @@ const NEWER: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 const STRANGE: &str = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB";
 
 /// A console's message when it begins; it reports no run that ended before.
-const BEGINS: &str = "endpoints are told of runs";
+const BEGINS: &str = "this console notifies endpoints of runs";
 
 /// A received request.
 #[derive(Clone, Debug)]

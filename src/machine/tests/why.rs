@@ -445,7 +445,7 @@ fn a_daemon_that_is_stopping_is_told_nothing_and_counts_for_nothing() {
             told.fact
         );
     }
-    // A daemon that goes on can be told of the pipeline. It starts another worker in place of the one that ends.
+    // A daemon that goes on can learn of the pipeline. It starts another worker in place of the one that ends.
     due.processes.push(process(Role::Supervisor, 1));
     let other = ProcessFact {
         id: ProcessId::new(),

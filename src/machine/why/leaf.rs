@@ -21,7 +21,7 @@ pub(super) const HELD_BY_GONE: &str =
 
 /// The remedy if the worker dies as often as it is started.
 const DEADLY: &str = "find what ends it: a step that kills its parent, a limit of memory, or a person; \
-     `ductworkd show` tells of the run's last attempts";
+     `ductworkd show` prints the run's last attempts";
 
 /// A branch that moves outranks one that will move, which outranks one that waits for somebody.
 pub(super) fn active(facts: &Facts, run: &RunId) -> Why {

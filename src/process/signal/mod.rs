@@ -115,7 +115,7 @@ pub fn survive_long_files() -> io::Result<()> {
 
 impl Signals {
     /// For the process that a person or a service manager talks to: a second TERM or INT means now.
-    /// It also tells of ended children. Needs a tokio runtime with I/O.
+    /// It also reports ended children. Needs a tokio runtime with I/O.
     pub fn of_supervisor() -> io::Result<Self> {
         let mut signals = Self::install(true)?;
         signals.children = Some(tokio::signal::unix::signal(SignalKind::child())?);

@@ -95,7 +95,7 @@ impl Supervisor {
     }
 
     /// Reports the stop, if it takes longer than a moment. The service manager hears each time that it goes on.
-    pub(super) fn tell_of_the_stop(&mut self) {
+    pub(super) fn report_the_stop(&mut self) {
         if let Some(stopping) = &self.stopping {
             let until =
                 stopping.since + self.setup.config.supervisor.shutdown_timeout + BEYOND_DRAIN;

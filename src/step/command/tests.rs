@@ -95,7 +95,7 @@ impl Stage {
         self
     }
 
-    /// The runtime stands still from the mark to the step's end, and hears of the stop first.
+    /// The runtime stands still from the mark to the step's end, and notices the stop first.
     fn stopped_after_its_end(mut self, cause: StopCause) -> Self {
         self.stop_after_end = true;
         self.stopped_at_mark(cause)

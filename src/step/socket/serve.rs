@@ -348,7 +348,7 @@ impl Drop for Place {
 /// One exchange. A command that goes away in the middle of it is no error.
 async fn converse(mut stream: UnixStream, place: Place, shared: Arc<Shared>) {
     let _gone = exchange(&mut stream, &shared).await;
-    // We do not read the rest of what the command sends: it has its answer before it hears of that.
+    // We do not read the rest of what the command sends: it has its answer before it notices that.
     drop(stream);
     drop(place);
 }

@@ -401,7 +401,7 @@ mod tests {
         reading.is_anew = true;
         log.take(reading);
         assert!(log.start(Some(&place)).lost);
-        assert!(log.from(FIRST + 1).is_none(), "one who listens hears of it");
+        assert!(log.from(FIRST + 1).is_none(), "a listener notices it");
         let anew = log.start(None);
         assert_eq!(log.from(anew.next).map(Iterator::count), Some(0));
         log.take(finds(2_001, &[(run, 2_001)]));
@@ -528,7 +528,11 @@ mod tests {
         let told =
             |log: &Log, next| -> Vec<RunId> { log.from(next).unwrap().map(|it| it.run).collect() };
         assert_eq!(told(&log, start.next), [old, at_first, late, new]);
-        assert_eq!(told(&log, listener), [late, new], "nobody else hears of it");
+        assert_eq!(
+            told(&log, listener),
+            [late, new],
+            "no other listener gets it"
+        );
         // Now and then a long look back reaches that far, and finds changes that are known.
         log.take(finds(1_002, &[(old, 950), (at_first, 999), (late, 999)]));
         assert_eq!(told(&log, listener), [late, new]);

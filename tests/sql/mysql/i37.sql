@@ -8,7 +8,7 @@ WITH found AS (
           FROM ductwork_deliveries d
          WHERE CASE WHEN d.state = 'waiting' THEN 1 ELSE 0 END <> CASE WHEN d.due_at IS NULL THEN 0 ELSE 1 END
         UNION ALL
-        SELECT 'delivery', d.id, 'tells of a run that is not there'
+        SELECT 'delivery', d.id, 'is about a run that does not exist'
           FROM ductwork_deliveries d
           LEFT JOIN ductwork_runs r ON r.id = d.run_id
          WHERE r.id IS NULL AND d.created_at < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ?) SELECT * FROM found LIMIT ?

@@ -245,7 +245,7 @@ pub fn may_be_in_cluster(told: &Told) -> bool {
 pub fn check_alone(status: &Told) -> Result<(), Error> {
     match get(status, "wsrep_cluster_status") {
         "Primary" => Err(unavailable(
-            "the node is in a cluster, and its wsrep_on is off: no other node hears of what is written there".to_owned(),
+            "the node is in a cluster, and its wsrep_on is off: no other node receives what is written there".to_owned(),
         )),
         _ => Ok(()),
     }

@@ -100,7 +100,7 @@ impl Postgres {
             let pool = PgPoolOptions::new()
                 .max_connections(1)
                 .acquire_timeout(within.saturating_sub(ASKED_WITHIN))
-                // Our own lines tell of a database that is slow to connect to.
+                // Our own lines report a database that is slow to connect to.
                 .acquire_slow_threshold(Duration::MAX)
                 .idle_timeout(None)
                 .max_lifetime(None)
