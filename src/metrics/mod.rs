@@ -152,7 +152,7 @@ metrics! {
     DUPLICATE_TRIGGERS = Counter "duplicate_triggers" ["pipeline"]
         "Triggers by the API and by the pages of consoles whose key a run had already; those by commands are not counted";
     WEBHOOK_DELIVERIES = Counter "webhook_deliveries" ["outcome"]
-        "Attempts to tell an endpoint of a run: delivered, failed and made again later, or failed for good";
+        "Attempts to notify an endpoint of a run: delivered, failed and to be retried, or failed for good";
     STEP_WAIT = Histogram "step_wait_seconds" ["pipeline"]
         "For how long executions had been due when they were claimed; a step that was claimed with the result of the step before it is not counted";
     STEP_DURATION = Histogram "step_duration_seconds" ["pipeline", "step"]
@@ -174,7 +174,7 @@ metrics! {
     PIPELINE_PAUSED = Gauge "pipeline_paused" ["pipeline"]
         "Always 1, for each pipeline that is paused";
     RUNS = Gauge "runs" ["pipeline", "status"]
-        "Runs that there are, but for halted ones that were revived; counted up to 10000, and among the newest 10000 halted ones";
+        "Existing runs, without halted ones that were revived; counted up to 10000, and among the newest 10000 halted ones";
     EXECUTIONS_HELD = Gauge "executions_held" ["pipeline"]
         "Executions that workers have claimed: those that run, and those that wait for a slot";
     LEASES_HELD = Gauge "leases_held" ["kind"]
