@@ -10,7 +10,7 @@
 // From the bottom up. A module uses only modules in lines above its own; `tests/tidy.rs` reads this
 // list.
 //
-// - [`model`]: ids and status words · [`problem`], [`duration`], [`time`], [`number`], [`file`], [`secret`]: small
+// - [`model`]: ids and status words · [`problem`], [`duration`], [`time`], [`number`], [`percent`], [`file`], [`secret`]: small
 //   common forms
 // - [`failpoint`]: faults on purpose · [`exec`]: system calls of children · [`proc`]: `/proc` · [`yaml`]: files as trees, every value with its place
 // - [`definition`]: the form of a pipeline
@@ -91,6 +91,10 @@ mod model;
 pub mod number;
 #[cfg(not(feature = "internals"))]
 mod number;
+#[cfg(feature = "internals")]
+pub mod percent;
+#[cfg(not(feature = "internals"))]
+mod percent;
 #[cfg(feature = "internals")]
 pub mod problem;
 #[cfg(not(feature = "internals"))]

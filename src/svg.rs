@@ -18,6 +18,7 @@ use crate::machine::layout::{
     COUNTS, Frame, HEAD_COLUMNS, INSIDE, Layout, Line, Part, Placed, Point, title, width,
 };
 use crate::number::grouped;
+use crate::percent::encoded;
 
 /// The stylesheet of pictures, light and dark.
 pub const STYLE: &str = include_str!("svg.css");
@@ -309,7 +310,7 @@ impl Picture<'_> {
         // The title names a link: a separate label would have to repeat the counts in the title.
         let (open, close) = match self.link {
             Some(link) => {
-                let address = link.replace("{}", &percent(node));
+                let address = link.replace("{}", &encoded(node));
                 (format!("a href=\"{}\"", markup(&address)), "a")
             }
             None => (format!("g role=\"img\" aria-label=\"{told}\""), "g"),
@@ -418,22 +419,6 @@ fn markup(text: &str) -> String {
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
             char => safe.push(char),
-        }
-    }
-    safe
-}
-
-/// A name, escaped for an address.
-fn percent(name: &str) -> String {
-    let mut safe = String::new();
-    for byte in name.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                safe.push(byte.into())
-            }
-            byte => {
-                let _ = write!(safe, "%{byte:02X}");
-            }
         }
     }
     safe

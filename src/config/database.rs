@@ -5,10 +5,10 @@
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::percent;
 use crate::problem::nearest;
 use crate::store::backend::mysql::url::{Address, ENCODED};
 use crate::store::backend::postgres::hosts::{self, Hosts};
-use crate::store::conn::percent_decoded;
 
 /// The address of the database. `Debug` and `Display` show `***` for its password.
 #[derive(Clone, PartialEq, Eq)]
@@ -261,7 +261,7 @@ fn sqlite(text: &str, base_dir: &Path) -> Result<DatabaseUrl, UrlError> {
             "remove them: the daemon sets what it needs",
         );
     }
-    let Some(path) = percent_decoded(path) else {
+    let Some(path) = percent::decoded(path) else {
         return refuse(
             "a `%` in the database's path is not followed by two hexadecimal digits",
             "write `%25` for a percent sign",
@@ -316,7 +316,7 @@ fn postgres(text: &str) -> Result<DatabaseUrl, UrlError> {
     let cut_short = !authority.contains('@') && (path.contains('@') || query.contains('@'));
     if user.contains('@')
         || user.matches(':').count() > 1
-        || percent_decoded(user).is_none()
+        || percent::decoded(user).is_none()
         || path.contains('@')
         || tail.contains('#')
         || (cut_short && bad_port(host))
@@ -376,7 +376,7 @@ const SSL_MODES: [&str; 4] = ["disable", "require", "verify-ca", "verify-full"];
 /// Refuses a parameter of the query that the driver would leave out. Shows no value.
 fn parameter(pair: &str) -> Result<(), UrlError> {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-    let (Some(name), Some(value)) = (percent_decoded(name), percent_decoded(value)) else {
+    let (Some(name), Some(value)) = (percent::decoded(name), percent::decoded(value)) else {
         let message = "the query of the PostgreSQL address is not percent-encoded".to_owned();
         let help = "write `%25` for a percent sign".to_owned();
         return Err(UrlError { message, help });

@@ -36,7 +36,7 @@ use super::statement::{Arg, Args, Asked, Statement, find};
 #[cfg(test)]
 use crate::explorer::local::Local;
 
-pub use location::{Location, Purpose, percent_decoded};
+pub use location::{Location, Purpose};
 
 /// How often a transaction is tried whose writes find fewer rows than they must; after that, the rows do not
 /// exist. A transaction in conflict with others is tried for as long as the connection's patience lasts.

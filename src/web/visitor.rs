@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 
 use crate::config::Anonymous;
 use crate::model::{Channel, RunId, Scope, TokenKind};
+use crate::percent::encoded;
 use crate::secret::Secret;
 use crate::store::action::Actor;
 use crate::store::query;
@@ -30,7 +31,7 @@ use crate::store::token::{self, Token};
 
 use super::Site;
 use super::live;
-use super::pages::{clip, encoded};
+use super::pages::clip;
 use super::peer::{Peer, Vouched, is_forwarded};
 use super::refusal::{Form, Refusal};
 use super::routes::{Reach, Route};

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::percent;
 use crate::store::backend::mysql::connection::Mysql;
 use crate::store::backend::mysql::nodes::Nodes;
 use crate::store::backend::mysql::url::Address;
@@ -60,7 +61,7 @@ impl Location {
         let target = if let Some(path) = url.strip_prefix("sqlite:") {
             let path = path.strip_prefix("//").unwrap_or(path);
             let path = path.split('?').next().unwrap_or(path);
-            let path = percent_decoded(path)
+            let path = percent::decoded(path)
                 .ok_or_else(|| Error::Configured(format!("not a path in a URL: {path}")))?;
             Target::Sqlite(File::at(PathBuf::from(path)))
         } else if Address::is_of(url) {
@@ -219,25 +220,4 @@ impl Location {
             ..Conn::of(Inner::Postgres(listener), patience)
         })
     }
-}
-
-/// A decoded part of a URL; `None` where a `%` is not followed by two hexadecimal digits, or the
-/// decoded bytes are no text.
-pub fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        if *first == b'%' {
-            let digits = after.get(..2)?;
-            // Parsing alone would accept a sign.
-            let both = digits.iter().all(u8::is_ascii_hexdigit);
-            let digits = std::str::from_utf8(digits).ok().filter(|_| both)?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &after[2..];
-        } else {
-            bytes.push(*first);
-            rest = after;
-        }
-    }
-    String::from_utf8(bytes).ok()
 }

@@ -13,6 +13,7 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use crate::model::*;
+use crate::percent::encoded;
 use crate::store::action::{self, Action};
 use crate::store::query;
 use crate::view;
@@ -20,7 +21,7 @@ use crate::web::refusal::{Refusal, no_run, with_own_words};
 use crate::web::visitor::Visitor;
 use crate::web::{Site, deeds};
 
-use super::asked::{self, Asked, encoded};
+use super::asked::{self, Asked};
 use super::form::Form;
 use super::parts::{self, Moment, RunLink, State};
 use super::text::clip;

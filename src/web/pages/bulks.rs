@@ -15,6 +15,7 @@ use crate::duration;
 use crate::machine::bulk::{Filter, Kind, Selection};
 use crate::model::*;
 use crate::number::grouped;
+use crate::percent::encoded;
 use crate::store::bulk::{self, Bulk, Chosen, Listed};
 use crate::store::definition::short;
 use crate::store::{halted, query};
@@ -25,7 +26,7 @@ use crate::web::deeds;
 use crate::web::refusal::Refusal;
 use crate::web::visitor::Visitor;
 
-use super::asked::{self, Asked, encoded, wrong};
+use super::asked::{self, Asked, wrong};
 use super::form::Form;
 use super::parts::{self, Moment, RunLink};
 use super::text::clip;

@@ -5,11 +5,12 @@
 use axum::body::Bytes;
 use axum::http::StatusCode;
 
+use crate::percent::form_decoded;
 use crate::secret::same;
 use crate::web::refusal::Refusal;
 use crate::web::visitor::Visitor;
 
-use super::asked::{decoded, wrong};
+use super::asked::wrong;
 
 /// The fields of a form.
 pub struct Form(Vec<(String, String)>);
@@ -21,7 +22,7 @@ impl Form {
         let parts = text.map(|text| text.split('&').filter(|part| !part.is_empty()));
         let pair = |part: &str| {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            Some((decoded(name)?, decoded(value)?))
+            Some((form_decoded(name)?, form_decoded(value)?))
         };
         let pairs: Option<Vec<(String, String)>> =
             parts.and_then(|parts| parts.map(pair).collect());

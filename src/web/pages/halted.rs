@@ -11,13 +11,14 @@ use axum::response::Response;
 use crate::machine::bulk::Filter;
 use crate::model::Verb;
 use crate::number::grouped;
+use crate::percent::encoded;
 use crate::store::halted::{self, Halted, HaltedKind};
 use crate::store::query;
 use crate::view;
 use crate::web::Site;
 use crate::web::refusal::Refusal;
 
-use super::asked::{Asked, encoded};
+use super::asked::Asked;
 use super::bulks::address;
 use super::parts::{self, Moment, RunLink};
 use super::text::clip;

@@ -39,6 +39,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION};
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
 
+use crate::percent::encoded;
 use crate::store::definition::VERSION;
 use crate::svg;
 
@@ -46,7 +47,6 @@ use super::refusal::Refusal;
 use super::visitor::{self, Asking, Visitor};
 
 pub use acts::{actions, ask_cancel, cancel, pause, resume, revive, unpause};
-pub use asked::encoded;
 pub use bulks::{all_bulks, ask_bulk, bulk, one_bulk, stop_bulk};
 pub use elements::elements;
 pub use halted::halted;

@@ -12,6 +12,7 @@ use axum::response::Response;
 use crate::machine::stuck::{self, Facts, Mover};
 use crate::model::{Intake, Role, RunStatus};
 use crate::number::grouped;
+use crate::percent::encoded;
 use crate::store::overview::{self, Count, Queue};
 use crate::store::{halted, page as store};
 use crate::time;
@@ -20,7 +21,7 @@ use crate::web::series::Glance;
 use crate::web::{Site, visitor};
 use crate::wire::process::State as Judged;
 
-use super::asked::{Asked, encoded};
+use super::asked::Asked;
 use super::halted::{Kind, NoneLeft};
 use super::parts::{self, State};
 use super::rates::{self, LastDay, Rate};

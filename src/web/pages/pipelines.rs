@@ -11,13 +11,14 @@ use axum::response::Response;
 use crate::definition::input::Schema;
 use crate::machine::layout::Layout;
 use crate::metrics::series::{Grain, complete};
+use crate::percent::encoded;
 use crate::store::definition::short;
 use crate::store::{known, page as store, pause, query, series};
 use crate::svg::Picture;
 use crate::web::refusal::Refusal;
 use crate::web::{Site, deeds};
 
-use super::asked::{Asked, encoded, missing};
+use super::asked::{Asked, missing};
 use super::parts::{self, Moment};
 use super::rates::{self, Chart, SPANS};
 use super::text::clip;

@@ -14,6 +14,7 @@ use crate::machine::timeline::{self, Facts as Times, Timeline};
 use crate::machine::why::{self, Facts, Why};
 use crate::model::{FanOutId, RunId, RunStatus, StepId, StepStatus};
 use crate::number::grouped;
+use crate::percent::encoded;
 use crate::store::Error;
 use crate::store::action::{self, Action};
 use crate::store::conn::Conn;
@@ -30,7 +31,7 @@ use crate::web::refusal::{Refusal, no_run};
 use crate::web::visitor;
 
 use super::acts::Acted;
-use super::asked::{self, Asked, encoded, wrong};
+use super::asked::{self, Asked, wrong};
 use super::parts::{self, Moment, Place, RunLink, State};
 use super::text::{Value, clip};
 use super::{Frame, elsewhere, page};

@@ -12,6 +12,7 @@ use crate::duration;
 use crate::machine::bulk::{Filter, states};
 use crate::model::{RunId, RunStatus, Verb};
 use crate::number::grouped;
+use crate::percent::encoded;
 use crate::store::Error;
 use crate::store::conn::Conn;
 use crate::store::list::{self, RunFilter};
@@ -22,7 +23,7 @@ use crate::web::api::PAYLOAD_BYTES;
 use crate::web::refusal::Refusal;
 use crate::web::{Site, visitor};
 
-use super::asked::{self, Asked, encoded, missing, wrong};
+use super::asked::{self, Asked, missing, wrong};
 use super::bulks::address;
 use super::parts::{self, Moment, RunLink, State};
 use super::text::clip;

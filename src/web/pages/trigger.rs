@@ -18,6 +18,7 @@ use crate::definition::input::{Format, Json, VIOLATIONS_MAX, Violation};
 use crate::duration;
 use crate::machine::why::trigger_by_show;
 use crate::model::*;
+use crate::percent::encoded;
 use crate::step::output::parse_json;
 use crate::store::page as store;
 use crate::web::guard::BODY_MAX;
@@ -25,7 +26,7 @@ use crate::web::refusal::{Refusal, no_run, with_own_words};
 use crate::web::visitor::{Visitor, may_see_payloads};
 use crate::web::{Site, deeds};
 
-use super::asked::{self, Asked, encoded, wrong};
+use super::asked::{self, Asked, wrong};
 use super::fields::{Part, Shape, Values, choice};
 use super::form::Form;
 use super::{Frame, elsewhere, page};

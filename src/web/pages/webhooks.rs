@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::machine::webhook::Waits;
 use crate::model::*;
+use crate::percent::encoded;
 use crate::store::delivery::{self, COUNTED, Delivery, Filter, Line, Listed, STATES};
 use crate::store::query;
 use crate::time;
@@ -20,7 +21,7 @@ use crate::web::refusal::Refusal;
 use crate::web::visitor::Visitor;
 use crate::web::webhooks;
 
-use super::asked::{self, Asked, encoded, wrong};
+use super::asked::{self, Asked, wrong};
 use super::form::Form;
 use super::parts::{self, Moment, RunLink};
 use super::text::clip;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::super::is_loopback;
-use crate::store::conn::percent_decoded;
+use crate::percent;
 
 /// The port of a server where the address names none.
 const PORT: u16 = 3306;
@@ -203,7 +203,7 @@ fn scheme(url: &str) -> Option<&str> {
 }
 
 fn decoded(part: &str, text: &str) -> Result<String, String> {
-    let text = percent_decoded(text)
+    let text = percent::decoded(text)
         .ok_or_else(|| format!("in its {part} a % is not followed by two hexadecimal digits"))?;
     match text.contains('\0') {
         true => Err(format!("its {part} has a zero byte")),

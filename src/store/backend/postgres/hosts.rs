@@ -5,8 +5,8 @@
 //! address of its own. Never: connects, or shows a part of the address in an error: a text that looks like
 //! a host may be the rest of a password.
 
+use crate::percent;
 use crate::problem::nearest;
-use crate::store::conn::percent_decoded;
 
 /// More hosts are a mistake. While no host is known to be the right one, each is contacted.
 const HOSTS_MAX: usize = 16;
@@ -111,8 +111,8 @@ impl Hosts {
             let port = port.unwrap_or("5432");
             match (written.as_str(), after.contains(':')) {
                 ("", _) => format!("{}:{port}", host.as_deref().unwrap_or("localhost")),
-                (_, true) => percent_decoded(written).unwrap_or_default(),
-                (_, false) => format!("{}:{port}", percent_decoded(written).unwrap_or_default()),
+                (_, true) => percent::decoded(written).unwrap_or_default(),
+                (_, false) => format!("{}:{port}", percent::decoded(written).unwrap_or_default()),
             }
         };
         written.iter().map(place).collect()
@@ -174,8 +174,8 @@ impl<'u> Parts<'u> {
     fn value(&self, wanted: &str) -> Option<String> {
         let pairs = self.query.iter().rev();
         let mut pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        let of = |(name, _): &(&str, &str)| percent_decoded(name).as_deref() == Some(wanted);
-        percent_decoded(pairs.find(of)?.1)
+        let of = |(name, _): &(&str, &str)| percent::decoded(name).as_deref() == Some(wanted);
+        percent::decoded(pairs.find(of)?.1)
     }
 
     /// Host and port of each server of a list, in the form of an address with one host; `None` where there
@@ -234,7 +234,7 @@ impl<'u> Parts<'u> {
         let mut parts = self.clone();
         parts.query.retain(|pair| {
             let name = pair.split_once('=').map_or(*pair, |(name, _)| name);
-            let name = percent_decoded(name).unwrap_or_default();
+            let name = percent::decoded(name).unwrap_or_default();
             !names.contains(&name.as_str())
         });
         parts
@@ -285,14 +285,7 @@ fn encoded(host: &str) -> String {
     if host.contains(':') && host.parse::<std::net::Ipv6Addr>().is_ok() {
         return format!("[{host}]");
     }
-    let mut text = String::with_capacity(host.len());
-    for byte in host.bytes() {
-        match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            true => text.push(char::from(byte)),
-            false => text.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    text
+    percent::encoded(host)
 }
 
 #[cfg(test)]

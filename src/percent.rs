@@ -1,0 +1,71 @@
+//! Texts as parts of an address: percent-encoding.
+//!
+//! Owns: the encoding of a text as one part of a URL, and the decoding. Never: knows which part it is.
+
+use std::fmt::Write as _;
+
+/// A text as a part of a URL: every byte but letters, digits and `-`, `_`, `.`, `~` is encoded.
+pub fn encoded(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                safe.push(byte.into());
+            }
+            byte => {
+                let _ = write!(safe, "%{byte:02X}");
+            }
+        }
+    }
+    safe
+}
+
+/// A decoded part of a URL; `None` where a `%` is not followed by two hexadecimal digits, or the
+/// decoded bytes are no text.
+pub fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+                let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The same for a name or a value as a form sends it: there a `+` is a space.
+pub fn form_decoded(text: &str) -> Option<String> {
+    decoded(&text.replace('+', " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_survives_its_way_through_an_address() {
+        for text in ["a b", "漢/%+&=\u{202e}", ""] {
+            assert_eq!(decoded(&encoded(text)).as_deref(), Some(text));
+            assert_eq!(form_decoded(&encoded(text)).as_deref(), Some(text));
+        }
+        assert_eq!(encoded("a b/ü"), "a%20b%2F%C3%BC");
+    }
+
+    #[test]
+    fn a_plus_is_a_space_only_in_a_form() {
+        assert_eq!(decoded("x+y%2fz").as_deref(), Some("x+y/z"));
+        assert_eq!(form_decoded("x+y%2Bz").as_deref(), Some("x y+z"));
+    }
+
+    #[test]
+    fn two_digits_follow_a_percent_sign_and_the_bytes_are_a_text() {
+        for text in ["%", "%f", "%zz", "%+1", "%ff"] {
+            assert_eq!((decoded(text), form_decoded(text)), (None, None), "{text}");
+        }
+    }
+}
