@@ -89,7 +89,7 @@ impl HaltFact {
     }
 
     /// The reason and the node, with the explanation.
-    pub fn told(&self, definition: Option<&Definition>) -> String {
+    pub fn with_explanation(&self, definition: Option<&Definition>) -> String {
         match self.explanation(definition) {
             Some(explanation) => format!("{}: {explanation}", self.place()),
             None => self.place(),
@@ -346,16 +346,16 @@ pub const HALTS_MAX: usize = 100;
 /// The most different actions that a remedy names.
 const NAMED: usize = 3;
 
-/// The most other reasons and places that are told beside the first one.
+/// The most other reasons and places that are named beside the first one.
 const OTHERS: usize = 3;
 
 /// The first of these halts with its explanation, the number of the others, and the reasons and places of those that
 /// differ from it.
-pub fn told(halts: &[HaltFact], definition: Option<&Definition>) -> Option<String> {
+pub fn summary(halts: &[HaltFact], definition: Option<&Definition>) -> Option<String> {
     let [first, others @ ..] = halts else {
         return None;
     };
-    let told = first.told(definition);
+    let of_first = first.with_explanation(definition);
     let at_least = match halts.len() {
         HALTS_MAX.. => "at least ",
         _ => "",
@@ -373,10 +373,10 @@ pub fn told(halts: &[HaltFact], definition: Option<&Definition>) -> Option<Strin
     };
     places.truncate(OTHERS);
     Some(match (others.len(), places.is_empty()) {
-        (0, _) => told,
-        (n, true) => format!("{told} (and {at_least}{n} more)"),
+        (0, _) => of_first,
+        (n, true) => format!("{of_first} (and {at_least}{n} more)"),
         (n, false) => format!(
-            "{told} (and {at_least}{n} more: also {}{more})",
+            "{of_first} (and {at_least}{n} more: also {}{more})",
             places.join(", ")
         ),
     })
@@ -500,8 +500,8 @@ mod tests {
             ..fact(HaltReason::JobRetriesExhausted, node, None)
         };
         let unanswered = fact(HaltReason::Unanswered, "Ask", None);
-        let of = |halts: &[HaltFact]| told(halts, None).unwrap_or_default();
-        assert_eq!(told(&[], None), None);
+        let of = |halts: &[HaltFact]| summary(halts, None).unwrap_or_default();
+        assert_eq!(summary(&[], None), None);
         let load = "job_retries_exhausted at Load: no disk";
         assert_eq!(of(&[failed("Load")]), load);
         assert_eq!(

@@ -187,8 +187,8 @@ fn cancelling(facts: &Facts) -> Why {
 
 fn halted(facts: &Facts, ended: &str) -> Why {
     let mut fact = format!("it halted{ended}");
-    if let Some(told) = halt::told(&facts.halts, facts.graph.as_deref()) {
-        fact = format!("{fact}: {told}");
+    if let Some(summary) = halt::summary(&facts.halts, facts.graph.as_deref()) {
+        fact = format!("{fact}: {summary}");
     }
     match facts.revived_as {
         Some(next) => Why::new("halted", format!("{fact}; it was revived as {next}")).remedy(
@@ -211,7 +211,7 @@ fn doomed(facts: &Facts, mut why: Why) -> Why {
     };
     why.fact.push_str(&format!(
         "; the run will halt when its other branches have ended, because {halted}: {}",
-        first.told(facts.graph.as_deref())
+        first.with_explanation(facts.graph.as_deref())
     ));
     why
 }
