@@ -256,7 +256,7 @@ async fn tell(
         part = loop {
             {
                 let log = &lock(&feed.state).log;
-                let Some((told, passed)) = told(log, next, &wanted, seal) else {
+                let Some((text, passed)) = next_events(log, next, &wanted, seal) else {
                     // The listener reads too slowly, or too much has happened for the console: the listener
                     // goes on from now.
                     let anew = log.start(None);
@@ -264,8 +264,8 @@ async fn tell(
                     break format!("id: {}\n{LOST}", seal.write(&log.here()));
                 };
                 next = passed;
-                if !told.is_empty() {
-                    break told;
+                if !text.is_empty() {
+                    break text;
                 }
                 if Instant::now() >= beat {
                     break format!(":\nid: {}\n\n", seal.write(&log.here()));
@@ -281,7 +281,7 @@ async fn tell(
 
 /// The next events that are wanted, in the form in which they are sent, and the number of the event behind
 /// them.
-fn told(log: &Log, next: u64, wanted: &Wanted, seal: &Seal) -> Option<(String, u64)> {
+fn next_events(log: &Log, next: u64, wanted: &Wanted, seal: &Seal) -> Option<(String, u64)> {
     let (mut text, mut number, mut count) = (String::new(), next, 0);
     for change in log.from(next)? {
         number += 1;

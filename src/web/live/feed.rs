@@ -366,7 +366,7 @@ mod tests {
         reading
     }
 
-    fn told(log: &Log, next: u64) -> Vec<RunId> {
+    fn changed_runs(log: &Log, next: u64) -> Vec<RunId> {
         let events = log.from(FIRST + next).expect("they are kept");
         events.map(|event| event.run).collect()
     }
@@ -375,11 +375,11 @@ mod tests {
     fn a_change_that_is_seen_late_is_told_once() {
         let (mut log, on_time, late) = (log(), RunId::new(), RunId::new());
         log.take(finds(1_010, &[(on_time, 1_009)]));
-        assert_eq!(told(&log, 0), [on_time]);
+        assert_eq!(changed_runs(&log, 0), [on_time]);
         // The late change was written before the reading and committed after it.
         log.take(finds(1_011, &[(on_time, 1_009), (late, 1_009)]));
         log.take(finds(1_012, &[(on_time, 1_009), (late, 1_009)]));
-        assert_eq!(told(&log, 0), [on_time, late]);
+        assert_eq!(changed_runs(&log, 0), [on_time, late]);
     }
 
     #[test]
@@ -387,7 +387,7 @@ mod tests {
         let (mut log, before, after) = (Log::new("a".to_owned()), RunId::new(), RunId::new());
         log.take(finds(1_000, &[(before, 999)]));
         log.take(finds(1_001, &[(before, 999), (after, 1_000)]));
-        assert_eq!(told(&log, 0), [after]);
+        assert_eq!(changed_runs(&log, 0), [after]);
     }
 
     #[test]
@@ -431,7 +431,7 @@ mod tests {
         };
         log.take(waits(1, &[old]));
         assert!(
-            told(&log, 0).is_empty(),
+            changed_runs(&log, 0).is_empty(),
             "it waited before anybody listened"
         );
         for (second, runs) in [
@@ -442,7 +442,7 @@ mod tests {
         ] {
             log.take(waits(second, runs));
         }
-        assert_eq!(told(&log, 0), [new, new]);
+        assert_eq!(changed_runs(&log, 0), [new, new]);
     }
 
     fn place(epoch: &str, number: u64, second: i64) -> Place {
@@ -525,23 +525,26 @@ mod tests {
         log.take_past(lacks, past(&[(old, 950)]));
         let start = log.start(Some(&place("b", 7, 995)));
         assert!(!start.lost);
-        let told =
+        let changed_runs =
             |log: &Log, next| -> Vec<RunId> { log.from(next).unwrap().map(|it| it.run).collect() };
-        assert_eq!(told(&log, start.next), [old, at_first, late, new]);
+        assert_eq!(changed_runs(&log, start.next), [old, at_first, late, new]);
         assert_eq!(
-            told(&log, listener),
+            changed_runs(&log, listener),
             [late, new],
             "no other listener gets it"
         );
         // Now and then a long look back reaches that far, and finds changes that are known.
         log.take(finds(1_002, &[(old, 950), (at_first, 999), (late, 999)]));
-        assert_eq!(told(&log, listener), [late, new]);
+        assert_eq!(changed_runs(&log, listener), [late, new]);
         // Another listener was away for longer, and one for too long.
         let lacks = log.lacks(&place("b", 7, 800)).expect("more of the past");
         assert_eq!(lacks, (720 * SECOND, 900 * SECOND));
         log.take_past(lacks, past(&[(older, 800)]));
         let start = log.start(Some(&place("b", 7, 800)));
-        assert_eq!(told(&log, start.next), [older, old, at_first, late, new]);
+        assert_eq!(
+            changed_runs(&log, start.next),
+            [older, old, at_first, late, new]
+        );
         assert_eq!(log.lacks(&place("b", 7, 995)), None);
         assert_eq!(log.lacks(&place("b", 7, 200)), None);
         assert!(log.start(Some(&place("b", 7, 200))).lost);
