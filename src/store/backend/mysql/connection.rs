@@ -177,26 +177,26 @@ impl Mysql {
         })?;
         self.server.check()?;
         self.compounds = self.server.is_mariadb;
-        let told = self.told(session::READ_BACK).await?;
-        self.in_cluster = session::is_in_cluster(&told);
+        let variables = self.variables(session::READ_BACK).await?;
+        self.in_cluster = session::is_in_cluster(&variables);
         if self.in_cluster {
-            session::check_node(&self.told(session::CLUSTER).await?)?;
-            session::check_limit(&told)?;
-        } else if session::may_be_in_cluster(&told) {
-            session::check_alone(&self.told(session::CLUSTER).await?)?;
+            session::check_node(&self.variables(session::CLUSTER).await?)?;
+            session::check_limit(&variables)?;
+        } else if session::may_be_in_cluster(&variables) {
+            session::check_alone(&self.variables(session::CLUSTER).await?)?;
         }
         for setting in session::settings(self.server, purpose, patience, self.in_cluster) {
             self.send(&setting).await?;
         }
-        let told = self.told(session::READ_BACK).await?;
-        session::check(&told, self.server, patience)?;
-        session::check_writable(&told, purpose)?;
+        let variables = self.variables(session::READ_BACK).await?;
+        session::check(&variables, self.server, patience)?;
+        session::check_writable(&variables, purpose)?;
         self.catch_up().await.map_err(refused)?;
         self.check_engine().await?;
         self.check_pooler().await?;
         if purpose != Purpose::Page {
             self.check_counts().await?;
-            for table in session::staging(self.server, &told) {
+            for table in session::staging(self.server, &variables) {
                 self.send(&table).await?;
             }
         }
@@ -373,7 +373,7 @@ impl Mysql {
     }
 
     /// Names and values, from the rows of an answer.
-    async fn told(&mut self, sql: &str) -> Result<Told, Error> {
+    async fn variables(&mut self, sql: &str) -> Result<Told, Error> {
         let asked = async {
             let rows: Vec<mysql_async::Row> = self.conn()?.query(sql).await?;
             let pair = |row: &mysql_async::Row| {
