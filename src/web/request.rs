@@ -241,7 +241,7 @@ where
         Ok(Response {
             status: response.status().as_u16(),
             retry_after: later.map(str::to_owned),
-            text: told(response.into_body(), until).await,
+            text: read_body(response.into_body(), until).await,
         })
     };
     // The connection is served until there is an answer, which may come after the connection's end.
@@ -257,7 +257,7 @@ where
 }
 
 /// The beginning of the response's text, as far as it arrives in time.
-async fn told(mut body: Incoming, until: Instant) -> String {
+async fn read_body(mut body: Incoming, until: Instant) -> String {
     let mut bytes = Vec::new();
     while bytes.len() < READ_MAX
         && let frame = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx))
