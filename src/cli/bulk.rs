@@ -199,11 +199,11 @@ async fn show(cli: &CliContext, conn: &mut Conn, id: Uuid) -> Result<(), Failure
     }
     let now = query::now(conn).await?;
     cli.out
-        .text(&clean_lines(&told(&found, |at| cli.out.time(at, now))))
+        .text(&clean_lines(&lines(&found, |at| cli.out.time(at, now))))
 }
 
 /// A bulk action, line by line.
-fn told(bulk: &Bulk, time: impl Fn(i64) -> String) -> Vec<String> {
+fn lines(bulk: &Bulk, time: impl Fn(i64) -> String) -> Vec<String> {
     let state = match (bulk.ended_at, &bulk.stopped_by) {
         (None, _) => "at work".to_owned(),
         (Some(at), None) => format!("ended {}", time(at)),
