@@ -165,7 +165,7 @@ impl Worker {
         };
         let mut modes = self.shared.modes();
         // The cause for which everything that runs was told to end.
-        let mut told = None;
+        let mut stopped_for = None;
         let mut draining = false;
         let mut last_step_ended = None;
         loop {
@@ -198,8 +198,8 @@ impl Worker {
                     break;
                 }
                 // Again when it is to end at once, because its steps may still be in their grace.
-                if Instant::now() >= until && told != Some(cause) {
-                    told = Some(cause);
+                if Instant::now() >= until && stopped_for != Some(cause) {
+                    stopped_for = Some(cause);
                     self.shared.stop_all(cause);
                 }
                 if state.slots.is_empty() {
@@ -246,7 +246,7 @@ impl Worker {
                 continue;
             }
             let wait = match mode {
-                Mode::Drain { until, cause } if told != Some(cause) => {
+                Mode::Drain { until, cause } if stopped_for != Some(cause) => {
                     wait.min(until.saturating_duration_since(Instant::now()))
                 }
                 _ => wait,

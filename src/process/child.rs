@@ -603,7 +603,7 @@ async fn run_loops(
     let mut over = std::pin::pin!(over);
     let mut code = None;
     // The cause for which the loops' steps were told to end.
-    let mut told = None;
+    let mut stopped_for = None;
     let mut left = false;
     let mut lost = std::pin::pin!(loses_a_lifeline(&shared.connected));
     let mut is_lost = false;
@@ -624,12 +624,12 @@ async fn run_loops(
             // was lost. A loop that waits for an answer on it waits for ever and cannot see that it
             // is to end; its supervisor would kill it, if it still had one. Proven by
             // `orphans_end_although_their_database_says_nothing`.
-            cause = time_is_up(mode, told) => {
-                if told == Some(cause) {
+            cause = time_is_up(mode, stopped_for) => {
+                if stopped_for == Some(cause) {
                     events::loops_given_up();
                     return (code, answers.since());
                 }
-                told = Some(cause);
+                stopped_for = Some(cause);
                 shared.stop_all(cause);
             }
             () = orphaned(parent), if draining => {
@@ -752,13 +752,13 @@ impl Answers<'_> {
     }
 }
 
-/// Returns when the steps of a drain are to be stopped or, once they were `told` to end for this cause, when its loops
+/// Returns when the steps of a drain are to be stopped or, if they were `stopped_for` this cause already, when its loops
 /// are to be given up.
 ///
 /// RACE: the steps were told to end, and have their grace, when the process is told to end at once, or loses its
 /// supervisor. They are told again, which ends the grace. Proven by
 /// `a_stop_at_once_ends_the_grace_that_steps_have_after_a_drain`.
-async fn time_is_up(mode: Mode, told: Option<StopCause>) -> StopCause {
+async fn time_is_up(mode: Mode, stopped_for: Option<StopCause>) -> StopCause {
     let Mode::Drain { until, cause } = mode else {
         return std::future::pending().await;
     };
@@ -767,7 +767,7 @@ async fn time_is_up(mode: Mode, told: Option<StopCause>) -> StopCause {
         StopCause::Shutdown => Limits::default().kill_grace,
         StopCause::Cancel | StopCause::Abandon => Duration::ZERO,
     };
-    let until = match told == Some(cause) {
+    let until = match stopped_for == Some(cause) {
         true => until + grace + GIVEN_UP,
         false => until,
     };
