@@ -415,9 +415,9 @@ async fn take(
     let pipeline = ("pipeline", pipeline.clone());
     let spreads = conn.spreads.is_some_and(|until| Instant::now() < until);
     if spreads && left_out.is_empty() && (is_tried_again || cursor == Cursor::FIRST) {
-        let place = place(conn, cursor, &pipeline, n).await?;
-        if place != cursor {
-            let [behind, behind_id] = place.args();
+        let random = random_cursor(conn, cursor, &pipeline, n).await?;
+        if random != cursor {
+            let [behind, behind_id] = random.args();
             let args = [pipeline.clone(), ("n", n.into()), behind, behind_id];
             let taken = conn.fetch(&TAKE_AVAILABILITIES, &args).await?;
             // The caller takes fewer to mean that no more are due, but here others of this node have locked some. These
@@ -443,8 +443,8 @@ async fn take(
     }
 }
 
-/// A random place after the cursor from which as many executions as are wanted are due, or the cursor itself.
-async fn place(
+/// A random cursor after this one from which as many executions as are wanted are due, or the cursor itself.
+async fn random_cursor(
     conn: &mut Conn,
     cursor: Cursor,
     pipeline: &(&'static str, Arg<'_>),
