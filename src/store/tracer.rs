@@ -160,7 +160,7 @@ impl Tracer {
     pub fn sent(&mut self, n: usize) {
         let n = n.min(self.waiting.len());
         for head in self.waiting.drain(..n) {
-            self.sent.add(place(&head));
+            self.sent.add(cursor_of(&head));
         }
     }
 
@@ -209,8 +209,8 @@ impl Tracer {
     fn take(&mut self, page: Page<RunHead>) {
         self.damaged.meet(page.damaged);
         let is_new = |head: &RunHead| {
-            let place = place(head);
-            place.time() >= self.since && !self.sent.ends.contains(&place)
+            let cursor = cursor_of(head);
+            cursor.time() >= self.since && !self.sent.ends.contains(&cursor)
         };
         self.waiting.extend(page.runs.into_iter().filter(is_new));
     }
@@ -226,7 +226,7 @@ impl Tracer {
     }
 }
 
-fn place(head: &RunHead) -> Cursor {
+fn cursor_of(head: &RunHead) -> Cursor {
     Cursor::new(head.ended_at.unwrap_or_default(), head.id.0)
 }
 
@@ -335,12 +335,12 @@ mod tests {
     #[test]
     fn of_too_many_that_were_sent_the_oldest_are_forgotten_and_not_looked_for_again() {
         let mut sent = Sent::default();
-        let place = |time: i64| Cursor::new(time, Uuid::nil());
+        let cursor = |time: i64| Cursor::new(time, Uuid::nil());
         for time in 0..KEPT as i64 + 5 {
-            sent.add(place(time));
+            sent.add(cursor(time));
         }
         assert_eq!((sent.ends.len(), sent.since), (KEPT, 5));
-        assert!(sent.ends.contains(&place(5)) && !sent.ends.contains(&place(4)));
+        assert!(sent.ends.contains(&cursor(5)) && !sent.ends.contains(&cursor(4)));
         sent.forget(50);
         assert_eq!((sent.ends.len(), sent.since), (KEPT - 45, 50));
         sent.forget(7);
