@@ -296,23 +296,23 @@ impl Log {
     pub fn behind(&self, number: u64) -> Place {
         let skipped = number.checked_sub(self.first).map(usize::try_from);
         let event = skipped.and_then(|it| self.events.get(it.ok()?));
-        self.place(number + 1, event.map_or(0, |event| event.after))
+        self.position(number + 1, event.map_or(0, |event| event.after))
     }
 
     /// The place behind everything.
     pub fn here(&self) -> Place {
-        self.place(self.end(), self.read_until().max(0))
+        self.position(self.end(), self.read_until().max(0))
     }
 
     /// The place at which a listener begins that returned with this place, or without one.
     pub fn begins(&self, start: &Start, last: Option<&Place>) -> Place {
         match last {
-            Some(last) if !start.lost => self.place(start.next, last.at),
+            Some(last) if !start.lost => self.position(start.next, last.at),
             _ => self.here(),
         }
     }
 
-    fn place(&self, number: u64, at: i64) -> Place {
+    fn position(&self, number: u64, at: i64) -> Place {
         Place {
             epoch: self.epoch.clone(),
             number,
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(changed_runs(&log, 0), [new, new]);
     }
 
-    fn place(epoch: &str, number: u64, second: i64) -> Place {
+    fn position(epoch: &str, number: u64, second: i64) -> Place {
         Place {
             epoch: epoch.to_owned(),
             number,
@@ -462,7 +462,7 @@ mod tests {
             log.take(finds(second, &[(RunId::new(), second)]));
         }
         let start = |epoch, number, second| {
-            let start = log.start(Some(&place(epoch, number, second)));
+            let start = log.start(Some(&position(epoch, number, second)));
             (start.next.wrapping_sub(FIRST), start.from, start.lost)
         };
         let now = 1_003 * SECOND - OVERLAP;
@@ -478,11 +478,11 @@ mod tests {
         assert_eq!(start("b", 77, 1_062), (1, ANYTHING, false));
         assert_eq!(start("b", 77, 1_059), (3, now, true));
         // A place names a time up to which everything before it was reported.
-        assert_eq!(log.behind(FIRST), place("a", FIRST + 1, 1_000));
-        assert_eq!(log.here(), place("a", FIRST + 3, 1_003));
-        let last = place("b", 77, 1_062);
+        assert_eq!(log.behind(FIRST), position("a", FIRST + 1, 1_000));
+        assert_eq!(log.here(), position("a", FIRST + 3, 1_003));
+        let last = position("b", 77, 1_062);
         let begins = log.begins(&log.start(Some(&last)), Some(&last));
-        assert_eq!(begins, place("a", FIRST + 1, 1_062));
+        assert_eq!(begins, position("a", FIRST + 1, 1_062));
         assert_eq!(log.begins(&log.start(None), None), log.here());
     }
 
@@ -513,8 +513,8 @@ mod tests {
         log.take(finds(1_000, &[(at_first, 999)]));
         log.take(finds(1_001, &[(at_first, 999), (late, 999), (new, 1_001)]));
         let listener = log.start(None).next - 2;
-        assert!(log.start(Some(&place("b", 7, 995))).lost);
-        let lacks = log.lacks(&place("b", 7, 995)).expect("the past");
+        assert!(log.start(Some(&position("b", 7, 995))).lost);
+        let lacks = log.lacks(&position("b", 7, 995)).expect("the past");
         assert_eq!(lacks, (900 * SECOND, 1_000 * SECOND - OVERLAP));
         let past = |ends: &[(RunId, i64)]| {
             let ends = ends
@@ -523,7 +523,7 @@ mod tests {
             Some((Vec::new(), ends.collect()))
         };
         log.take_past(lacks, past(&[(old, 950)]));
-        let start = log.start(Some(&place("b", 7, 995)));
+        let start = log.start(Some(&position("b", 7, 995)));
         assert!(!start.lost);
         let changed_runs =
             |log: &Log, next| -> Vec<RunId> { log.from(next).unwrap().map(|it| it.run).collect() };
@@ -537,22 +537,22 @@ mod tests {
         log.take(finds(1_002, &[(old, 950), (at_first, 999), (late, 999)]));
         assert_eq!(changed_runs(&log, listener), [late, new]);
         // Another listener was away for longer, and one for too long.
-        let lacks = log.lacks(&place("b", 7, 800)).expect("more of the past");
+        let lacks = log.lacks(&position("b", 7, 800)).expect("more of the past");
         assert_eq!(lacks, (720 * SECOND, 900 * SECOND));
         log.take_past(lacks, past(&[(older, 800)]));
-        let start = log.start(Some(&place("b", 7, 800)));
+        let start = log.start(Some(&position("b", 7, 800)));
         assert_eq!(
             changed_runs(&log, start.next),
             [older, old, at_first, late, new]
         );
-        assert_eq!(log.lacks(&place("b", 7, 995)), None);
-        assert_eq!(log.lacks(&place("b", 7, 200)), None);
-        assert!(log.start(Some(&place("b", 7, 200))).lost);
+        assert_eq!(log.lacks(&position("b", 7, 995)), None);
+        assert_eq!(log.lacks(&position("b", 7, 200)), None);
+        assert!(log.start(Some(&position("b", 7, 200))).lost);
         // Too much has happened: the log reads that once, and says so.
-        let lacks = log.lacks(&place("b", 7, 700)).expect("still more of it");
+        let lacks = log.lacks(&position("b", 7, 700)).expect("still more of it");
         log.take_past(lacks, None);
-        assert_eq!(log.lacks(&place("b", 7, 700)), None);
-        assert!(log.start(Some(&place("b", 7, 700))).lost);
+        assert_eq!(log.lacks(&position("b", 7, 700)), None);
+        assert!(log.start(Some(&position("b", 7, 700))).lost);
     }
 
     #[test]
@@ -562,6 +562,6 @@ mod tests {
         log.take(finds(1_001, &ends));
         assert!(log.from(FIRST).is_none());
         assert_eq!(log.from(FIRST + 1).map(Iterator::count), Some(KEPT));
-        assert!(log.start(Some(&place("a", FIRST, 0))).lost);
+        assert!(log.start(Some(&position("a", FIRST, 0))).lost);
     }
 }

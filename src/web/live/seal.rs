@@ -78,7 +78,7 @@ impl Seal {
 mod tests {
     use super::*;
 
-    fn place(number: u64) -> Place {
+    fn position(number: u64) -> Place {
         Place {
             epoch: "e".to_owned(),
             number,
@@ -89,9 +89,13 @@ mod tests {
     #[test]
     fn a_place_is_read_as_it_was_written_and_its_text_does_not_tell_its_number() {
         let seal = Seal::new();
-        let texts: Vec<String> = (0..50).map(|_| seal.write(&place(1_234))).collect();
-        assert!(texts.iter().all(|it| seal.read(it) == Some(place(1_234))));
-        let lengths = [0, 9, 1_234, u64::MAX].map(|number| seal.write(&place(number)).len());
+        let texts: Vec<String> = (0..50).map(|_| seal.write(&position(1_234))).collect();
+        assert!(
+            texts
+                .iter()
+                .all(|it| seal.read(it) == Some(position(1_234)))
+        );
+        let lengths = [0, 9, 1_234, u64::MAX].map(|number| seal.write(&position(number)).len());
         assert_eq!(lengths, [texts[0].len(); 4]);
         let different: std::collections::BTreeSet<_> = texts.iter().collect();
         assert_eq!(
@@ -104,12 +108,12 @@ mod tests {
     #[test]
     fn a_number_that_was_not_sealed_here_is_none() {
         let (seal, other) = (Seal::new(), Seal::new());
-        let text = other.write(&place(1_234));
-        assert_eq!(seal.read(&text), Some(place(0)));
-        let of_other_epoch = seal.write(&place(1_234)).replacen('e', "f", 1);
+        let text = other.write(&position(1_234));
+        assert_eq!(seal.read(&text), Some(position(0)));
+        let of_other_epoch = seal.write(&position(1_234)).replacen('e', "f", 1);
         assert_eq!(seal.read(&of_other_epoch).map(|it| it.number), Some(0));
         for short in ["e-1-17", "e--17", "e-AAAA-17"] {
-            assert_eq!(seal.read(short), Some(place(0)), "{short}");
+            assert_eq!(seal.read(short), Some(position(0)), "{short}");
         }
         for wrong in ["", "e", "e-1", "e-1-x", "e-1--", "e-1-99999999999999999999"] {
             assert_eq!(seal.read(wrong), None, "{wrong}");
