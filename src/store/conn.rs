@@ -32,7 +32,7 @@ use super::chance;
 use super::dialect::Dialect;
 use super::error::{Error, Source};
 use super::patience::{LOOK, Patience};
-use super::statement::{Arg, Args, Asked, Statement, find};
+use super::statement::{Arg, Args, Request, Statement, find};
 #[cfg(test)]
 use crate::explorer::local::Local;
 
@@ -406,7 +406,7 @@ impl Conn {
         let limit = self.patience.statement.map(|limit| limit / 2);
         let limit = limit.map_or(ENDED_WITHIN, |limit| limit.min(ENDED_WITHIN));
         let asked = statement.rendered(self.dialect()).asked;
-        let only_reads = |asked: &Asked| asked.sql.trim_start().starts_with("SELECT");
+        let only_reads = |asked: &Request| asked.sql.trim_start().starts_with("SELECT");
         let is_worth_it = attempts.made < ENDED_ATTEMPTS && attempts.since.elapsed() < limit;
         is_worth_it && asked.iter().all(only_reads) && !self.broken
     }

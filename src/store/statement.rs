@@ -44,8 +44,8 @@ enum Text {
     Row(&'static [&'static Statement]),
 }
 
-/// One statement of a request: its text, and the arguments of the request that it uses.
-pub struct Asked {
+/// One request to the database: the text of a statement, and the arguments that it uses.
+pub struct Request {
     /// The text, with `?1`, `?2`, ….
     pub(super) sql: &'static str,
     /// The position of the value of each of these.
@@ -62,10 +62,10 @@ pub(crate) struct Rendered {
     /// With variables in place of its parameters, for a database that runs several statements as one.
     pub(crate) compound: String,
     /// The statements to send in turn, on SQLite and MySQL.
-    pub(crate) asked: &'static [Asked],
+    pub(crate) asked: &'static [Request],
 }
 
-impl Asked {
+impl Request {
     /// A text, and the positions of its values.
     pub(super) fn new(sql: &'static str, given: Vec<usize>) -> Self {
         let typed = OnceLock::new();
@@ -196,15 +196,15 @@ impl Statement {
         })
     }
 
-    fn asked(&self, sql: &'static str, parameters: &[String], dialect: Dialect) -> Box<[Asked]> {
+    fn asked(&self, sql: &'static str, parameters: &[String], dialect: Dialect) -> Box<[Request]> {
         let place = |name: &String| parameters.iter().position(|known| known == name);
         let one = |statement: &&Statement| {
             let own = statement.rendered(dialect);
-            Asked::new(own.sql, own.parameters.iter().filter_map(place).collect())
+            Request::new(own.sql, own.parameters.iter().filter_map(place).collect())
         };
         match self.parts(dialect) {
             parts if parts.is_empty() => {
-                Box::new([Asked::new(sql, (0..parameters.len()).collect())])
+                Box::new([Request::new(sql, (0..parameters.len()).collect())])
             }
             parts => parts.iter().map(one).collect(),
         }

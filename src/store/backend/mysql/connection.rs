@@ -26,7 +26,7 @@ use crate::store::dialect::Dialect;
 use crate::store::error::{Error, Source};
 use crate::store::patience::Patience;
 #[cfg(feature = "internals")]
-use crate::store::statement::Asked;
+use crate::store::statement::Request;
 use crate::store::statement::{Arg, Args, Rows, Statement};
 
 /// The statements that end a transaction.
@@ -635,7 +635,7 @@ impl Mysql {
 
     /// Makes the server parse a statement and resolve its names, without running it.
     #[cfg(feature = "internals")]
-    pub async fn check(&mut self, asked: &'static [Asked]) -> Result<(), Failure> {
+    pub async fn check(&mut self, asked: &'static [Request]) -> Result<(), Failure> {
         for one in asked {
             let sql = self.server.words(one.sql);
             let prepared = self.conn()?.prep(sql.as_ref()).await?;

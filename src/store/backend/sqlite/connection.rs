@@ -28,7 +28,7 @@ use super::rows_table;
 use crate::store::conn::Purpose;
 use crate::store::error::{Error, Source};
 use crate::store::patience;
-use crate::store::statement::Asked;
+use crate::store::statement::Request;
 
 /// The oldest SQLite without the bug that corrupts a WAL written by two processes.
 const VERSION_MIN: i32 = 3_051_003;
@@ -233,7 +233,7 @@ impl Session {
     fn run_all(
         &self,
         bounds: [Option<&'static str>; 2],
-        asked: &[Asked],
+        asked: &[Request],
         values: &[Value],
     ) -> Result<Answer, Failed> {
         let [begin, end] = bounds;
@@ -327,7 +327,7 @@ impl Sqlite {
     pub async fn run(
         &self,
         bounds: [Option<&'static str>; 2],
-        asked: &'static [Asked],
+        asked: &'static [Request],
         values: Vec<Value>,
     ) -> Result<Answer, Failed> {
         let answer = self.ask(move |session| session.run_all(bounds, asked, &values));
@@ -679,7 +679,7 @@ mod tests {
             ("INSERT INTO parent VALUES ('no number')", false),
         ] {
             let given = Vec::new();
-            let failed = session.run_all(bounds, &[Asked::new(sql, given)], &[]);
+            let failed = session.run_all(bounds, &[Request::new(sql, given)], &[]);
             assert_eq!(
                 failed.err().map(|failed| failed.at_end),
                 Some(at_end),
