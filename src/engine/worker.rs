@@ -102,7 +102,7 @@ struct Loop {
 
 /// Which results are asked about for locks: those that are to be sent, and those that were set aside, too.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum Scope {
     Sent,
     All,
 }

@@ -22,7 +22,7 @@ use crate::store::definition::{LeftOut, Unreadable, VERSION};
 use crate::store::process::Counters;
 use crate::telemetry::events;
 
-use super::{Asked, Loop, Worker, bearable};
+use super::{Loop, Scope, Worker, bearable};
 
 /// After a claim that took something but not as much as it could, nothing else was due: the worker
 /// asks the queue again after this, or as soon as it has nothing left to do.
@@ -203,7 +203,7 @@ impl Worker {
         if now >= state.look_aside && !(state.work.aside().is_empty() && state.unstored.is_empty())
         {
             self.forget_stored(state);
-            bearable(self.set_aside(state, Asked::All).await)?;
+            bearable(self.set_aside(state, Scope::All).await)?;
         }
         Ok(())
     }

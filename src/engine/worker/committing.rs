@@ -18,7 +18,7 @@ use crate::store::process::Counters;
 use crate::store::{Error, chance};
 use crate::telemetry::events;
 
-use super::{Asked, Loop, Worker, bearable};
+use super::{Loop, Scope, Worker, bearable};
 
 /// A result that cannot be stored for a reason that is neither its value nor a lock is tried again after this.
 const STORED_AGAIN: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ impl Worker {
         }
         // Those that have ended since the last look may write the same rows.
         if !state.work.aside().iter().all(|it| state.is_unstored(it)) {
-            bearable(self.set_aside(state, Asked::Sent).await)?;
+            bearable(self.set_aside(state, Scope::Sent).await)?;
             if state.work.finished().is_empty() {
                 return Ok(());
             }
@@ -80,7 +80,7 @@ impl Worker {
             refused => {
                 if let Some(error) = state.work.take_contended() {
                     events::kept_waiting(&error);
-                    if bearable(self.set_aside(state, Asked::All).await)? == Some(true) {
+                    if bearable(self.set_aside(state, Scope::All).await)? == Some(true) {
                         return Ok(());
                     }
                 }
@@ -136,8 +136,8 @@ impl Worker {
 
     /// Sets aside the results of which somebody has locked a row, and takes back those whose rows are free again.
     /// False if that changes nothing.
-    pub(super) async fn set_aside(&self, state: &mut Loop, asked: Asked) -> Result<bool, Error> {
-        let all = asked == Asked::All;
+    pub(super) async fn set_aside(&self, state: &mut Loop, scope: Scope) -> Result<bool, Error> {
+        let all = scope == Scope::All;
         if all {
             state.look_aside = Instant::now() + locked::LOOK_EVERY;
         }
