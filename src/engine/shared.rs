@@ -77,7 +77,7 @@ pub struct Shared {
 
 struct State {
     process: ProcessId,
-    held: HashMap<ExecutionId, Held>,
+    held: HashMap<ExecutionId, HeldExecution>,
     /// The claims that the database attributes to this process and that are not in `held`, and when each was first
     /// found: executions of a worker, branches of an advancer. The loop knows them, or nobody does.
     others: HashMap<uuid::Uuid, Instant>,
@@ -94,7 +94,7 @@ struct State {
 }
 
 /// An execution that this process has claimed.
-pub struct Held {
+pub struct HeldExecution {
     /// The step.
     pub assignment: Arc<Assignment>,
     /// Since when it is held.
@@ -106,7 +106,7 @@ pub struct Held {
     stop: watch::Sender<Option<StopCause>>,
 }
 
-impl Held {
+impl HeldExecution {
     /// Tells the step to end; true if nobody has told it before. A step that is to end at once gets no time back.
     fn end(&self, cause: StopCause) -> bool {
         let mut is_new = false;
@@ -211,7 +211,7 @@ impl Shared {
     /// Takes note of an execution that was claimed; returns the channel by which it is told to stop.
     pub fn hold(&self, assignment: Arc<Assignment>) -> watch::Receiver<Option<StopCause>> {
         let (stop, stopped) = watch::channel(None);
-        let held = Held {
+        let held = HeldExecution {
             since: Instant::now(),
             started: None,
             pid: None,
@@ -513,7 +513,7 @@ impl Shared {
     /// The state of the process, and the executions that it runs, the oldest first: for a person who looks.
     pub fn describe(&self) -> Vec<Note> {
         let state = self.state();
-        let mut held: Vec<&Held> = state.held.values().collect();
+        let mut held: Vec<&HeldExecution> = state.held.values().collect();
         held.sort_by_key(|held| held.since);
         // The waiting ones are many and alike.
         let waiting = held.iter().filter(|held| held.started.is_none()).count();
