@@ -203,7 +203,7 @@ impl Worker {
         if now >= state.look_aside && !(state.work.aside().is_empty() && state.unstored.is_empty())
         {
             self.forget_stored(state);
-            bearable(self.set_aside(state, Scope::All).await)?;
+            bearable(self.set_aside_locked(state, Scope::All).await)?;
         }
         Ok(())
     }

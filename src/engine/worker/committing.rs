@@ -38,7 +38,7 @@ impl Worker {
         }
         // Those that have ended since the last look may write the same rows.
         if !state.work.aside().iter().all(|it| state.is_unstored(it)) {
-            bearable(self.set_aside(state, Scope::Sent).await)?;
+            bearable(self.set_aside_locked(state, Scope::Sent).await)?;
             if state.work.finished().is_empty() {
                 return Ok(());
             }
@@ -74,13 +74,15 @@ impl Worker {
                 match (unasked, unwritten.len()) {
                     (Some(error), _) => Err(error),
                     (None, 0) => Ok(()),
-                    (None, rows) => self.sets_apart(state, &unwritten, Error::unwritten(rows)),
+                    (None, rows) => {
+                        self.set_aside_unstorable(state, &unwritten, Error::unwritten(rows))
+                    }
                 }
             }
             refused => {
                 if let Some(error) = state.work.take_contended() {
                     events::kept_waiting(&error);
-                    if bearable(self.set_aside(state, Scope::All).await)? == Some(true) {
+                    if bearable(self.set_aside_locked(state, Scope::All).await)? == Some(true) {
                         return Ok(());
                     }
                 }
@@ -88,7 +90,7 @@ impl Worker {
                 if error.blames_the_value() {
                     self.refused(state, &error);
                 } else if batch == 1 && error.blames_a_row() {
-                    return self.sets_apart(state, &[sent[0].id()], error);
+                    return self.set_aside_unstorable(state, &[sent[0].id()], error);
                 }
                 Err(error)
             }
@@ -96,7 +98,7 @@ impl Worker {
     }
 
     /// These results cannot be stored now, and the others are sent without them. Fails if too many are set aside.
-    pub(super) fn sets_apart(
+    pub(super) fn set_aside_unstorable(
         &self,
         state: &mut Loop,
         results: &[ExecutionId],
@@ -136,7 +138,11 @@ impl Worker {
 
     /// Sets aside the results of which somebody has locked a row, and takes back those whose rows are free again.
     /// False if that changes nothing.
-    pub(super) async fn set_aside(&self, state: &mut Loop, scope: Scope) -> Result<bool, Error> {
+    pub(super) async fn set_aside_locked(
+        &self,
+        state: &mut Loop,
+        scope: Scope,
+    ) -> Result<bool, Error> {
         let all = scope == Scope::All;
         if all {
             state.look_aside = Instant::now() + locked::LOOK_EVERY;
