@@ -287,7 +287,7 @@ impl Advancer {
         }
         let answer = match branches.settle(&operation, answer) {
             Err(error) if matches!(operation, Operation::Claim) && error.blames_a_row() => {
-                if terms.most == 1 && self.leaves_out_first(conn, &left_out, &error).await? {
+                if terms.most == 1 && self.leave_out_first(conn, &left_out, &error).await? {
                     // Without it, others can be claimed at once.
                     return Ok(Duration::ZERO);
                 }
@@ -388,7 +388,7 @@ impl Advancer {
 
     /// The first branch that is ready cannot be claimed: the next claims leave it out for a while. False if
     /// there is none, or too many are left out.
-    async fn leaves_out_first(
+    async fn leave_out_first(
         &self,
         conn: &mut Conn,
         left_out: &LeftOut,

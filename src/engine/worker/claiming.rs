@@ -62,7 +62,7 @@ impl Worker {
         };
         // Those that have become due since the last look may be locked as well.
         if state.locked.keys().next().is_some() {
-            bearable(self.leaves_out_locked(state, room).await)?;
+            bearable(self.leave_out_locked(state, room).await)?;
         }
         let claim = Operation::Claim { behind, room };
         let answer = self.perform(state, &claim).await;
@@ -70,7 +70,7 @@ impl Worker {
         if let Err(error) = &answer
             && error.blames_a_row()
             && (room, behind) == (1, Cursor::FIRST)
-            && self.leaves_out_first(state, error).await?
+            && self.leave_out_first(state, error).await?
         {
             // Without it, others can be claimed at once.
             state.eager = true;
@@ -81,7 +81,7 @@ impl Worker {
         {
             events::kept_waiting(error);
             let most = room.max(locked::MOST);
-            if bearable(self.leaves_out_locked(state, most).await)? == Some(true) {
+            if bearable(self.leave_out_locked(state, most).await)? == Some(true) {
                 // The next claim leaves out the locked executions, so it can take others at once.
                 state.eager = true;
                 return Ok(true);
@@ -163,7 +163,7 @@ impl Worker {
 
     /// The first execution that is due cannot be claimed: the next claims leave it out for a while. False if
     /// there is none, or too many are left out.
-    pub(super) async fn leaves_out_first(
+    pub(super) async fn leave_out_first(
         &self,
         state: &mut Loop,
         error: &Error,
@@ -182,7 +182,7 @@ impl Worker {
 
     /// The next claims leave out those of the first `most` due executions that somebody has locked. False if there
     /// are none, or too many are left out. Told by the next look, if they are still locked then.
-    pub(super) async fn leaves_out_locked(
+    pub(super) async fn leave_out_locked(
         &self,
         state: &mut Loop,
         most: usize,
