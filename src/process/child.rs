@@ -514,7 +514,7 @@ async fn report_the_hook(moment: Moment, lives: &[Life]) -> Infallible {
 
 /// Returns when a lifeline has ended although nobody told it to. A panic is a bug; a fresh process is better than half of
 /// one. Proven by `a_process_whose_lifeline_panics_ends_and_is_replaced`.
-async fn loses_a_lifeline(connected: &[watch::Receiver<bool>]) {
+async fn lifeline_lost(connected: &[watch::Receiver<bool>]) {
     let mut ends = JoinSet::new();
     for connected in connected {
         let mut connected = connected.clone();
@@ -605,7 +605,7 @@ async fn run_loops(
     // The cause for which the loops' steps were told to end.
     let mut stopped_for = None;
     let mut left = false;
-    let mut lost = std::pin::pin!(loses_a_lifeline(&shared.connected));
+    let mut lost = std::pin::pin!(lifeline_lost(&shared.connected));
     let mut is_lost = false;
     let mut answers = Answers {
         shared,
