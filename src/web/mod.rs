@@ -10,10 +10,10 @@
 pub mod api;
 mod bulks;
 mod deeds;
-mod doors;
 mod duties;
 mod guard;
 mod health;
+mod listeners;
 mod live;
 mod metrics;
 mod outgoing;
@@ -54,10 +54,10 @@ use crate::wire::process::State;
 use api::openapi::Description;
 use api::pipelines::Load;
 use bulks::Bulks;
-use doors::{Doors, Socket};
 use duties::Duties;
 use guard::Hosts;
 use health::Health;
+use listeners::{Doors, Socket};
 use live::Live;
 use metrics::Scrapes;
 use outgoing::Outgoing;
@@ -248,7 +248,7 @@ pub async fn start(
     let (mut listener, mut bound, mut socket) = (None, None, None);
     // The socket comes first, so that no port is taken at which nobody will answer.
     if let Some(path) = places.socket {
-        let opened = doors::when_free(within, async || Socket::open(path).await).await;
+        let opened = listeners::when_free(within, async || Socket::open(path).await).await;
         let opened = opened.map_err(|source| NotListening {
             place: path.display().to_string(),
             is_socket: true,
@@ -257,7 +257,7 @@ pub async fn start(
         socket = Some(opened);
     }
     if let Some(address) = places.address {
-        let opened = doors::when_free(within, async || TcpListener::bind(address).await).await;
+        let opened = listeners::when_free(within, async || TcpListener::bind(address).await).await;
         let named = opened.and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (at, opened) = named.map_err(|source| NotListening {
             place: address.to_string(),

@@ -25,7 +25,7 @@ use crate::telemetry::growing::Growing;
 
 use super::Site;
 use super::bulks;
-use super::doors::{Doors, Guest};
+use super::listeners::{Doors, Guest};
 use super::peer::Peer;
 use super::routes::{Route, router};
 use super::series;
