@@ -23,10 +23,10 @@ use hyper::body::{Body as _, Frame, SizeHint};
 
 use crate::engine::counting;
 
+use super::failed_sign_ins::Remote;
 use super::peer::Peer;
 use super::refusal::{Form, Refusal, worded};
 use super::serve::{HURRIED_WITHIN, Slots};
-use super::strangers::Remote;
 use super::{Site, api};
 
 /// The time within which a route must begin its response.

@@ -15,9 +15,9 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Body as _, Frame, SizeHint};
 
+use super::failed_sign_ins::Remote;
 use super::refusal::Refusal;
 use super::shares::{Full, Share, Shares, Who};
-use super::strangers::Remote;
 use super::visitor::Asking;
 
 /// A shorter response is not counted: the number of connections bounds them.

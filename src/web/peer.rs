@@ -12,8 +12,8 @@ use crate::config::Proxy;
 use crate::machine::letters::{UID, form_of_a_name, is_name};
 use crate::model::Scope;
 
+use super::failed_sign_ins::Remote;
 use super::refusal::Refusal;
-use super::strangers::Remote;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::strangers::Remote;
+use super::failed_sign_ins::Remote;
 use super::visitor::Visitor;
 
 /// The identity by which visitors are told apart.

@@ -30,13 +30,13 @@ use crate::store::query;
 use crate::store::token::{self, Token};
 
 use super::Site;
+use super::failed_sign_ins::{Remote, Strangers};
 use super::live;
 use super::pages::clip;
 use super::peer::{Peer, Vouched, is_forwarded};
 use super::refusal::{Form, Refusal};
 use super::routes::{Reach, Route};
 use super::shares::Who;
-use super::strangers::{Remote, Strangers};
 use super::turns;
 
 /// The name of the cookie of a browser's session. A browser keeps one cookie for all ports of a host, so each port

@@ -32,9 +32,9 @@ use tokio::sync::{mpsc, watch};
 use crate::store::token;
 
 use super::Site;
+use super::failed_sign_ins::Remote;
 use super::refusal::Refusal;
 use super::shares::{Full, Share, Shares, Who};
-use super::strangers::Remote;
 use super::visitor::Visitor;
 
 pub use page::page;

@@ -18,11 +18,11 @@ use tokio::sync::watch;
 use tokio::time::timeout_at;
 
 use super::super::Site;
+use super::super::failed_sign_ins::Remote;
 use super::super::guard::caught;
 use super::super::pages::main_of;
 use super::super::refusal::Refusal;
 use super::super::shares::Who;
-use super::super::strangers::Remote;
 use super::super::visitor::{Visitor, as_asked_by};
 use super::{BEAT, READ_AGAIN, Seat, Stream, Turn, lock, open, pause};
 

@@ -16,9 +16,9 @@ use crate::secret::Secret;
 use crate::store::token::{self, LET_IN_FOR, NewToken};
 use crate::web::Site;
 use crate::web::deeds::unsure;
+use crate::web::failed_sign_ins::Remote;
 use crate::web::peer::Peer;
 use crate::web::refusal::{Refusal, with_own_words};
-use crate::web::strangers::Remote;
 use crate::web::visitor::{self, cookie_name, token_of};
 
 use super::asked::Asked;
