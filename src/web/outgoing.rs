@@ -16,8 +16,8 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::{Body as _, Frame, SizeHint};
 
 use super::failed_sign_ins::Remote;
+use super::quota::{Full, Share, Shares, Who};
 use super::refusal::Refusal;
-use super::shares::{Full, Share, Shares, Who};
 use super::visitor::Asking;
 
 /// A shorter response is not counted: the number of connections bounds them.

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use super::shares::Who;
+use super::quota::Who;
 
 tokio::task_local! {
     /// The visitor whose request this task answers.

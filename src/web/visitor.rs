@@ -34,9 +34,9 @@ use super::failed_sign_ins::{Remote, Strangers};
 use super::live;
 use super::pages::clip;
 use super::peer::{Peer, Vouched, is_forwarded};
+use super::quota::Who;
 use super::refusal::{Form, Refusal};
 use super::routes::{Reach, Route};
-use super::shares::Who;
 use super::turns;
 
 /// The name of the cookie of a browser's session. A browser keeps one cookie for all ports of a host, so each port

@@ -33,8 +33,8 @@ use crate::store::token;
 
 use super::Site;
 use super::failed_sign_ins::Remote;
+use super::quota::{Full, Share, Shares, Who};
 use super::refusal::Refusal;
-use super::shares::{Full, Share, Shares, Who};
 use super::visitor::Visitor;
 
 pub use page::page;

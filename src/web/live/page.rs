@@ -21,8 +21,8 @@ use super::super::Site;
 use super::super::failed_sign_ins::Remote;
 use super::super::guard::caught;
 use super::super::pages::main_of;
+use super::super::quota::Who;
 use super::super::refusal::Refusal;
-use super::super::shares::Who;
 use super::super::visitor::{Visitor, as_asked_by};
 use super::{BEAT, READ_AGAIN, Seat, Stream, Turn, lock, open, pause};
 
