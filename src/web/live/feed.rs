@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use crate::model::*;
 use crate::store::event::{Changed, Changes, Past, Since};
 
-use super::way::{LONG_OVERLAP, OVERLAP, Way};
+use super::change_cursor::{LONG_OVERLAP, OVERLAP, Way};
 
 /// A listener that was away for longer than this begins anew.
 const BACK_MAX: i64 = 600_000_000;

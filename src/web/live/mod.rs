@@ -6,13 +6,13 @@
 //!
 //! One reading serves all listeners, and nothing is read while nobody listens.
 
+mod change_cursor;
 pub mod events;
 mod feed;
 mod page;
 mod seal;
 #[cfg(test)]
 mod tests;
-mod way;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
