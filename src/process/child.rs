@@ -35,11 +35,11 @@ use crate::telemetry::{self, Note, events};
 
 use super::console;
 use super::dump::Dumper;
+use super::exit_conditions::{Over, unfit, until_idle};
 use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
 use super::live::Stamp;
 use super::orphan::{self, Gleaner, Living};
-use super::over::{Over, unfit, until_idle};
 use super::proof;
 use super::roster::ChildKind;
 use super::signal::{Event, Signals};

@@ -16,13 +16,13 @@
 pub mod child;
 mod console;
 pub mod dump;
+pub mod exit_conditions;
 pub mod hooks;
 pub mod identity;
 pub mod live;
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 pub mod names;
 pub mod orphan;
-pub mod over;
 pub mod proof;
 pub mod roster;
 pub mod signal;

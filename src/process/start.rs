@@ -18,8 +18,8 @@ use crate::store::patience::Patience;
 use crate::store::{self, Location, Purpose, migrate};
 
 use super::child::Child;
+use super::exit_conditions::{Over, unfit, until_idle};
 use super::hooks::Functions;
-use super::over::{Over, unfit, until_idle};
 use super::roster::ChildKind;
 use super::signal::Signals;
 use super::spawn;

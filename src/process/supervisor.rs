@@ -33,11 +33,11 @@ use crate::store::process::{NewProcess, ProcessRow};
 use crate::telemetry::{Note, events};
 
 use super::dump::Dumper;
+use super::exit_conditions::Over;
 use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
 use super::live::Stamp;
 use super::orphan::{self, Living};
-use super::over::Over;
 use super::proof::{self, DOUBT_MAX, Proofs};
 use super::roster::{self, ChildKind, Pid, Roster, SlotId, Standing};
 use super::signal::{Event as SignalEvent, Signals};
