@@ -19,8 +19,8 @@ use crate::definition::Definition;
 use crate::model::ExecutionId;
 use crate::step::native::said;
 use crate::step::{Assignment, Outcome, Performed, StopSignal};
+use crate::store::batch_size;
 use crate::store::claim::Claimed;
-use crate::store::portion;
 use crate::telemetry::events;
 
 use super::prefetch::Prefetch;
@@ -29,7 +29,7 @@ use super::shared::Shared;
 
 /// Uncommitted results of this many bytes hold up the waiting jobs: otherwise a worker whose steps are
 /// quicker than its commits would hold the outputs of everything that it has claimed ahead.
-const RESULTS_MAX: usize = 4 * portion::BYTES_MAX;
+const RESULTS_MAX: usize = 4 * batch_size::BYTES_MAX;
 
 /// The slots of one worker.
 pub struct Slots {
@@ -393,7 +393,7 @@ impl State {
     }
 
     fn ahead(&self, slots: usize) -> usize {
-        if self.waiting_bytes >= portion::BYTES_MAX {
+        if self.waiting_bytes >= batch_size::BYTES_MAX {
             return 0;
         }
         let longest = self.running.values().map(Instant::elapsed).max();
@@ -724,7 +724,7 @@ pub(super) mod tests {
             stage.put();
             stage.put();
             assert_eq!(stage.slots.room(0), room - 2);
-            let large = format!("\"{}\"", "x".repeat(portion::BYTES_MAX - 2));
+            let large = format!("\"{}\"", "x".repeat(batch_size::BYTES_MAX - 2));
             stage.put_with(&large);
             assert_eq!(stage.slots.room(0), 0);
             assert_eq!(stage.slots.withdraw().len(), 3);

@@ -17,7 +17,7 @@ use crate::store::commit::{self, Committed, Committer, Finished};
 use crate::store::cursor::Cursor;
 use crate::store::definition::LeftOut;
 use crate::store::process::{self, Claimant};
-use crate::store::{Conn, Error, portion};
+use crate::store::{Conn, Error, batch_size};
 
 use super::claim_size::ClaimSize;
 
@@ -28,7 +28,7 @@ const BATCH_MAX: usize = 500;
 /// A worker sets aside at most this many results, with at most this many bytes: half of `RESULTS_MAX`, the bytes of
 /// results with which it begins no more steps.
 pub const ASIDE_MAX: usize = 1_000;
-const ASIDE_BYTES: usize = 2 * portion::BYTES_MAX;
+const ASIDE_BYTES: usize = 2 * batch_size::BYTES_MAX;
 
 /// A batch with which the connection was lost this often in a row is taken apart. A single loss is an
 /// outage.
@@ -216,7 +216,7 @@ impl WorkerState {
 
     /// How many results the next commit takes.
     pub fn batch(&self) -> usize {
-        portion::first(self.batch, self.finished.iter().map(Finished::bytes))
+        batch_size::first(self.batch, self.finished.iter().map(Finished::bytes))
     }
 
     /// The bytes of all results.
@@ -741,8 +741,8 @@ mod tests {
     #[test]
     fn a_batch_has_as_many_results_as_fit_together() {
         let (mut executions, _) = with(3);
-        let half = portion::BYTES_MAX / 2;
-        for bytes in [half, half, 1, portion::BYTES_MAX + 1, 1] {
+        let half = batch_size::BYTES_MAX / 2;
+        for bytes in [half, half, 1, batch_size::BYTES_MAX + 1, 1] {
             executions.finish(finished_of(bytes));
         }
         for (batch, left) in [(5, 3), (1, 2), (1, 1), (1, 0)] {

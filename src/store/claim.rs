@@ -16,13 +16,13 @@ use crate::model::*;
 
 use super::backend::Asks;
 use super::batch;
+use super::batch_size;
 use super::conn::{Conn, Row};
 use super::cursor::Cursor;
 use super::definition::LeftOut;
 use super::error::Error;
 use super::micros;
 use super::pause;
-use super::portion;
 use super::process::{Claimant, ids};
 use super::statement::{Arg, Rows, Statement, statements};
 
@@ -485,7 +485,7 @@ async fn with_inputs(
     waited: Vec<Duration>,
 ) -> Result<(Claim, Rest), Error> {
     let sizes = taken.iter().map(|taken| taken.size);
-    let fit = portion::first(taken.len(), sizes);
+    let fit = batch_size::first(taken.len(), sizes);
     let mut excess: Vec<ExecutionId> = taken
         .drain(fit..)
         .map(|taken| taken.claimed.execution_id)

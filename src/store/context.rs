@@ -6,9 +6,9 @@
 
 use crate::model::*;
 
+use super::batch_size;
 use super::conn::Conn;
 use super::error::Error;
-use super::portion;
 use super::statement::statements;
 
 statements! {
@@ -118,7 +118,7 @@ pub async fn list(conn: &mut Conn, run_id: RunId, after: &str) -> Result<Vec<Tup
         keys.push(row.get::<String>("key")?);
         sizes.push(usize::try_from(row.get::<i64>("size")?).unwrap_or(usize::MAX));
     }
-    let fit = portion::first(PAGE, sizes);
+    let fit = batch_size::first(PAGE, sizes);
     let Some(last) = fit.checked_sub(1).map(|last| &keys[last]) else {
         return Ok(Vec::new());
     };

@@ -15,10 +15,10 @@ use uuid::Uuid;
 
 use super::backend::Setting;
 use super::batch::Kind;
+use super::batch_size;
 use super::conn::{Conn, Row};
 use super::error::Error;
 use super::migrate;
-use super::portion;
 use super::process::{self, ProcessRow};
 use super::statement::{Arg, Column, Rows, Statement, statements};
 
@@ -519,7 +519,7 @@ async fn table_copied(
             Ok::<_, Error>(WEIGHT.saturating_mul(size as usize))
         };
         let weights: Vec<usize> = sizes.iter().map(weight).collect::<Result<_, _>>()?;
-        let n = portion::first(ROWS, weights);
+        let n = batch_size::first(ROWS, weights);
         if n == 0 {
             return Ok(copied);
         }

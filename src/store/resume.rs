@@ -23,7 +23,7 @@ use super::error::Error;
 use super::pass::{CONTENDED, Pass, Then};
 use super::statement::{Rows, statements};
 use super::transition::hooks;
-use super::{portion, query};
+use super::{batch_size, query};
 
 macro_rules! waiting_columns {
     () => {
@@ -245,7 +245,7 @@ pub fn too_many(run: RunId) -> String {
     format!(
         "more than {AT_ONCE} steps of the run {run} wait for a person, or steps with values of more than {} MiB in all: \
          too many for one request",
-        portion::BYTES_MAX >> 20
+        batch_size::BYTES_MAX >> 20
     )
 }
 
@@ -339,7 +339,7 @@ impl WaitingStep {
 
 /// How many of the first of these questions one transaction answers: their values are copied.
 fn portion(steps: &[WaitingStep], most: usize) -> usize {
-    portion::first(most, steps.iter().map(|step| step.size))
+    batch_size::first(most, steps.iter().map(|step| step.size))
 }
 
 /// The result for a run of which no branch waits any more.
@@ -666,7 +666,7 @@ async fn decide(conn: &mut Conn, place: &mut Cursor, n: usize) -> Result<Passed,
         let sizes: Result<Vec<i64>, Error> = found.iter().map(size).collect();
         let sizes = sizes?.into_iter();
         let sizes = sizes.map(|size| usize::try_from(size).unwrap_or_default());
-        let fit = portion::first(n, sizes);
+        let fit = batch_size::first(n, sizes);
         let more = found.len() == n || found.len() > fit;
         found.truncate(fit);
         let last = found

@@ -22,9 +22,9 @@ use crate::machine::advance::{self, Advance, Elements, Value};
 use crate::machine::barrier::{self, Arrival, BarrierView};
 use crate::model::*;
 
+use super::batch_size;
 use super::conn::Conn;
 use super::error::Error;
-use super::portion;
 use super::statement::{Rows, statements};
 use insert::{insert_children, insert_fan_outs};
 use plan::{Arriving, Input, Moved, Standing, Writes, child, plan, via_of};
@@ -305,7 +305,7 @@ async fn spread(
     let mut from = parent.begun.map_or(0, |(_, made)| made);
     while from < parent.until {
         let sizes = (from..parent.until).map(|ordinal| elements.bytes(ordinal));
-        let until = from + portion::first(CHUNK, sizes);
+        let until = from + batch_size::first(CHUNK, sizes);
         let mut writes = Writes::default();
         for ordinal in from..until {
             let input = Input::Text(elements.text(ordinal));

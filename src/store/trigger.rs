@@ -14,11 +14,11 @@ use crate::model::*;
 use super::action::{self, Actor};
 use super::backend::Asks;
 use super::batch::NewRunRow;
+use super::batch_size;
 use super::conn::Conn;
 use super::definition;
 use super::error::Error;
 use super::micros;
-use super::portion;
 use super::statement::{Rows, statements};
 
 /// Runs per statement; their bytes have a bound of their own.
@@ -108,7 +108,7 @@ pub async fn trigger_by(
     let digest = definition::save(conn, definition).await?;
     let mut triggered = Vec::with_capacity(runs.len());
     while let left @ [_, ..] = &runs[triggered.len()..] {
-        let together = portion::first(CHUNK, left.iter().map(|run| run.input.len()));
+        let together = batch_size::first(CHUNK, left.iter().map(|run| run.input.len()));
         let runs = &left[..together];
         let inserted = insert(conn, definition, &digest, runs, delay, by, within).await;
         triggered.extend(inserted.map_err(|error| match triggered.is_empty() {

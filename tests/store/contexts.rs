@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ductwork::definition::Pipeline;
 use ductwork::model::{ExecutionId, ProcessId, RunId};
-use ductwork::store::{context, fault_injection, portion};
+use ductwork::store::{batch_size, context, fault_injection};
 
 use crate::driver::Driver;
 use crate::support::Db;
@@ -17,7 +17,7 @@ on_every_database! {
         let definition = Pipeline::named("P").start("A").build().unwrap();
         let run = driver.trigger(&definition, "1").await;
         let conn = &mut driver.conn;
-        let half = format!("\"{}\"", "x".repeat(portion::BYTES_MAX / 2));
+        let half = format!("\"{}\"", "x".repeat(batch_size::BYTES_MAX / 2));
         for (key, value) in [("a", "1"), ("b", &half), ("c", &half), ("d", "2")] {
             assert!(context::set(conn, run, key, value).await.unwrap());
         }

@@ -11,7 +11,7 @@ use crate::definition::{Definition, NodeIndex, Target};
 use crate::machine::advance::{Advance, Value};
 use crate::model::*;
 
-use super::super::{micros, portion};
+use super::super::{batch_size, micros};
 
 /// A branch that crosses an edge, under an advancer's claim that was opened in an earlier
 /// transaction.
@@ -61,7 +61,7 @@ impl Crossing<'_> {
         };
         let made = self.begun.map_or(0, |(_, made)| made);
         let sizes = (made..elements.len()).map(|ordinal| elements.bytes(ordinal));
-        let more = portion::first(*rest, sizes);
+        let more = batch_size::first(*rest, sizes);
         self.until = made + more;
         *rest -= more;
         self.is_whole()
