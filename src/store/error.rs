@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::machine::stuck::STATEMENT_REFUSED;
 
 use super::backend::mysql::error::Failure;
-use super::backend::postgres::nobody::Nobody;
+use super::backend::postgres::no_server::Nobody;
 use super::backend::{DriverError, UNREACHED};
 use super::blame::Blame;
 

@@ -7,7 +7,7 @@
 pub mod connection;
 pub mod error;
 pub mod hosts;
-pub mod nobody;
+pub mod no_server;
 pub mod servers;
 
 use std::fmt::Write;

@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::super::is_loopback;
 use super::connection::{connect_error, settings_arrived};
 use super::hosts::{Hosts, Wanted};
-use super::nobody::{Nobody, Passed, Refusal};
+use super::no_server::{Nobody, Passed, Refusal};
 use crate::store::conn::Purpose;
 use crate::store::error::{Error, Source};
 
