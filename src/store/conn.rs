@@ -23,7 +23,7 @@ use super::backend::mysql::locks::Lock;
 use super::backend::mysql::script;
 use super::backend::mysql::value as mysql_value;
 use super::backend::postgres::connection::Postgres;
-use super::backend::postgres::servers::Berth;
+use super::backend::postgres::servers::ServerRef;
 use super::backend::sqlite::connection::{self as sqlite, Answer, Sqlite};
 
 use super::backend::sqlite::packed;
@@ -57,7 +57,7 @@ pub struct Conn {
     /// A transaction is under way.
     within: bool,
     /// The server that it leads to, where there are several.
-    berth: Option<Berth>,
+    server: Option<ServerRef>,
     /// The number of round trips so far, for callers that count them.
     statements: u64,
     /// Digests of the definitions that were stored through it.
@@ -202,7 +202,7 @@ impl Conn {
             inner,
             broken: false,
             within: false,
-            berth: None,
+            server: None,
             statements: 0,
             saved: HashSet::new(),
             spreads: None,
@@ -267,7 +267,7 @@ impl Conn {
     pub fn is_broken(&self) -> bool {
         let is_left = match &self.inner {
             Inner::Mysql(conn) => conn.is_left(),
-            _ => self.berth.as_ref().is_some_and(Berth::is_left),
+            _ => self.server.as_ref().is_some_and(ServerRef::is_left),
         };
         self.broken || is_left
     }

@@ -182,12 +182,12 @@ impl Location {
     /// Opens a connection.
     pub async fn connect(&self, purpose: Purpose) -> Result<Conn, Error> {
         let patience = Patience::of(purpose, self.lease);
-        let mut berth = None;
+        let mut server = None;
         let inner = match &self.target {
             Target::Postgres(servers) => {
                 let connected = Postgres::connect(servers, purpose, patience, CONNECT_TIMEOUT);
                 let (connected, at) = connected.await?;
-                berth = at;
+                server = at;
                 Inner::Postgres(connected)
             }
             Target::Sqlite(file) => {
@@ -201,7 +201,7 @@ impl Location {
             }
         };
         Ok(Conn {
-            berth,
+            server,
             ..Conn::of(inner, patience)
         })
     }
@@ -214,9 +214,9 @@ impl Location {
         };
         let patience = Patience::of(Purpose::Lifeline, self.lease);
         let listener = Postgres::listen(servers, channel, patience, CONNECT_TIMEOUT);
-        let (listener, berth) = listener.await?;
+        let (listener, server) = listener.await?;
         Ok(Conn {
-            berth,
+            server,
             ..Conn::of(Inner::Postgres(listener), patience)
         })
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgListener, PgPoolOptions, PgRow};
 use sqlx::{Arguments, ConnectOptions, Connection, Executor, PgConnection, Row as _};
 
-use super::servers::{Berth, Chosen, Servers};
+use super::servers::{Chosen, ServerRef, Servers};
 use crate::store::backend::abandon;
 use crate::store::conn::Purpose;
 use crate::store::dialect::Dialect;
@@ -34,7 +34,7 @@ pub enum Postgres {
 }
 
 impl Postgres {
-    /// Connects to the right server, within this time; where there are several, the berth says
+    /// Connects to the right server, within this time; where there are several, the `ServerRef` says
     /// which one.
     ///
     /// # Errors
@@ -44,11 +44,11 @@ impl Postgres {
         purpose: Purpose,
         patience: Patience,
         within: Duration,
-    ) -> Result<(Self, Option<Berth>), Error> {
+    ) -> Result<(Self, Option<ServerRef>), Error> {
         let configured = |options: &PgConnectOptions| configured(options, purpose, patience);
         let Some(only) = servers.only() else {
             let chosen = servers.choose(configured, purpose, within).await?;
-            return Ok((Self::Plain(chosen.conn), Some(chosen.berth)));
+            return Ok((Self::Plain(chosen.conn), Some(chosen.server)));
         };
         let options = configured(only);
         let attempt = async {
@@ -68,23 +68,23 @@ impl Postgres {
         channel: &str,
         patience: Patience,
         within: Duration,
-    ) -> Result<(Self, Option<Berth>), Error> {
+    ) -> Result<(Self, Option<ServerRef>), Error> {
         let purpose = Purpose::Lifeline;
         let configured = |options: &PgConnectOptions| configured(options, purpose, patience);
         let Some(only) = servers.only() else {
             let until = Instant::now() + within;
             // The listener opens a connection of its own, on which the server is checked again.
-            let Chosen { berth, conn } = servers.choose(configured, purpose, within).await?;
+            let Chosen { server, conn } = servers.choose(configured, purpose, within).await?;
             drop(conn);
-            let options = configured(servers.options(&berth));
+            let options = configured(servers.options(&server));
             let within = until.saturating_duration_since(Instant::now());
             let mut conn = Self::listener(options, channel, within).await?;
             if let Self::Listener(listener) = &mut conn {
-                let confirmed = servers.confirm(&berth, listener.get(), purpose);
+                let confirmed = servers.confirm(&server, listener.get(), purpose);
                 let confirmed = tokio::time::timeout_at(until.into(), confirmed).await;
                 confirmed.map_err(|_| Error::too_late(within))??;
             }
-            return Ok((conn, Some(berth)));
+            return Ok((conn, Some(server)));
         };
         let listener = Self::listener(configured(only), channel, within).await?;
         Ok((listener, None))

@@ -108,18 +108,18 @@ fn best<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> Option<usize> {
 /// The chosen server, and the connection on which it was asked.
 pub struct Chosen {
     /// The server.
-    pub berth: Berth,
+    pub server: ServerRef,
     /// An open connection to it.
     pub conn: PgConnection,
 }
 
 /// The server that a connection leads to, among several.
-pub struct Berth {
+pub struct ServerRef {
     at: usize,
     known: Arc<Mutex<Known>>,
 }
 
-impl Berth {
+impl ServerRef {
     /// True when another connection has found another server to be the right one. This connection may
     /// otherwise go on reading data that nobody updates any more, or beating where nobody looks.
     pub fn is_left(&self) -> bool {
@@ -153,9 +153,9 @@ impl Servers {
         }
     }
 
-    /// The options of a berth's server.
-    pub fn options(&self, berth: &Berth) -> &PgConnectOptions {
-        &self.list[berth.at]
+    /// The options of a chosen server.
+    pub fn options(&self, server: &ServerRef) -> &PgConnectOptions {
+        &self.list[server.at]
     }
 
     /// The name of the database on this host, independent of the order of the list. Contains no
@@ -220,7 +220,7 @@ impl Servers {
             // The other half of the time is for the other servers.
             match timeout(within / 2, asked).await {
                 Ok(Ok((conn, answer))) => match self.take(at, &answer) {
-                    Ok(berth) => return Ok(Chosen { berth, conn }),
+                    Ok(server) => return Ok(Chosen { server, conn }),
                     Err(passed) => refused.push((at, Refusal::Passed(passed))),
                 },
                 Ok(Err(error)) => refused.push((at, Refusal::Failed(error))),
@@ -255,7 +255,7 @@ impl Servers {
         while let Some(best) = best(found.iter().map(|(.., answer)| answer)) {
             let (at, conn, answer) = found.remove(best);
             match self.take(at, &answer) {
-                Ok(berth) => return Ok(Chosen { berth, conn }),
+                Ok(server) => return Ok(Chosen { server, conn }),
                 // Another connection of this process has just found this server's heir.
                 Err(passed) => refused.push((at, Refusal::Passed(passed))),
             }
@@ -271,7 +271,7 @@ impl Servers {
     /// Checks the chosen server again, on another connection to it.
     pub async fn confirm<C>(
         &self,
-        berth: &Berth,
+        server: &ServerRef,
         conn: &mut C,
         purpose: Purpose,
     ) -> Result<(), Error>
@@ -280,13 +280,13 @@ impl Servers {
     {
         let asked = ask(conn, purpose, self.wanted).await;
         let answer = asked.map_err(|error| Error::unavailable(Source::Postgres(error)))?;
-        let taken = self.take(berth.at, &answer);
-        let passed = |passed| self.nobody(vec![(berth.at, Refusal::Passed(passed))]);
+        let taken = self.take(server.at, &answer);
+        let passed = |passed| self.nobody(vec![(server.at, Refusal::Passed(passed))]);
         taken.map(drop).map_err(passed)
     }
 
     /// Remembers a server, unless a later one was found meanwhile.
-    fn take(&self, at: usize, answer: &Answer) -> Result<Berth, Passed> {
+    fn take(&self, at: usize, answer: &Answer) -> Result<ServerRef, Passed> {
         let mut known = self.known();
         judge(self.wanted, answer, known.history.as_ref())?;
         // Where any server will do, the order of the list decides each time.
@@ -297,7 +297,7 @@ impl Servers {
             }
         }
         let known = Arc::clone(&self.known);
-        Ok(Berth { at, known })
+        Ok(ServerRef { at, known })
     }
 
     fn nobody(&self, mut refused: Vec<(usize, Refusal)>) -> Error {
@@ -525,10 +525,14 @@ mod tests {
     fn a_process_that_has_worked_on_the_heir_does_not_go_back() {
         let servers = Servers::parse("postgres://h1,h2/d").expect("a list");
         assert_eq!(servers.current(), None);
-        let first = servers.take(0, &primary(history("a", 1))).expect("a berth");
+        let first = servers
+            .take(0, &primary(history("a", 1)))
+            .expect("a server");
         assert_eq!(servers.current().as_deref(), Some("h1:5432"));
         assert!(!first.is_left());
-        let heir = servers.take(1, &primary(history("a", 2))).expect("a berth");
+        let heir = servers
+            .take(1, &primary(history("a", 2)))
+            .expect("a server");
         // Connections to the first server have to follow.
         assert!(first.is_left() && !heir.is_left());
         servers.doubt();
@@ -539,7 +543,7 @@ mod tests {
         // Where any server will do, nothing is remembered.
         let servers = Servers::parse("postgres://h1,h2/d?target_session_attrs=any");
         let servers = servers.expect("a list");
-        let [one, other] = [0, 1].map(|at| servers.take(at, &primary(None)).expect("a berth"));
+        let [one, other] = [0, 1].map(|at| servers.take(at, &primary(None)).expect("a server"));
         assert_eq!(servers.current(), None);
         assert!(!one.is_left() && !other.is_left());
     }
