@@ -134,7 +134,7 @@ impl Child {
             let recovers = *kind != ChildKind::Console;
             let is_first = lives.is_empty();
             let sweeps = self.supervisor.is_none() && is_first && recovers;
-            let life = Life::begin(
+            let life = RegisteredLoop::begin(
                 &self,
                 kind,
                 shared,
@@ -260,7 +260,7 @@ impl Child {
     }
 
     /// Starts a watcher, which recognises the steps of these lives by the keys of their processes.
-    fn be_watched(&self, lives: &[Life]) -> Option<Watched> {
+    fn be_watched(&self, lives: &[RegisteredLoop]) -> Option<Watched> {
         let processes = lives.iter().map(|life| life.shared.process());
         let watched = Watched::start(processes, self.config.logger.format)?;
         for life in lives {
@@ -276,7 +276,7 @@ impl Child {
 
     /// Each command that ends is progress: all of them together may take longer than a loop may stand still. Proven by
     /// `each_command_and_function_that_ends_is_told_of_whether_it_failed_or_not`.
-    async fn run_hook(&self, moment: Option<Moment>, lives: &[Life]) {
+    async fn run_hook(&self, moment: Option<Moment>, lives: &[RegisteredLoop]) {
         let Some(moment) = moment else { return };
         let hook = Hook::of(moment, &self.config, &self.hooks);
         let ended = || lives.iter().for_each(|life| life.shared.progress());
@@ -318,7 +318,7 @@ async fn report_the_stop(shared: &Shared, notify: &Notify) -> Infallible {
 
 /// While the loops of `lives` make progress, renews the stamp and the service manager's watchdog. A supervisor does so
 /// for its children.
-fn stamp(lives: &[Life], location: &Location, notify: &Rc<Notify>) {
+fn stamp(lives: &[RegisteredLoop], location: &Location, notify: &Rc<Notify>) {
     let shared: Vec<_> = lives.iter().map(|life| Arc::clone(&life.shared)).collect();
     let requests = lives.first().map(|life| life.requests.clone());
     let mut stamp = requests.and_then(|requests| Wakeup::new(location, requests).stamp());
@@ -335,7 +335,7 @@ fn stamp(lives: &[Life], location: &Location, notify: &Rc<Notify>) {
 }
 
 /// Counts that the loops of these have ended, if they were told to.
-fn count_the_stop(lives: &[Life], asked: Instant) {
+fn count_the_stop(lives: &[RegisteredLoop], asked: Instant) {
     for life in lives {
         let outcome = match life.shared.mode() {
             Mode::Drain { until, .. } if Instant::now() < until => "drained",
@@ -352,7 +352,7 @@ fn count_the_stop(lives: &[Life], asked: Instant) {
 /// which the database tells them apart: when a loop asks about its process after a lost connection
 /// (what it holds, whose statements are too late), the answer covers no other loop. Proven by
 /// `a_worker_of_several_pipelines_is_as_many_workers`.
-struct Life {
+struct RegisteredLoop {
     kind: ChildKind,
     shared: Arc<Shared>,
     waker: Arc<dyn Waker>,
@@ -362,7 +362,7 @@ struct Life {
     lifeline: JoinHandle<()>,
 }
 
-impl Life {
+impl RegisteredLoop {
     /// Registers, and begins to beat.
     async fn begin(
         child: &Child,
@@ -486,7 +486,7 @@ impl Life {
 }
 
 /// Lets each lifeline deregister its process; without a database they just end.
-async fn deregister(lives: Vec<Life>) {
+async fn deregister(lives: Vec<RegisteredLoop>) {
     let lifelines = lives.into_iter().map(|life| {
         let _ = life.end.send(());
         life.lifeline
@@ -501,7 +501,7 @@ async fn deregister(lives: Vec<Life>) {
 }
 
 /// Reports a hook that takes long, again and again.
-async fn report_the_hook(moment: Moment, lives: &[Life]) -> Infallible {
+async fn report_the_hook(moment: Moment, lives: &[RegisteredLoop]) -> Infallible {
     let text = format!("its {} hook is still running", moment.name());
     let began = Instant::now();
     loop {
