@@ -39,7 +39,7 @@ use super::exit_conditions::{Over, unfit, until_idle};
 use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
 use super::live::Stamp;
-use super::orphan::{self, Gleaner, Living};
+use super::orphan::{self, Living, ZombieReaper};
 use super::proof;
 use super::roster::ChildKind;
 use super::signal::{Event, Signals};
@@ -797,10 +797,10 @@ fn adopt() {
         tracing::warn!(%error, "cannot adopt what steps leave behind");
     }
     tokio::task::spawn_local(async {
-        let mut gleaner = Gleaner::default();
+        let mut zombies = ZombieReaper::default();
         loop {
             tokio::time::sleep(GLEAN_EVERY).await;
-            if let Err(error) = gleaner.glean() {
+            if let Err(error) = zombies.reap() {
                 tracing::warn!(%error, "cannot look for zombies");
             }
         }

@@ -423,25 +423,25 @@ fn tag_of(pid: Pid) -> Tag {
 /// A step's status belongs to the code that runs the step, which takes it within moments of its end.
 /// So a zombie that is still there at the next look was adopted, and nobody waits for it.
 #[derive(Debug, Default)]
-pub struct Gleaner {
+pub struct ZombieReaper {
     seen: HashSet<Pid>,
 }
 
-impl Gleaner {
+impl ZombieReaper {
     /// Looks once, and returns how many it reaped. Must be called seconds apart.
-    pub fn glean(&mut self) -> io::Result<usize> {
+    pub fn reap(&mut self) -> io::Result<usize> {
         let mut dead = HashSet::new();
-        let mut gleaned = 0;
+        let mut reaped = 0;
         for pid in children_of_self()? {
             let is_dead = identity::stat(pid).is_some_and(|stat| stat.state == b'Z');
             if is_dead && self.seen.contains(&pid) {
-                gleaned += usize::from(spawn::wait_for(pid)?.is_some());
+                reaped += usize::from(spawn::wait_for(pid)?.is_some());
             } else if is_dead {
                 dead.insert(pid);
             }
         }
         self.seen = dead;
-        Ok(gleaned)
+        Ok(reaped)
     }
 }
 
