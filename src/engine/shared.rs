@@ -72,7 +72,7 @@ pub struct Shared {
     unheard: AtomicBool,
     troubles: Mutex<Troubles>,
     /// Called with each new incarnation.
-    heard: OnceLock<Box<dyn Fn(ProcessId) + Send + Sync>>,
+    on_new_identity: OnceLock<Box<dyn Fn(ProcessId) + Send + Sync>>,
 }
 
 struct State {
@@ -157,7 +157,7 @@ impl Shared {
             holding: AtomicBool::new(false),
             unheard: AtomicBool::new(false),
             troubles: Mutex::default(),
-            heard: OnceLock::new(),
+            on_new_identity: OnceLock::new(),
         })
     }
 
@@ -173,14 +173,14 @@ impl Shared {
 
     /// Registers a callback that receives each new incarnation before that can claim anything.
     pub fn announce(&self, to: impl Fn(ProcessId) + Send + Sync + 'static) {
-        let _once = self.heard.set(Box::new(to));
+        let _once = self.on_new_identity.set(Box::new(to));
     }
 
     /// Becomes a new incarnation: all held executions belonged to the old one, which is dead, so
     /// they are ended. Their results would match no row.
     pub fn replace_identity(&self, process: ProcessId) {
-        if let Some(heard) = self.heard.get() {
-            heard(process);
+        if let Some(announce) = self.on_new_identity.get() {
+            announce(process);
         }
         self.counts.begin_anew();
         let mut state = self.state();
