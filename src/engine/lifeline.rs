@@ -34,7 +34,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::machine::stuck::UNSET;
 use crate::model::{Intake, ProcessId, RunId};
-use crate::store::process::{self, Beaten, Heard, NewProcess};
+use crate::store::process::{self, Beaten, NewProcess, Orders};
 use crate::store::{Conn, Error, Location, Work, context, migrate};
 use crate::telemetry::events;
 use crate::telemetry::growing::Growing;
@@ -612,11 +612,11 @@ impl Lifeline {
             }
             Ok(beaten) => beaten,
         };
-        let Beaten { heard, elsewhere } = beaten;
+        let Beaten { orders, elsewhere } = beaten;
         let waited = std::mem::take(&mut agenda.beat_waits);
-        match heard {
-            Heard::Claim | Heard::Pause => {
-                self.shared.tell(heard == Heard::Pause);
+        match orders {
+            Orders::Claim | Orders::Pause => {
+                self.shared.tell(orders == Orders::Pause);
                 self.shared.set_unheard(elsewhere);
                 if waited {
                     events::beat_written(self.shared.since_beat());
@@ -637,7 +637,7 @@ impl Lifeline {
                     self.look_for_claims(conn, asked).await?;
                 }
             }
-            Heard::Dead => {
+            Orders::Dead => {
                 let old = self.replace_id();
                 let in_time = self.shared.since_beat() < self.policy.lease() / 2;
                 process::register(conn, &self.row).await?;

@@ -305,14 +305,14 @@ pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beaten {
     /// Orders for the process.
-    pub heard: Heard,
+    pub orders: Orders,
     /// There are processes that it cannot hear when they have work for it.
     pub elsewhere: bool,
 }
 
 /// The orders that a process receives with the answer to a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Orders {
     /// It was declared dead.
     Dead,
     /// It may claim.
@@ -349,22 +349,22 @@ pub async fn beat(
     let answered = match role {
         Role::Supervisor => match conn.execute(&BEAT_ALONE, &args).await? {
             0 => None,
-            _ => Some((Heard::Claim, false)),
+            _ => Some((Orders::Claim, false)),
         },
         _ => match conn.fetch_optional(&BEAT, &args).await? {
             None => None,
             Some(row) => {
-                let heard = match pause::is_told(&row)? {
-                    true => Heard::Pause,
-                    false => Heard::Claim,
+                let orders = match pause::is_told(&row)? {
+                    true => Orders::Pause,
+                    false => Orders::Claim,
                 };
-                Some((heard, row.get::<i64>("elsewhere")? != 0))
+                Some((orders, row.get::<i64>("elsewhere")? != 0))
             }
         },
     };
     failpoint!(conn, "beat.end");
-    let (heard, elsewhere) = answered.unwrap_or((Heard::Dead, false));
-    Ok(Beaten { heard, elsewhere })
+    let (orders, elsewhere) = answered.unwrap_or((Orders::Dead, false));
+    Ok(Beaten { orders, elsewhere })
 }
 
 /// The claims of a process, as a heartbeat finds them.

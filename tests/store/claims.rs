@@ -10,7 +10,7 @@ use ductwork::store::advance::{self, BranchClaim};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::commit::{self, Committer};
 use ductwork::store::definition::LeftOut;
-use ductwork::store::process::{self, Claimant, Counters, Heard};
+use ductwork::store::process::{self, Claimant, Counters, Orders};
 use ductwork::store::recovery::{self, Death};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
@@ -443,7 +443,7 @@ on_every_database! {
         let claim = dead.actor.claim_branches(1).await.unwrap();
         assert!(matches!(claim, BranchClaim::Dead), "{claim:?}");
         let beat = process::beat(&mut dead.actor.conn, dead.actor.process, Role::Worker, Counters::default(), Intake::Open).await;
-        assert_eq!(beat.unwrap().heard, Heard::Dead);
+        assert_eq!(beat.unwrap().orders, Orders::Dead);
         assert_eq!(other.claim("P", 9).await.len(), 1);
     }
 
@@ -652,7 +652,7 @@ on_every_database! {
         let witnessed = Death::Witnessed { beat_seq: seen, stale_after: Duration::ZERO };
         let counters = Counters { claimed: 1, ..Counters::default() };
         let heard = process::beat(&mut driver.actor.conn, driver.actor.process, Role::Worker, counters, Intake::Open).await;
-        assert_eq!(heard.unwrap().heard, Heard::Claim);
+        assert_eq!(heard.unwrap().orders, Orders::Claim);
         let recovered =
             recovery::recover(&mut reaper, driver.process, witnessed, &limits, &definitions).await;
         assert_eq!(recovered.unwrap(), recovery::Recovered::default());

@@ -6,7 +6,7 @@ use serde_json::json;
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::model::{Intake, ProcessId, Role};
 use ductwork::store::Conn;
-use ductwork::store::process::{self, Counters, Heard};
+use ductwork::store::process::{self, Counters, Orders};
 use ductwork::store::statement::Statement;
 
 use crate::driver::{Did, Driver};
@@ -212,13 +212,13 @@ on_every_database! {
         let conn = &mut driver.actor.conn;
         for (process, heard) in [
             // MySQL prepares a statement when a connection first runs it.
-            (driver.actor.process, Heard::Claim),
-            (driver.actor.process, Heard::Claim),
-            (ProcessId::new(), Heard::Dead),
+            (driver.actor.process, Orders::Claim),
+            (driver.actor.process, Orders::Claim),
+            (ProcessId::new(), Orders::Dead),
         ] {
             conn.take_statements();
             let beaten = process::beat(conn, process, Role::Supervisor, Counters::default(), Intake::Open).await;
-            assert_eq!(beaten.unwrap().heard, heard);
+            assert_eq!(beaten.unwrap().orders, heard);
         }
         assert_eq!(conn.take_statements(), 1);
     }

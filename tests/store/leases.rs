@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::model::{Intake, ProcessId, Role};
-use ductwork::store::process::{self, Counters, Heard};
+use ductwork::store::process::{self, Counters, Orders};
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect};
 use sqlx::Connection;
@@ -169,7 +169,7 @@ async fn a_beat_waits_for_no_lock(db: Db) {
             Intake::Open,
         )
         .await;
-        assert_eq!(heard.unwrap().heard, Heard::Claim);
+        assert_eq!(heard.unwrap().orders, Orders::Claim);
         let held = process::hold_on(&mut lifeline, driver.process, LEASE * 3)
             .await
             .unwrap();

@@ -9,7 +9,7 @@ use ductwork::engine::actor::limits;
 use ductwork::model::*;
 use ductwork::store::claim::Claim;
 use ductwork::store::definition::LeftOut;
-use ductwork::store::process::{self, Counters, Heard};
+use ductwork::store::process::{self, Counters, Orders};
 use ductwork::store::recovery::{Left, Recovered};
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect, Location, Purpose, advance, claim, commit};
@@ -346,7 +346,7 @@ on_every_database! {
 
         for role in [Role::Worker, Role::Supervisor] {
             let beaten = process::beat(&mut driver.conn, id, role, Counters::default(), Intake::Open).await;
-            assert_eq!(beaten.unwrap().heard, Heard::Dead);
+            assert_eq!(beaten.unwrap().orders, Orders::Dead);
         }
         assert!(matches!(driver.actor.claim("P", 9).await.unwrap(), Claim::Dead));
         lock(&mut other, "ductwork_tokens", uuid::Uuid::nil(), "FOR UPDATE").await;

@@ -11,7 +11,7 @@ use ductwork::store::commit::{self, Committer};
 use ductwork::store::cursor::Cursor;
 use ductwork::store::definition::LeftOut;
 use ductwork::store::pause::{self, Paused, pause, unpause};
-use ductwork::store::process::{self, Claimant, Counters, Heard};
+use ductwork::store::process::{self, Claimant, Counters, Orders};
 use ductwork::store::statement::Statement;
 use ductwork::store::stuck;
 use serde_json::json;
@@ -86,7 +86,7 @@ on_every_database! {
             assert!(is_paused(worker).await);
             let counters = Counters::default();
             let heard = process::beat(&mut worker.actor.conn, worker.actor.process, Role::Worker, counters, Intake::Open).await;
-            assert_eq!(heard.unwrap().heard, Heard::Pause);
+            assert_eq!(heard.unwrap().orders, Orders::Pause);
         }
         // The same for a claim that leaves unreadable executions out.
         let definitions = ductwork::store::definition::Definitions::default();
@@ -120,7 +120,7 @@ on_every_database! {
         };
         assert_eq!(taken.len(), 2);
         let heard = process::beat(&mut other.actor.conn, other.actor.process, Role::Worker, Counters::default(), Intake::Open).await;
-        assert_eq!(heard.unwrap().heard, Heard::Claim);
+        assert_eq!(heard.unwrap().orders, Orders::Claim);
         next.audit().await;
     }
 

@@ -34,7 +34,7 @@ use crate::model::*;
 use crate::store::claim::Claimed;
 use crate::store::definition::Definitions;
 use crate::store::error::Source;
-use crate::store::process::{self, Claimant, Counters, Heard, NewProcess, ProcessRow};
+use crate::store::process::{self, Claimant, Counters, NewProcess, Orders, ProcessRow};
 use crate::store::recovery::{self, Death, Locked, Recovered};
 use crate::store::statement::Statement;
 use crate::store::trigger::{self, NewRun};
@@ -548,9 +548,9 @@ impl Life {
             Intake::Open,
         )
         .await?;
-        let heard = beaten.heard;
-        let alive = heard != Heard::Dead;
-        self.paused = heard == Heard::Pause;
+        let orders = beaten.orders;
+        let alive = orders != Orders::Dead;
+        self.paused = orders == Orders::Pause;
         (self.beat, self.check) = (cx.clock, false);
         self.reborn = !alive;
         match alive && holds {
