@@ -165,7 +165,7 @@ pub static KEYS: &[Key] = &[
     key("database.url", Kind::Url, Scope::One, "sqlite://ductwork.db",
         "where everything is kept: `sqlite://FILE`, or `postgres://` or `mysql://` and `USER:PASSWORD@HOST/NAME`"),
     key("pipelines", Kind::Names, Scope::One, "*",
-        "which pipelines run here: `*` for all, or a list of names"),
+        "which pipelines have workers here: `*` for all, or a list of names"),
     key("pipelines_path", Kind::Path, Scope::One, "pipelines",
         "the directory of the pipelines' files"),
     key("role", Kind::Choice(ROLES), Scope::One, "all",

@@ -127,7 +127,7 @@ impl Actor {
     pub async fn claim_branches(&mut self, n: usize) -> Result<BranchClaim, Error> {
         let me = Claimant::new(self.process);
         let left_out = self.definitions.left_out();
-        advance::claim(&mut self.conn, me, None, n, self.lease, &left_out).await
+        advance::claim(&mut self.conn, me, n, self.lease, &left_out).await
     }
 
     /// Advances branches.

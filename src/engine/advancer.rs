@@ -35,12 +35,11 @@ const BRANCHES_PER_COUNT: usize = 64;
 /// `a_wide_expand_holds_up_no_other_pipeline`.
 const LET_OTHERS_WRITE: Duration = Duration::from_millis(4);
 
-/// The loop of one advancer process.
+/// The loop of one advancer process. It serves all pipelines, whichever run on this host: a definition is in the
+/// database, and a branch may be ready whose pipeline only other hosts run.
 pub struct Advancer {
     /// Where to connect.
     pub location: Location,
-    /// The pipelines it serves; `None` for all.
-    pub pipelines: Option<Vec<String>>,
     /// Branches that may be claimed at once.
     pub count: u32,
     /// The wait between looks when no wakeup comes.
@@ -257,7 +256,6 @@ impl Advancer {
             self.shared.set_holding(true);
         }
         let terms = Terms {
-            pipelines: self.pipelines.as_deref(),
             most: branches.claims((self.count as usize).max(1) * BRANCHES_PER_COUNT),
             lease: self.policy.lease(),
             limits: advance::Limits {
@@ -394,7 +392,7 @@ impl Advancer {
         left_out: &LeftOut,
         error: &Error,
     ) -> Result<bool, Error> {
-        let first = advance::first_ready(conn, self.pipelines.as_deref(), left_out);
+        let first = advance::first_ready(conn, left_out);
         let Some(branch) = first.await? else {
             return Ok(false);
         };

@@ -133,8 +133,6 @@ pub enum Answer {
 
 /// The terms on which an advancer claims and advances.
 pub struct Terms<'a> {
-    /// The pipelines it serves; `None` for all.
-    pub pipelines: Option<&'a [String]>,
     /// Branches that may be claimed at once.
     pub most: usize,
     /// How long a claim is leased.
@@ -499,8 +497,7 @@ impl Operation {
                 given.map(|()| Answer::GivenBack)
             }
             Self::Claim => {
-                let (pipelines, most, left_out) = (terms.pipelines, terms.most, terms.left_out);
-                let claim = advance::claim(conn, me, pipelines, most, terms.lease, left_out);
+                let claim = advance::claim(conn, me, terms.most, terms.lease, terms.left_out);
                 claim.await.map(Answer::Claimed)
             }
             Self::Advance(branches) => {

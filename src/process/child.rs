@@ -469,7 +469,6 @@ impl RegisteredLoop {
             ChildKind::Advancer => {
                 let advancer = Advancer {
                     location: location.clone(),
-                    pipelines: config.pipelines.names(),
                     count: config.pipeline_advancer.count,
                     polling_timeout: config.pipeline_advancer.polling_timeout,
                     policy: policy.clone(),

@@ -31,14 +31,12 @@ statements! {
     READY = "
         SELECT id FROM ductwork_branches
          WHERE ready_at IS NOT NULL AND ready_at <= {now}
-           AND (:all = 1 OR pipeline IN (SELECT b.name FROM {rows:b(name text)}))
          ORDER BY ready_at, id LIMIT :n {skip_locked}";
     /// `READY` without the branches that this process leaves out: those that it could not read, and those that somebody
     /// has locked.
     READY_READABLE = "
         SELECT id FROM ductwork_branches
          WHERE ready_at IS NOT NULL AND ready_at <= {now}
-           AND (:all = 1 OR pipeline IN (SELECT b.name FROM {rows:b(name text)}))
            AND id NOT IN (SELECT x.id FROM {rows:x(id id)})
            AND (SELECT r.definition FROM ductwork_runs r WHERE r.id = ductwork_branches.run_id)
                NOT IN (SELECT a.digest FROM {rows:a(digest text)})
@@ -180,12 +178,10 @@ pub enum BranchClaim {
     Dead,
 }
 
-/// Claims up to `n` ready branches, of the named pipelines or of all (`None`), except those that are left
-/// out.
+/// Claims up to `n` ready branches, of whatever pipelines they are, except those that are left out.
 pub async fn claim(
     conn: &mut Conn,
     claimant: Claimant,
-    pipelines: Option<&[String]>,
     n: usize,
     lease: Duration,
     left_out: &LeftOut,
@@ -195,7 +191,7 @@ pub async fn claim(
         if !touch(conn, claimant).await? {
             return Ok(BranchClaim::Dead);
         }
-        let ready = ready(conn, pipelines, n, left_out).await?;
+        let ready = ready(conn, n, left_out).await?;
         if ready.is_empty() {
             return Ok(BranchClaim::Taken(Vec::new()));
         }
@@ -221,24 +217,15 @@ pub async fn claim(
 }
 
 /// The next branches that are ready, except those that are left out: in a transaction, under lock.
-async fn ready(
-    conn: &mut Conn,
-    pipelines: Option<&[String]>,
-    n: usize,
-    left_out: &LeftOut,
-) -> Result<Vec<BranchId>, Error> {
-    let names = pipelines.unwrap_or_default();
-    let names_rows = Rows::new().texts("name", names.iter().map(String::as_str));
+async fn ready(conn: &mut Conn, n: usize, left_out: &LeftOut) -> Result<Vec<BranchId>, Error> {
     let [rows, digests] = left_out.rows();
     let args = [
-        ("b", (&names_rows).into()),
-        ("all", i64::from(pipelines.is_none()).into()),
         ("n", n.into()),
         ("x", (&rows).into()),
         ("a", (&digests).into()),
     ];
     let ready = match left_out.is_empty() {
-        true => conn.fetch(&READY, &args[..3]).await?,
+        true => conn.fetch(&READY, &args[..1]).await?,
         false => conn.fetch(&READY_READABLE, &args).await?,
     };
     ready
@@ -248,12 +235,8 @@ async fn ready(
 }
 
 /// The first branch that is ready and not left out: the one that a claim of one branch takes.
-pub async fn first_ready(
-    conn: &mut Conn,
-    pipelines: Option<&[String]>,
-    left_out: &LeftOut,
-) -> Result<Option<BranchId>, Error> {
-    let ready = ready(conn, pipelines, 1, left_out).await?;
+pub async fn first_ready(conn: &mut Conn, left_out: &LeftOut) -> Result<Option<BranchId>, Error> {
+    let ready = ready(conn, 1, left_out).await?;
     Ok(ready.first().copied())
 }
 

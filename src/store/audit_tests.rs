@@ -173,7 +173,6 @@ impl Hands {
         match advance::claim(
             &mut self.conn,
             Claimant::new(self.advancer),
-            None,
             10,
             LEASE,
             &LeftOut::default(),

@@ -105,6 +105,29 @@ async fn deletes_old_runs(wrapper: &[&str]) {
     fixture.audited().await;
 }
 
+/// The definition is in the database, so the advancer needs neither the file of the pipeline nor its name.
+#[tokio::test]
+async fn an_advancer_moves_the_branches_of_pipelines_that_have_no_workers_on_its_host() {
+    const HERE: &str = "pipeline: Here\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
+    const THERE: &str = "pipeline: There\nsteps: { A: { command: [cat] }, B: { command: [cat] }, C: { command: [cat] } }\n\
+                         flow: [{ start: A }, { expand: B }, { collapse: C }]\n";
+    crate::support::with(Db::sqlite(), |db| async move {
+        let settings = Settings::default();
+        let mut fixture = DaemonFixture::new(&db, settings, &[HERE, THERE]).await;
+        let mut there = fixture.start_as(&WORKER, &["start"]);
+        there.says("registered").await;
+        std::fs::remove_file(fixture.path("pipelines/There.yml")).unwrap();
+        let mut here = fixture.start_as(&["env", "DUCTWORK_PIPELINES=Here"], &["start"]);
+        here.ready().await;
+        let run = fixture.trigger("There", "[1, 2]", 1).await[0];
+        fixture.run_ended(run).await;
+        here.stop().await;
+        there.stop().await;
+        fixture.audited().await;
+    })
+    .await;
+}
+
 /// Ends all sessions of the test's database but its own; returns how many there were.
 async fn kill_sessions(conn: &mut Conn) -> usize {
     static SESSIONS: Statement = Statement::new(

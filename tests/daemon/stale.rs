@@ -383,7 +383,7 @@ on_every_database! {
         assert_eq!(claimed.len(), 1);
         eventually(PATIENCE, "a branch is claimed", async || {
             let (conn, all) = (&mut fixture.conn, LeftOut::default());
-            let claimed = advance::claim(conn, named(by_advancer), None, 10, lease, &all).await;
+            let claimed = advance::claim(conn, named(by_advancer), 10, lease, &all).await;
             let Ok(BranchClaim::Taken(claimed)) = claimed else { panic!("{claimed:?}") };
             (claimed.len() == 1).then_some(())
         })

@@ -211,7 +211,6 @@ impl EngineFixture {
         } else {
             let advancer = Advancer {
                 location,
-                pipelines: None,
                 count: 1,
                 polling_timeout: policy.config().pipeline_advancer.polling_timeout,
                 policy,

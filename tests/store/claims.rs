@@ -477,9 +477,9 @@ on_every_database! {
 
         let committed = commit::commit(&mut driver.conn, &finished, committer(present)).await;
         assert_eq!(committed.unwrap().stale, []);
-        let branches = advance::claim(&mut driver.conn, past, None, 9, LEASE, &LeftOut::default()).await.unwrap();
+        let branches = advance::claim(&mut driver.conn, past, 9, LEASE, &LeftOut::default()).await.unwrap();
         assert!(matches!(branches, BranchClaim::Dead), "{branches:?}");
-        let branches = advance::claim(&mut driver.conn, present, None, 9, LEASE, &LeftOut::default()).await.unwrap();
+        let branches = advance::claim(&mut driver.conn, present, 9, LEASE, &LeftOut::default()).await.unwrap();
         assert!(matches!(&branches, BranchClaim::Taken(taken) if taken.len() == 1), "{branches:?}");
         let claim = claim::claim(&mut driver.conn, present, "P", 9, LEASE).await.unwrap();
         assert!(matches!(&claim, Claim::Taken(taken) if taken.len() == 1), "{claim:?}");

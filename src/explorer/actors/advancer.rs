@@ -47,7 +47,6 @@ impl Advancer {
         let me = self.life.claimant();
         let left_out = cx.definitions.left_out();
         let terms = Terms {
-            pipelines: None,
             most: self.slots,
             lease: LEASE,
             limits: Limits {

@@ -346,6 +346,40 @@ fn a_worker_is_called_busy_only_while_it_beats_and_holds_steps() {
 }
 
 #[test]
+fn a_branch_that_no_advancer_takes_is_told_with_its_time_and_a_way_out() {
+    let advancer = |age_s, holds| ProcessFact {
+        holds,
+        ..process(Role::Advancer, age_s)
+    };
+    let ready = |seconds: i64, processes| {
+        let from = NOW - seconds * SECOND;
+        let facts = Facts {
+            processes,
+            ..facts(Some(LeafState::Ready { from }))
+        };
+        why(&facts)
+    };
+    let young = ready(1, vec![advancer(1, 0)]);
+    assert_eq!((young.cause, young.remedy), ("ready", None));
+    let busy = ready(90, vec![advancer(1, 3)]);
+    assert_eq!(
+        busy.fact,
+        "Load has ended, and has been ready to be advanced for 1m 30s; the advancers are busy (branches that they \
+         hold: 3)"
+    );
+    assert_eq!((busy.cause, busy.remedy), ("ready", None));
+    let untaken = ready(90, vec![advancer(1, 0), advancer(2, 0)]);
+    assert_eq!(untaken.cause, "not_taken");
+    assert_eq!(
+        untaken.fact,
+        "Load has ended, and has been ready to be advanced for 1m 30s, but none of the 2 advancers takes it: the last \
+         heartbeat of pid 7 on box is 2s old (branches that it holds: 0)"
+    );
+    let remedy = untaken.remedy.unwrap_or_default();
+    assert!(remedy.contains("restart `ductworkd`"), "{remedy}");
+}
+
+#[test]
 fn a_quiet_process_claims_again_when_its_supervisor_is_told() {
     let quiet = |role, pid, host: &str| ProcessFact {
         intake: Intake::Quiet,

@@ -251,19 +251,45 @@ fn ready(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             ),
         )
         .remedy(closed.remedy),
-        Some(_) => Why::new(
-            "ready",
-            format!(
-                "{} has ended, and is about to be advanced{place}",
-                leaf.node
-            ),
-        ),
+        Some(_) => about_to_be_advanced(facts, leaf, &advancers, place),
         None => Why::new(
             "no_advancer",
             format!("{} has ended, but no advancer is alive{place}", leaf.node),
         )
         .remedy(intake::start(Role::Advancer, &facts.living()).to_owned()),
     }
+}
+
+/// A leaf that an advancer is about to take, or that none takes.
+fn about_to_be_advanced(
+    facts: &Facts,
+    leaf: &Leaf,
+    advancers: &[&ProcessFact],
+    place: &str,
+) -> Why {
+    let node = &leaf.node;
+    let open = advancers.iter().copied();
+    let open: Vec<_> = open.filter(|it| it.intake.is_open()).collect();
+    if let LeafState::Ready { from } = leaf.state
+        && let waited = time::between(from, facts.now)
+        && waited >= TAKEN_WITHIN
+    {
+        let held = held_by(facts, &open);
+        if held > 0 {
+            let fact = format!(
+                "{node} has ended, and has been ready to be advanced for {}; the advancers are busy (branches that \
+                 they hold: {held}){place}",
+                time::whole(waited)
+            );
+            return Why::new("ready", fact);
+        }
+        let been = format!("{node} has ended, and has been ready to be advanced");
+        if let Some(untaken) = untaken(facts, &been, waited, &open, place) {
+            return untaken;
+        }
+    }
+    let fact = format!("{node} has ended, and is about to be advanced{place}");
+    Why::new("ready", fact)
 }
 
 /// A step that waits for its time, for a retry or for its first attempt.
@@ -360,12 +386,20 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
         return Why::new(closed.cause, fact).remedy(closed.remedy);
     }
     let alive: Vec<_> = alive.into_iter().filter(|it| it.intake.is_open()).collect();
-    let at_work = |process: &&&ProcessFact| !process.is_silent(facts.stale_after);
-    let held: u64 = alive.iter().filter(at_work).map(|it| it.holds).sum();
+    let held = held_by(facts, &alive);
     if held == 0
-        && let Some(untaken) = untaken(facts, leaf, &alive, place)
+        && let LeafState::Queued { due_at } = leaf.state
     {
-        return untaken;
+        let waited = time::between(due_at, facts.now);
+        let is_silent = longest_silent(&alive).is_some_and(|it| it.is_silent(facts.stale_after));
+        if !is_silent && waited < TAKEN_WITHIN {
+            let fact = format!("{node} is due, and is about to be taken{place}");
+            return Why::new("due", fact);
+        }
+        let been = format!("{node} has been due");
+        if let Some(untaken) = untaken(facts, &been, waited, &alive, place) {
+            return untaken;
+        }
     }
     let due = match facts.backlog.unwrap_or_default() {
         BACKLOG_MAX.. => format!("at least {BACKLOG_MAX}"),
@@ -382,36 +416,46 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
     Why::new("backlog", fact).remedy("raise `job_worker.count`, or start more workers".into())
 }
 
-/// A leaf in the queue that no worker takes, although none is known to be at work: the worker that has been silent
-/// for the longest time is named.
-fn untaken(facts: &Facts, leaf: &Leaf, alive: &[&ProcessFact], place: &str) -> Option<Why> {
-    let LeafState::Queued { due_at } = leaf.state else {
-        return None;
+/// How much those of them hold that have missed no heartbeat.
+fn held_by(facts: &Facts, alive: &[&ProcessFact]) -> u64 {
+    let at_work = |process: &&&ProcessFact| !process.is_silent(facts.stale_after);
+    alive.iter().filter(at_work).map(|it| it.holds).sum()
+}
+
+fn longest_silent<'a>(alive: &[&'a ProcessFact]) -> Option<&'a ProcessFact> {
+    alive.iter().copied().max_by_key(|process| process.age)
+}
+
+/// A leaf that no process takes, although none is known to be at work: the process that has been silent for the longest
+/// time is named.
+fn untaken(
+    facts: &Facts,
+    been: &str,
+    waited: Duration,
+    alive: &[&ProcessFact],
+    place: &str,
+) -> Option<Why> {
+    let process = longest_silent(alive)?;
+    let (own, held) = match process.role {
+        Role::Advancer => ("the", "branches"),
+        _ => ("its", "steps"),
     };
-    let worker = alive.iter().max_by_key(|process| process.age)?;
-    let node = &leaf.node;
-    let waited = time::between(due_at, facts.now);
-    let silent = worker.is_silent(facts.stale_after);
-    if !silent && waited < TAKEN_WITHIN {
-        let fact = format!("{node} is due, and is about to be taken{place}");
-        return Some(Why::new("due", fact));
-    }
-    let workers = match alive.len() {
-        1 => "its worker takes nothing".to_owned(),
-        n => format!("none of its {n} workers takes it"),
+    let role = process.role;
+    let nobody = match alive.len() {
+        1 => format!("{own} {role} takes nothing"),
+        n => format!("none of {own} {n} {role}s takes it"),
     };
     let fact = format!(
-        "{node} has been due for {}, but {workers}: the last heartbeat of pid {} on {} is {} old (steps \
-         that it holds: {}){place}",
+        "{been} for {}, but {nobody}: the last heartbeat of pid {} on {} is {} old ({held} that it holds: {}){place}",
         time::whole(waited),
-        worker.pid,
-        worker.host,
-        time::whole(worker.age),
-        worker.holds
+        process.pid,
+        process.host,
+        time::whole(process.age),
+        process.holds
     );
     let locked =
         "`ductworkd health` names the database session that has locked its rows, if there is one";
-    let remedy = match silent {
+    let remedy = match process.is_silent(facts.stale_after) {
         true => format!(
             "wait: it is replaced, or its work goes to others, if it stays silent for {}; {locked}",
             time::whole(facts.stale_after)
