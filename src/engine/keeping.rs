@@ -88,13 +88,13 @@ impl Stopped {
 
 impl Keeping {
     /// Begins, unless the task is running: deletes runs that ended longer ago than `retention`, if
-    /// that is given, and finishes work that nobody has continued for `abandoned`.
+    /// that is given, and finishes cancellations that nobody continues.
     pub fn begin(
         &mut self,
         shared: &Arc<Shared>,
         location: &Location,
         retention: Option<Duration>,
-        abandoned: Duration,
+        lease: Duration,
     ) {
         if self.task.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
@@ -107,7 +107,7 @@ impl Keeping {
                 &shared,
                 &location,
                 retention,
-                abandoned,
+                cancel::left_after(lease),
                 &stopped,
                 &mut reached,
             )
@@ -155,7 +155,7 @@ async fn keep(
     shared: &Shared,
     location: &Location,
     retention: Option<Duration>,
-    abandoned: Duration,
+    left_after: Duration,
     stopped: &Stopped,
     places: &mut Places,
 ) {
@@ -168,7 +168,7 @@ async fn keep(
     let mut failed = Ok(());
     loop {
         let mut turn = Turn {
-            abandoned,
+            left_after,
             stopped,
             failed: &mut failed,
         };
@@ -192,7 +192,8 @@ async fn keep(
 
 /// One round of this work.
 struct Turn<'a> {
-    abandoned: Duration,
+    /// The time after which nobody continues a cancellation.
+    left_after: Duration,
     stopped: &'a Stopped,
     /// The first error of a cancellation or of the deletions. A later error replaces it only if somebody's lock was its
     /// cause. It is kept for later rounds, because they do not try a failed cancellation again.
@@ -215,7 +216,7 @@ impl Turn<'_> {
             decided => decided,
         };
         if cancelling.is_empty() {
-            match cancel::unfinished(conn, self.abandoned, places.cancellations).await {
+            match cancel::unfinished(conn, self.left_after, places.cancellations).await {
                 Ok((runs, next)) => {
                     places.cancellations = next;
                     let runs = runs.into_iter();

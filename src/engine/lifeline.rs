@@ -530,15 +530,15 @@ impl Lifeline {
         retention: Option<Duration>,
         keeping: &mut Keeping,
     ) -> Result<(), Error> {
-        let abandoned = self.policy.lease();
-        let left = crate::store::left_to_do(conn, retention, abandoned).await;
+        let lease = self.policy.lease();
+        let left = crate::store::left_to_do(conn, retention, lease).await;
         match &left {
             // The work reports its own errors.
             Ok(true) => {}
             left => keeping::keeps(&self.shared, retention, left),
         }
         if left? {
-            keeping.begin(&self.shared, &self.location, retention, abandoned);
+            keeping.begin(&self.shared, &self.location, retention, lease);
         }
         Ok(())
     }

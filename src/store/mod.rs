@@ -98,7 +98,7 @@ statement::statements! {
     LEFT_TO_DO = "
         SELECT 1 AS found WHERE EXISTS (
             SELECT 1 FROM ductwork_runs r
-             WHERE r.cancelling_at IS NOT NULL AND r.cancelling_at <= {now} - :abandoned)
+             WHERE r.cancelling_at IS NOT NULL AND r.cancelling_at <= {now} - :left)
         OR EXISTS (
             SELECT 1 FROM ductwork_runs r
              WHERE r.cancelling_at IS NOT NULL AND r.cancelling_at > {now})
@@ -119,16 +119,16 @@ statement::statements! {
             SELECT 1 FROM ductwork_departed d WHERE d.gone_at <= {now} - :departed)";
 }
 
-/// True where a cancellation or a deletion is half done and nobody has continued it for `abandoned`, where a
-/// question's deadline has passed, where a run has ended longer ago than `retention`, or where a process that is
+/// True where a cancellation or a deletion is half done and nobody continues it, where a question's deadline has passed, where a run has ended longer ago than `retention`, or where a process that is
 /// gone is to be forgotten.
 pub async fn left_to_do(
     conn: &mut Conn,
     retention: Option<std::time::Duration>,
-    abandoned: std::time::Duration,
+    lease: std::time::Duration,
 ) -> Result<bool, Error> {
     let args = [
-        ("abandoned", micros(abandoned).into()),
+        ("left", micros(cancel::left_after(lease)).into()),
+        ("abandoned", micros(lease).into()),
         ("retained", i64::from(retention.is_some()).into()),
         ("age", micros(retention.unwrap_or_default()).into()),
         (

@@ -6,7 +6,9 @@ use ductwork::definition::{Definition, Pipeline};
 use ductwork::engine::actor::limits;
 use ductwork::machine::why::LeafState;
 use ductwork::model::*;
-use ductwork::store::cancel::{Cancel, Cancelling, PATIENCE, cancel, cancel_by, unfinished};
+use ductwork::store::cancel::{
+    Cancel, Cancelling, PATIENCE, cancel, cancel_by, left_after, unfinished,
+};
 use ductwork::store::claim::Claimed;
 use ductwork::store::cursor::Cursor;
 use ductwork::store::prune::{Pruning, prune};
@@ -70,6 +72,12 @@ static BEGUN: Statement = Statement::new(
 static AHEAD: Statement = Statement::new(
     "WIDE_AHEAD",
     "UPDATE ductwork_runs SET cancelling_at = cancelling_at + 3600000000, pruning_at = pruning_at + 3600000000",
+);
+
+/// Some seconds before they were written.
+static BEFORE: Statement = Statement::new(
+    "WIDE_BEFORE",
+    "UPDATE ductwork_runs SET cancelling_at = cancelling_at - 6000000",
 );
 
 /// The runs whose cancellation nobody has continued for this long.
@@ -311,6 +319,11 @@ on_every_database! {
                 driver.conn.execute(&AHEAD, &[]).await.unwrap();
                 assert!(left_to_do(&mut driver.conn, None, hour).await.unwrap());
                 assert_eq!(left_off(&mut driver.conn, hour).await, [run]);
+                // A person or the console has left the rest to others, and a lease is long.
+                assert_eq!(part(&mut driver.conn, &mut Cancelling::of(run, 1)).await, None);
+                driver.conn.execute(&BEFORE, &[]).await.unwrap();
+                assert!(left_to_do(&mut driver.conn, None, hour).await.unwrap());
+                assert_eq!(left_off(&mut driver.conn, left_after(hour)).await, [run]);
             }
             assert!(matches!(cancel(&mut driver.conn, run).await.unwrap(), Cancel::Done { .. }));
             assert!(!left_to_do(&mut driver.conn, None, now).await.unwrap());

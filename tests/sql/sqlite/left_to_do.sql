@@ -6,7 +6,7 @@ OR EXISTS (
      WHERE r.cancelling_at IS NOT NULL AND r.cancelling_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 OR EXISTS (
     SELECT 1 FROM ductwork_runs r
-     WHERE r.pruning_at IS NOT NULL AND r.pruning_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1)
+     WHERE r.pruning_at IS NOT NULL AND r.pruning_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?2)
 OR EXISTS (
     SELECT 1 FROM ductwork_runs r
      WHERE r.pruning_at IS NOT NULL AND r.pruning_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER))
@@ -15,7 +15,7 @@ OR EXISTS (
      WHERE d.answer_by <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) AND d.unanswered IN ('halt', 'approve'))
 OR EXISTS (
     SELECT 1 FROM ductwork_runs r INDEXED BY ductwork_runs_ended
-     WHERE ?2 = 1 AND r.status IN ('completed', 'halted', 'cancelled')
-       AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?3)
+     WHERE ?3 = 1 AND r.status IN ('completed', 'halted', 'cancelled')
+       AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?4)
 OR EXISTS (
-    SELECT 1 FROM ductwork_departed d WHERE d.gone_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?4)
+    SELECT 1 FROM ductwork_departed d WHERE d.gone_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?5)
