@@ -13,8 +13,9 @@ use crate::definition::{Definition, StepRunner};
 use crate::machine::outcome::STEP_UNDEFINED;
 use crate::model::RunId;
 use crate::step::command::CommandRunner;
-use crate::step::context::{Attempt, BoxFuture, ContextError, ContextStore, Tuples};
+use crate::step::context::{Attempt, BoxFuture, ContextError, ContextStore, Tuples, too_large};
 use crate::step::native::NativeRunner;
+use crate::step::output::unkept;
 use crate::step::registry::Registry;
 use crate::step::{Assignment, Limits, Outcome, Performed, StepError, StopSignal};
 use crate::store::context::{MAX_KEY, Writer};
@@ -42,7 +43,10 @@ impl Runner {
             max_payload,
             ..Limits::default()
         };
-        let contexts: Arc<dyn ContextStore> = Arc::new(Contexts { requests });
+        let contexts: Arc<dyn ContextStore> = Arc::new(Contexts {
+            requests,
+            max_payload,
+        });
         let commands = CommandRunner::new(
             config.base_dir.clone(),
             config.file.clone(),
@@ -107,9 +111,23 @@ const TAKEN_AWAY: &str =
 /// Run contexts, through the lifeline's connection.
 struct Contexts {
     requests: mpsc::UnboundedSender<Request>,
+    /// The longest value, in bytes.
+    max_payload: usize,
 }
 
 impl Contexts {
+    /// Why a value cannot be set, in words. What a command sets has been checked; a native step sets what it likes.
+    fn refuses(&self, key: &str, value: &RawValue) -> Option<String> {
+        if !(1..=MAX_KEY).contains(&key.chars().count()) {
+            return Some(format!("a key has 1 to {MAX_KEY} characters"));
+        }
+        let length = value.get().len();
+        if length > self.max_payload {
+            return Some(too_large(length, self.max_payload));
+        }
+        unkept(value.get()).map(|problem| format!("the value cannot be kept: {problem}"))
+    }
+
     fn ask<T: Send + 'static>(
         &self,
         request: impl FnOnce(Reply<T>) -> Request,
@@ -145,8 +163,7 @@ impl ContextStore for Contexts {
         key: String,
         value: Box<RawValue>,
     ) -> BoxFuture<'_, Result<(), ContextError>> {
-        if !(1..=MAX_KEY).contains(&key.chars().count()) {
-            let refused = format!("a key has 1 to {MAX_KEY} characters");
+        if let Some(refused) = self.refuses(&key, &value) {
             return Box::pin(async { Err(ContextError::Store(refused.into())) });
         }
         let writer = Writer {
@@ -165,5 +182,48 @@ impl ContextStore for Contexts {
 
     fn list(&self, run: RunId, after: String) -> BoxFuture<'_, Result<Tuples, ContextError>> {
         self.ask(|reply| Request::List(run, after, reply))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use crate::model::{ExecutionId, ProcessId};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_value_that_is_too_large_or_cannot_be_kept_never_reaches_the_lifeline() {
+        let (requests, mut asked) = mpsc::unbounded_channel();
+        let contexts = Contexts {
+            requests,
+            max_payload: 1_000,
+        };
+        let by = Attempt {
+            run_id: RunId::new(),
+            execution_id: ExecutionId::new(),
+            process: ProcessId::new(),
+        };
+        let value = |text: String| RawValue::from_string(text).unwrap();
+        let deep = [&"[".repeat(129)[..], &"]".repeat(129)[..]].concat();
+        for (text, told) in [
+            (
+                format!("\"{}\"", "x".repeat(999)),
+                "`job_worker.max_payload`",
+            ),
+            (deep, "cannot be kept: "),
+            (r#""\ud800""#.to_owned(), "cannot be kept: it "),
+        ] {
+            let refused = contexts.set(by, "k".into(), value(text)).await.unwrap_err();
+            let why = refused.source().unwrap().to_string();
+            assert!(why.contains(told), "{why}");
+            assert!(matches!(refused, ContextError::Store(_)), "{refused:?}");
+        }
+        assert!(asked.try_recv().is_err(), "one of them was asked for");
+        let longest = value(format!("\"{}\"", "x".repeat(998)));
+        let setting = contexts.set(by, "k".into(), longest);
+        assert!(matches!(asked.try_recv(), Ok(Request::Set(..))));
+        drop(setting);
     }
 }

@@ -47,6 +47,14 @@ pub trait ContextStore: Send + Sync + 'static {
     fn list(&self, run: RunId, after: String) -> BoxFuture<'_, Result<Tuples, ContextError>>;
 }
 
+/// The words in which a value of this length is refused, where at most `max` bytes are allowed.
+pub(crate) fn too_large(length: usize, max: usize) -> String {
+    format!(
+        "the value has {length} bytes, more than the {max} of `job_worker.max_payload`: keep large values elsewhere \
+         and set their location"
+    )
+}
+
 /// The attempt that writes, which must still belong to its process.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt {

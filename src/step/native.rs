@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::context::{ContextStore, StepContext};
-use super::output::{check_depth, half};
+use super::output::unkept;
 use super::registry::{Answer, Body, Registry};
 use super::verdict::too_large;
 use super::{
@@ -263,11 +263,7 @@ impl NativeRunner {
         if value.get().len() > self.limits.max_payload {
             return Outcome::Error(too_large("returned", self.limits.max_payload));
         }
-        let problem = match check_depth(value.get()) {
-            Ok(()) => half(value.get()).map(|half| format!("it {half}")),
-            Err(problem) => Some(problem.to_string()),
-        };
-        match problem {
+        match unkept(value.get()) {
             None => Outcome::Success(value),
             Some(problem) => Outcome::Error(StepError::new(
                 "output_invalid",

@@ -85,7 +85,7 @@ pub fn parse_json(bytes: &[u8], max: usize) -> Result<Box<RawValue>, JsonProblem
 
 /// Refuses values that nest too deeply. This is not left to the parser: it does not count when it
 /// skips over a value, and later readers of the payload may count by recursion.
-pub(super) fn check_depth(text: &str) -> Result<(), JsonProblem> {
+fn check_depth(text: &str) -> Result<(), JsonProblem> {
     let mut depth = 0_usize;
     let mut in_string = false;
     let mut bytes = text.bytes().enumerate();
@@ -114,6 +114,14 @@ pub(super) fn check_depth(text: &str) -> Result<(), JsonProblem> {
 pub fn half(output: &str) -> Option<String> {
     let first = halves(output).into_iter().next()?;
     Some(first.detail)
+}
+
+/// The reason why a JSON value cannot be kept, in words: it nests too deeply, or has half of a surrogate pair.
+pub(crate) fn unkept(value: &str) -> Option<String> {
+    match check_depth(value) {
+        Ok(()) => half(value).map(|half| format!("it {half}")),
+        Err(problem) => Some(problem.to_string()),
+    }
 }
 
 fn syntax(text: &str, error: &serde_json::Error) -> JsonProblem {

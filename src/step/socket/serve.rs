@@ -24,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::super::context::{Attempt, ContextError, ContextStore};
+use super::super::context::{Attempt, ContextError, ContextStore, too_large};
 use super::super::output::{half, parse_json};
 use super::{Address, Answer, Ask, LINE_MAX, Request, line, reachable};
 
@@ -438,10 +438,7 @@ impl Asked<'_> {
     ) -> io::Result<()> {
         let max = self.shared.max;
         if length > max {
-            let message = format!(
-                "the value has {length} bytes, more than the {max} of `job_worker.max_payload`: keep large \
-                 values elsewhere and set their location"
-            );
+            let message = too_large(length, max);
             return say(writing, &Answer::refused(message), b"").await;
         }
         let mut value = vec![0; length];
