@@ -30,7 +30,6 @@ use crate::step::registry::Registry;
 use crate::step::{Limits, StopCause};
 use crate::store::Location;
 use crate::store::definition::Definitions;
-use crate::store::process::NewProcess;
 use crate::telemetry::{self, Note, events};
 
 use super::console;
@@ -402,17 +401,7 @@ impl RegisteredLoop {
         });
         let mut lifeline = Lifeline {
             location: location.clone(),
-            row: NewProcess {
-                id: process,
-                supervisor: child.supervisor,
-                role,
-                pipeline,
-                host: identity.host.clone(),
-                boot_id: identity.boot_id.clone(),
-                pid_namespace: identity.pid_namespace.clone(),
-                pid: identity.pid as u32,
-                pid_started_at: identity.started_ticks,
-            },
+            row: identity.row(process, child.supervisor, role, pipeline),
             shared: Arc::clone(&shared),
             policy: policy.clone(),
             requests: answers,

@@ -8,6 +8,9 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::unistd::Pid as NixPid;
 
+use crate::model::{ProcessId, Role};
+use crate::store::process::NewProcess;
+
 use super::roster::Pid;
 pub(super) use crate::proc::stat;
 
@@ -43,6 +46,27 @@ impl Identity {
                 .unwrap_or_default(),
             pid,
             started_ticks: stat(pid).map_or(0, |stat| stat.started_ticks),
+        }
+    }
+
+    /// The row in which a process with this identity registers.
+    pub fn row(
+        &self,
+        id: ProcessId,
+        supervisor: Option<ProcessId>,
+        role: Role,
+        pipeline: Option<String>,
+    ) -> NewProcess {
+        NewProcess {
+            id,
+            supervisor,
+            role,
+            pipeline,
+            host: self.host.clone(),
+            boot_id: self.boot_id.clone(),
+            pid_namespace: self.pid_namespace.clone(),
+            pid: self.pid as u32,
+            pid_started_at: self.started_ticks,
         }
     }
 

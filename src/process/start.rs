@@ -256,6 +256,7 @@ pub fn start_until(
         let config = Arc::new(config);
         let setup = Setup {
             config: Arc::clone(&config),
+            location: location.clone(),
             pipelines: served,
             argv: child_argv(options),
             suspends: options.suspends,

@@ -29,7 +29,7 @@ use crate::machine::stuck::NOT_RELOADED;
 use crate::model::{ProcessId, Role};
 use crate::store::Location;
 use crate::store::definition::Definitions;
-use crate::store::process::{NewProcess, ProcessRow};
+use crate::store::process::ProcessRow;
 use crate::telemetry::{Note, events};
 
 use super::dump::Dumper;
@@ -65,6 +65,8 @@ pub struct Served {
 pub struct Setup {
     /// The configuration.
     pub config: Arc<Config>,
+    /// The database that it names.
+    pub location: Location,
     /// The pipelines.
     pub pipelines: Served,
     /// How a child of this kind is started: its arguments.
@@ -219,10 +221,7 @@ impl Supervisor {
         let id = ProcessId::new();
         let me = Shared::new(id);
         let policy = Policy::new(Arc::clone(&config));
-        // Checked when the set-up was made.
-        let location = config
-            .location()
-            .unwrap_or_else(|_| Location::sqlite("ductwork.db"));
+        let location = setup.location.clone();
         let file = location.file().map(PathBuf::from);
         let (requests, answers) = mpsc::unbounded_channel();
         let wakeup = Wakeup::new(&location, requests.clone());
@@ -251,17 +250,7 @@ impl Supervisor {
         .reporting(Arc::clone(&me));
         let lifeline = Lifeline {
             location,
-            row: NewProcess {
-                id,
-                supervisor: None,
-                role: Role::Supervisor,
-                pipeline: None,
-                host: identity.host.clone(),
-                boot_id: identity.boot_id.clone(),
-                pid_namespace: identity.pid_namespace.clone(),
-                pid: identity.pid as u32,
-                pid_started_at: identity.started_ticks,
-            },
+            row: identity.row(id, None, Role::Supervisor, None),
             shared: Arc::clone(&me),
             policy: policy.clone(),
             requests: answers,
