@@ -382,4 +382,81 @@ mod tests {
         assert!(compared > 25, "only {compared}");
         assert!(found.is_empty(), "{found:#?}");
     }
+
+    /// The statements with which MySQL commits a whole batch at once (`COMMIT_WHOLE`), and those of SQLite whose work they
+    /// do.
+    const AT_ONCE: [(&str, &str); 5] = [
+        ("TOUCH_PROCESS", "TOUCH_UNPAUSED"),
+        ("CLOSE_EXECUTIONS", "CLOSE_ALL"),
+        ("CLOSE_EXECUTIONS", "CLOSE_BARE"),
+        ("END_STEPS", "END_BARE_STEPS"),
+        ("END_RUNS", "END_BARE_RUNS"),
+    ];
+
+    /// The text without the table before each column, without locks, and without conditions that only narrow a search.
+    fn bare(sql: &str) -> String {
+        let mut rest = plain(sql)
+            .replace(" {skip_locked}", "")
+            .replace(" {lock}", "");
+        while let Some(from) = rest.find("{narrow:") {
+            let until = rest[from..].find('}').expect("braces are balanced");
+            rest.replace_range(from..=from + until, "");
+        }
+        let mut text = String::new();
+        let mut word = String::new();
+        for char in rest.chars() {
+            match char {
+                '.' if word.starts_with(|first: char| first.is_ascii_lowercase()) => word.clear(),
+                _ if char.is_ascii_alphanumeric() || char == '_' => word.push(char),
+                _ => {
+                    text.push_str(&std::mem::take(&mut word));
+                    text.push(char);
+                }
+            }
+        }
+        text + &word
+    }
+
+    /// True for a condition that names rows by a key, in the form that each database has for that.
+    fn names_rows(condition: &str) -> bool {
+        let keys = ["{key:", "{of:", "{any:", "{among:", "{within:"];
+        keys.iter().any(|key| condition.starts_with(key))
+    }
+
+    /// The same for MySQL: each condition stands in one of the statements that replace the one of SQLite there, or one of
+    /// them gives the reason why not (`-- absent: NAME.N: why`).
+    #[test]
+    fn each_condition_of_sqlites_statements_stands_in_those_that_replace_it_on_mysql() {
+        let all = catalogue();
+        let named = |name: &str| *all.iter().find(|it| it.name == name).expect("it is there");
+        let replaced = all
+            .iter()
+            .filter(|it| it.has_form_on_mysql() && it.is_for(Dialect::Sqlite));
+        let mut pairs: Vec<_> = replaced.map(|it| (*it, it.parts(Dialect::Mysql))).collect();
+        pairs.extend(AT_ONCE.map(|(name, at_once)| (named(name), vec![named(at_once)])));
+        let mut found = Vec::new();
+        let mut compared = 0;
+        for (statement, parts) in pairs {
+            if !writes(statement.text()) && !READS.contains(&statement.name) {
+                continue;
+            }
+            let bared: Vec<String> = parts.iter().map(|part| bare(part.text())).collect();
+            let text = bare(statement.text());
+            let conditions = conditions(&text).into_iter();
+            let conditions = conditions.map(|(from, until)| &text[from..until]);
+            let conditions = conditions.filter(|it| *it != "true" && !picks(it) && !names_rows(it));
+            for (index, condition) in conditions.enumerate() {
+                let name = format!("{}.{}", statement.name, index + 1);
+                compared += 1;
+                let absence = format!("-- absent: {name}: ");
+                let absent = parts.iter().any(|part| part.text().contains(&absence));
+                if absent == bared.iter().any(|part| part.contains(condition)) {
+                    let parts: Vec<&str> = parts.iter().map(|part| part.name).collect();
+                    found.push(format!("{parts:?}: {name}: {condition}"));
+                }
+            }
+        }
+        assert!(compared > 25, "only {compared}");
+        assert!(found.is_empty(), "{found:#?}");
+    }
 }

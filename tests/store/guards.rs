@@ -611,6 +611,12 @@ const OWN_ON_MYSQL: &[(&str, &str, &str)] = &[
         "CLOSE_HELD",
         "ductwork_executions.process_id = :process",
     ),
+    (
+        "CLOSE_EXECUTIONS.1",
+        "CLOSE_ALL",
+        "ductwork_executions.process_id = :process",
+    ),
+    ("CLOSE_EXECUTIONS.1", "CLOSE_BARE", "process_id = :process"),
     ("BEAT.1", "BEAT_HEARD", "p.epoch < 4294967296"),
     (
         "LOCK_CLAIMED.1",

@@ -78,6 +78,7 @@ statements! {
           FROM b LEFT JOIN heads ON heads.pipeline = b.pipeline", on Mysql [&INSERT_BEFORE_HEADS];
     /// The head of a pipeline's queue is looked up for each row, which reads one entry of an index.
     INSERT_BEFORE_HEADS in Mysql = "
+        -- absent: INSERT_AVAILABILITIES.2: `coalesce` asks for the head only where that holds.
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
         SELECT b.execution_id, b.pipeline,
                coalesce({now} + b.due_in,

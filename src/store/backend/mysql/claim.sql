@@ -1,6 +1,7 @@
 -- Claims executions: one statement after another, in one transaction.
 
 -- name: DUE_AVAILABILITIES
+-- absent: TAKE_AVAILABILITIES.3: it is there in two parts, for the reason that follows.
 -- A row that is locked belongs to somebody else. Rows that were taken before are skipped by their place, whose
 -- first part is tested twice: the server looks up no pair by an index. They are deleted by id afterwards: a DELETE
 -- that looks for the first rows itself locks those that it scans, and runs into those of others.
@@ -23,6 +24,7 @@ SELECT execution_id AS id, due_at,
  ORDER BY due_at, execution_id LIMIT 1 OFFSET :last
 
 -- name: DUE_READABLE
+-- absent: TAKE_READABLE.3: likewise.
 SELECT q.execution_id AS id, q.due_at, {now} - q.due_at AS waited FROM ductwork_availabilities q
  WHERE q.pipeline = :pipeline AND q.due_at <= {now}
    AND q.due_at >= :behind AND (q.due_at > :behind OR q.execution_id > :behind_id)

@@ -1,6 +1,6 @@
--- Commits the results of executions: one statement after another, in one transaction. Each statement is named
--- after the one in `../sqlite/commit.sql` that does the same there. A statement that writes a table from a batch
--- qualifies the columns that it sets, because the batch has columns of the same name.
+-- MySQL's own statements of the commit. `store/commit.rs` names the statement of SQLite that each one replaces; the
+-- inserts are those of `../sqlite/commit.sql`. A statement that writes a table from a batch qualifies the columns that
+-- it sets, because the batch has columns of the same name.
 
 -- name: HELD_RESULTS
 -- The results whose execution is still ours. It stays ours: its row is locked.
@@ -58,6 +58,7 @@ UPDATE {into:ductwork_steps;held}
    AND ductwork_steps.status = 'in_progress'
 
 -- name: MOVE_HELD
+-- absent: MOVE_WITH_RESULT.1: only a result that writes the row names it.
 UPDATE {into:ductwork_branches;held}
    SET ductwork_branches.status = CASE WHEN held.ends = 1 AND held.last = 0 THEN 'completed' ELSE 'in_progress' END,
        ductwork_branches.step_id = coalesce(held.next_step_id, held.step_id),
@@ -74,6 +75,7 @@ UPDATE {into:ductwork_branches;held}
 {whole:ROW_COUNT();:moves}
 
 -- name: END_HELD_RUNS
+-- absent: END_RUNS.3: it is there without the wrapping that SQLite needs.
 UPDATE {into:ductwork_runs;held}
    SET ductwork_runs.status = 'completed', ductwork_runs.completed_at = {now}, ductwork_runs.output = held.output
   {from:held}
@@ -114,12 +116,16 @@ UPDATE ductwork_executions FORCE INDEX (PRIMARY)
    AND result IS NULL
 
 -- name: END_BARE_STEPS
+-- absent: END_STEPS.1: each of these results ends its step.
 UPDATE ductwork_steps FORCE INDEX (PRIMARY)
    SET status = {chosen:id;held.step_id;step_status}, output = {chosen:id;held.step_id;output}, completed_at = {now}
  WHERE {among:id;held.step_id}
    AND status = 'in_progress'
 
 -- name: END_BARE_RUNS
+-- absent: END_RUNS.1: only a result that ends its run names it.
+-- absent: END_RUNS.2: none of these results arrives at a barrier.
+-- absent: END_RUNS.3: it is there without the wrapping that SQLite needs.
 UPDATE ductwork_runs FORCE INDEX (PRIMARY)
    SET status = 'completed', completed_at = {now}, output = {chosen:id;held.run_id;output;ends}
  WHERE {among:id;held.run_id;ends}

@@ -1,6 +1,7 @@
 -- Commits the results of executions: one statement after another, in one transaction. The first
 -- lets through the results whose execution is still ours; those that follow receive these results
--- as `held`.
+-- as `held`. MySQL runs the inserts of this file, too (`INSERT_NEXT_STEPS` to `RECORD_ADVANCEMENTS`); for the rest,
+-- `../mysql/commit.sql` has statements of its own.
 
 -- name: CLOSE_EXECUTIONS
 -- The claim's fence (I4, I5): see `../postgres/commit.sql`.
