@@ -19,8 +19,8 @@ use crate::definition::Definition;
 use crate::model::ExecutionId;
 use crate::step::native::said;
 use crate::step::{Assignment, Outcome, Performed, StopSignal};
-use crate::store::batch_size;
 use crate::store::claim::Claimed;
+use crate::store::{batch_size, commit};
 use crate::telemetry::events;
 
 use super::prefetch::Prefetch;
@@ -121,11 +121,17 @@ pub struct Done {
 
 impl Done {
     fn bytes(&self) -> usize {
-        let output = match &self.performed.outcome {
-            Outcome::Success(output) => output.get().len(),
-            _ => 0,
+        let (output, message, backtrace) = match &self.performed.outcome {
+            Outcome::Success(output) => (Some(output.get()), None, None),
+            Outcome::Error(stated) => (None, Some(&stated.message), stated.backtrace.as_deref()),
+            Outcome::TimedOut { message, backtrace } => (None, Some(message), backtrace.as_deref()),
+            Outcome::Crashed { message } | Outcome::NotStarted { message } => {
+                (None, Some(message), None)
+            }
+            Outcome::Released | Outcome::Cancelled => (None, None, None),
         };
-        output + self.performed.log.as_ref().map_or(0, String::len)
+        let log = self.performed.log.as_deref();
+        commit::bytes_of([output, message.map(String::as_str), backtrace, log])
     }
 }
 
@@ -738,6 +744,41 @@ pub(super) mod tests {
             assert_eq!(stage.slots.state.borrow().waiting_bytes, 0);
         };
         tokio::task::LocalSet::new().run_until(steps).await;
+    }
+
+    #[tokio::test]
+    async fn a_result_without_an_output_has_the_bytes_of_its_error_and_of_its_log() {
+        let stage = Stage::new();
+        let assignment = Arc::new(assignment("1"));
+        let mut done = Done {
+            job: Job {
+                claimed: Arc::new(claimed(&stage.definition, &assignment)),
+                definition: Arc::clone(&stage.definition),
+                stop: stage.shared.hold(Arc::clone(&assignment)),
+                assignment,
+            },
+            performed: Outcome::Released.into(),
+            took: Duration::ZERO,
+        };
+        let text = |bytes| "x".repeat(bytes);
+        let error = StepError {
+            backtrace: Some(text(1_000)),
+            ..StepError::new("class", text(100))
+        };
+        let timed_out = Outcome::TimedOut {
+            message: text(100),
+            backtrace: Some(text(1_000)),
+        };
+        for (outcome, bytes) in [
+            (Outcome::Error(error), 1_107),
+            (timed_out, 1_107),
+            (Outcome::Crashed { message: text(50) }, 57),
+            (Outcome::Released, 7),
+        ] {
+            let log = Some(text(7));
+            done.performed = Performed { outcome, log };
+            assert_eq!(done.bytes(), bytes, "{:?}", done.performed.outcome);
+        }
     }
 
     #[tokio::test]

@@ -275,14 +275,18 @@ impl Finished {
 
     /// The number of bytes that it commits: its output or its error, and its log.
     pub fn bytes(&self) -> usize {
-        let output = self
-            .output
-            .as_deref()
-            .map_or(0, |output| output.get().len());
-        let error = self.error.as_ref().map_or(0, |error| {
-            error.message.len() + error.backtrace.as_ref().map_or(0, String::len)
-        });
-        output + error + self.log.as_ref().map_or(0, String::len)
+        let error = self.error.as_ref();
+        bytes_of([
+            self.output.as_deref().map(|output| output.get()),
+            error.map(|error| error.message.as_str()),
+            error.and_then(|error| error.backtrace.as_deref()),
+            self.log.as_deref(),
+/// The number of bytes of a result: its output, the message and the backtrace of its error, and its log.
+pub fn bytes_of(parts: [Option<&str>; 4]) -> usize {
+    parts.into_iter().flatten().map(str::len).sum()
+}
+
+        ])
     }
 }
 
