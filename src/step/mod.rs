@@ -29,6 +29,7 @@ mod strays;
 pub mod verdict;
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -58,7 +59,7 @@ pub struct Assignment {
     /// 1, 2, …: rises with every attempt, so it is the fencing token as well.
     pub attempt: u32,
     /// One JSON value.
-    pub input: Box<RawValue>,
+    pub input: Arc<Box<RawValue>>,
     /// The longest that it may take.
     pub timeout: Option<Duration>,
     /// Its span, in the trace of its run.

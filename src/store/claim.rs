@@ -198,8 +198,8 @@ pub struct Claimed {
     pub definition: String,
     /// The caller that triggered the run, where it passed something on.
     pub caller: Option<Arc<Caller>>,
-    /// The step's input.
-    pub input: Box<RawValue>,
+    /// The step's input. It may be an output that is being committed, so it is shared.
+    pub input: Arc<Box<RawValue>>,
 }
 
 impl Claimed {
@@ -509,7 +509,7 @@ async fn with_inputs(
         match (is_large, inputs.remove(&it.step_id)) {
             (false, _) => claimed.push(it),
             (true, Some(Ok(input))) => {
-                it.input = input;
+                it.input = Arc::new(input);
                 claimed.push(it);
             }
             // A damaged row holds up no other.
@@ -612,7 +612,7 @@ fn taken(row: &Row) -> Result<Taken, Error> {
         crash_count: row.count("crash_count")?,
         definition: row.get("definition")?,
         caller: caller(row)?,
-        input,
+        input: Arc::new(input),
     };
     Ok(Taken {
         claimed,

@@ -182,7 +182,7 @@ pub struct Finished {
     /// The verdict on it.
     pub verdict: Verdict,
     /// Its value, when it succeeded.
-    pub output: Option<Box<RawValue>>,
+    pub output: Option<Arc<Box<RawValue>>>,
     /// Class, message and backtrace, when it did not.
     pub error: Option<StoredError>,
     /// The end of its output to the log, unless the error contains it.
@@ -267,7 +267,7 @@ impl Finished {
             claimed,
             definition,
             ending,
-            output,
+            output: output.map(Arc::new),
             error,
             log,
         }
@@ -700,7 +700,7 @@ impl<'a> Planned<'a> {
             run_id: claimed.run_id.0,
             branch_id: claimed.branch_id.0,
             step_status: self.step_status.map(StepStatus::as_str),
-            output: finished.output.as_deref().map(RawValue::get),
+            output: finished.output.as_deref().map(|output| output.get()),
             ready: i64::from(self.ready),
             ends: i64::from(self.ends),
             transition_id: crossing.map(|records| records.transition.0),

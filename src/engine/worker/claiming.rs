@@ -325,7 +325,7 @@ impl Worker {
 
     pub(super) fn begin(&self, state: &Loop, mut claimed: Claimed, definition: Arc<Definition>) {
         // Nobody needs the input twice, nor once the step has ended.
-        let input = std::mem::replace(&mut claimed.input, RawValue::NULL.to_owned());
+        let input = std::mem::replace(&mut claimed.input, Arc::new(RawValue::NULL.to_owned()));
         let caller = claimed.caller.as_deref();
         let assignment = Arc::new(Assignment {
             process: self.shared.process(),

@@ -8,6 +8,7 @@ mod values;
 
 use std::cell::Cell;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use nix::errno::Errno;
@@ -31,7 +32,7 @@ pub fn assignment(input: &str) -> Assignment {
         step_id: StepId::following(StepId::new(), "Step", 0),
         execution_id: ExecutionId::new(),
         attempt: 3,
-        input: RawValue::from_string(input.into()).unwrap(),
+        input: Arc::new(RawValue::from_string(input.into()).unwrap()),
         timeout: None,
         span: TraceParent {
             trace: 7,
