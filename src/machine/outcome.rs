@@ -130,11 +130,13 @@ pub fn decide(view: ExecutionView, ending: Ending, limits: &StepLimits, spread: 
     }
 }
 
-/// The wait before an execution that could not be started is tried again, after this many attempts: a
-/// second, then twice as long each time, up to about a minute. Each attempt is a row: a failure that
-/// lasts for hours must not leave one row per second.
-pub fn not_started_delay(attempt: u32) -> Duration {
-    Duration::from_secs(1 << attempt.saturating_sub(1).min(6))
+/// The wait before an execution that could not be started is tried again: a second, then twice as long each time, up to
+/// about a minute. Each attempt is a row: a failure that lasts for hours must not leave one row per second. An attempt
+/// that spent a retry or a crash had started, so it makes no wait longer.
+pub fn not_started_delay(attempt: u32, view: ExecutionView) -> Duration {
+    let spent = view.retry_count.saturating_add(view.crash_count);
+    let before = attempt.saturating_sub(1).saturating_sub(spent);
+    Duration::from_secs(1 << before.min(6))
 }
 
 /// The wait after the `errors`-th error: `initial × factor^(errors-1)`, at most `max`, ± jitter.

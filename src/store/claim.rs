@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::failpoint::failpoint;
+use crate::machine::outcome::ExecutionView;
 use crate::model::*;
 
 use super::backend::Asks;
@@ -207,6 +208,14 @@ impl Claimed {
     /// run or of an element.
     pub fn has_begun(&self) -> bool {
         self.attempt > 1 || !matches!(self.via, Via::Start | Via::Expand)
+    }
+
+    /// The budgets that its step has spent.
+    pub fn view(&self) -> ExecutionView {
+        ExecutionView {
+            retry_count: self.retry_count,
+            crash_count: self.crash_count,
+        }
     }
 }
 

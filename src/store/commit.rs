@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use crate::definition::{Definition, Target};
 use crate::failpoint::failpoint;
 use crate::machine::advance::Advance;
-use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits, Verdict};
+use crate::machine::outcome::{self, Ending, StepLimits, Verdict};
 use crate::model::*;
 
 use super::backend::Asks;
@@ -258,12 +258,8 @@ impl Finished {
             error,
             log,
         } = ended;
-        let view = ExecutionView {
-            retry_count: claimed.retry_count,
-            crash_count: claimed.crash_count,
-        };
         Self {
-            verdict: outcome::decide(view, ending, limits, chance),
+            verdict: outcome::decide(claimed.view(), ending, limits, chance),
             claimed,
             definition,
             ending,

@@ -13,6 +13,7 @@ use crate::machine::outcome::{self, Ending};
 use crate::machine::stuck::UNSTORED;
 use crate::model::{ExecutionId, ExecutionResult, Role};
 use crate::step::{Outcome, Performed};
+use crate::store::claim::Claimed;
 use crate::store::commit::{self, Committed, Ended, Finished, StoredError};
 use crate::store::process::Counters;
 use crate::store::{Error, chance};
@@ -291,7 +292,7 @@ impl Worker {
                 true
             }
         };
-        let ended = ended(outcome, job.claimed.attempt).with_log(log);
+        let ended = ended(outcome, &job.claimed).with_log(log);
         let limits = self.policy.step(&job.definition, &job.claimed.step);
         let finished = Finished::new(job.claimed, job.definition, ended, &limits, chance());
         self.shared.counts.count(|counts| {
@@ -327,7 +328,7 @@ impl Worker {
 }
 
 /// A step's outcome in the terms of the state machine, and the parts of it that are stored.
-fn ended(outcome: Outcome, attempt: u32) -> Ended {
+fn ended(outcome: Outcome, claimed: &Claimed) -> Ended {
     match outcome {
         Outcome::Success(output) => Ended::success(output),
         Outcome::Error(stated) => {
@@ -343,7 +344,7 @@ fn ended(outcome: Outcome, attempt: u32) -> Ended {
             Ended::without_value(Ending::TimedOut, "timed_out", message).with_backtrace(backtrace)
         }
         Outcome::NotStarted { message } => {
-            let delay = outcome::not_started_delay(attempt);
+            let delay = outcome::not_started_delay(claimed.attempt, claimed.view());
             Ended::without_value(Ending::Released { delay }, "not_started", message)
         }
         Outcome::Released => {

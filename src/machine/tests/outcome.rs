@@ -206,8 +206,20 @@ fn alike(one: Verdict, other: Verdict) -> bool {
 
 #[test]
 fn what_cannot_be_started_is_tried_ever_later_up_to_a_minute() {
-    let waits = [1, 2, 3, 7, 8, u32::MAX].map(|attempt| not_started_delay(attempt).as_secs());
+    let fresh = ExecutionView {
+        retry_count: 0,
+        crash_count: 0,
+    };
+    let after = |attempt, view| not_started_delay(attempt, view).as_secs();
+    let waits = [1, 2, 3, 7, 8, u32::MAX].map(|attempt| after(attempt, fresh));
     assert_eq!(waits, [1, 2, 4, 64, 64, 64]);
+    // Seven attempts had started.
+    let spent = ExecutionView {
+        retry_count: 5,
+        crash_count: 2,
+    };
+    assert_eq!([8, 9, 10].map(|attempt| after(attempt, spent)), [1, 2, 4]);
+    assert_eq!(after(1, spent), 1);
 }
 
 #[test]
