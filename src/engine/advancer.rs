@@ -239,10 +239,8 @@ impl Advancer {
         if let Operation::Claim = operation {
             // One look first, because an advancer would otherwise often open a transaction and find
             // nothing.
-            let wait = match advance::next_ready(conn).await? {
-                Some(wait) => Duration::from_micros(wait.max(0) as u64),
-                None => self.poll(),
-            };
+            let next = advance::next_ready(conn).await?;
+            let wait = next.unwrap_or_else(|| self.poll());
             if !wait.is_zero() {
                 if !branches.has_suspects() {
                     self.works(link);

@@ -17,7 +17,7 @@ use crate::machine::outcome::{self, StepLimits};
 use crate::model::*;
 
 use super::batch;
-use super::claim::{raw, touch, unlocked};
+use super::claim::{raw, touch, unlocked, until};
 use super::conn::Conn;
 use super::definition::{Definitions, LeftOut, Unreadable};
 use super::error::Error;
@@ -767,10 +767,8 @@ pub async fn locked(conn: &mut Conn, among: &[BranchId]) -> Result<Vec<BranchId>
     Ok(locked.map(|(id, _)| BranchId(*id)).collect())
 }
 
-/// Time until the next branch is ready, if one is; negative when it is overdue.
-pub async fn next_ready(conn: &mut Conn) -> Result<Option<i64>, Error> {
+/// Time until the next branch is ready: zero when one is ready, `None` when there is none.
+pub async fn next_ready(conn: &mut Conn) -> Result<Option<Duration>, Error> {
     let row = conn.fetch_optional(&NEXT_READY, &[]).await?;
-    row.map(|row| row.get("wait"))
-        .transpose()
-        .map(Option::flatten)
+    until(row.as_ref())
 }

@@ -648,8 +648,13 @@ pub async fn next_due(
         true => conn.fetch_optional(&NEXT_DUE, &args[..1]).await?,
         false => conn.fetch_optional(&NEXT_READABLE_DUE, &args).await?,
     };
+    until(row.as_ref())
+}
+
+/// The time that a row says is left, if it says so: none where that time has passed.
+pub(super) fn until(row: Option<&Row>) -> Result<Option<Duration>, Error> {
     let wait: Option<i64> = row.map(|row| row.get("wait")).transpose()?.flatten();
-    Ok(wait.map(|wait| Duration::from_micros(wait.max(0) as u64)))
+    Ok(wait.map(|wait| Duration::from_micros(wait.max(0).unsigned_abs())))
 }
 
 /// The first executions that are due and not left out: those that a claim of as many takes.

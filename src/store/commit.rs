@@ -277,13 +277,13 @@ impl Finished {
             error.map(|error| error.message.as_str()),
             error.and_then(|error| error.backtrace.as_deref()),
             self.log.as_deref(),
+        ])
+    }
+}
+
 /// The number of bytes of a result: its output, the message and the backtrace of its error, and its log.
 pub fn bytes_of(parts: [Option<&str>; 4]) -> usize {
     parts.into_iter().flatten().map(str::len).sum()
-}
-
-        ])
-    }
 }
 
 /// The parts of an error that are stored.

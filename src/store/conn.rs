@@ -42,8 +42,8 @@ pub use location::{Location, Purpose};
 /// exist. A transaction in conflict with others is tried for as long as the connection's patience lasts.
 const COUNTED_ATTEMPTS: u32 = 20;
 
-/// The longest wait before a transaction is tried again, before the random factor.
-const AGAIN_MAX: Duration = Duration::from_millis(64);
+/// The longest wait before a transaction is tried again is this power of two in milliseconds, before the random factor.
+const AGAIN_MAX_LOG: u32 = 6;
 
 /// A query that somebody ended is sent this often, and not again after this long.
 const ENDED_ATTEMPTS: u32 = 3;
@@ -797,7 +797,7 @@ impl Attempts {
     /// Waits before the next attempt: longer each time, and for a random time, so that the conflicting transactions
     /// do not meet again.
     async fn next(&mut self) {
-        let most = Duration::from_millis(1 << self.made.min(6)).min(AGAIN_MAX);
+        let most = Duration::from_millis(1 << self.made.min(AGAIN_MAX_LOG));
         tokio::time::sleep(most.mul_f64(chance())).await;
         self.made += 1;
     }

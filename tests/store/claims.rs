@@ -430,13 +430,13 @@ on_every_database! {
         let mut other = Driver::new(&db).await;
         let run = holder.trigger(&one(), "1").await;
         let claimed = holder.claim("P", 1).await.remove(0);
-        let finished = [other.finished(claimed, Did::Returned(json!(1))).await];
-        assert_eq!(other.commit(&finished).await.stale, stale);
-        assert_eq!(holder.commit(&finished).await.stale, []);
         let stale = [claimed.execution_id];
         // MySQL closes a result with an error by another statement.
         let finished = [other.finished(claimed.clone(), Did::Crashed).await];
         assert_eq!(other.commit(&finished).await.stale, stale);
+        let finished = [other.finished(claimed, Did::Returned(json!(1))).await];
+        assert_eq!(other.commit(&finished).await.stale, stale);
+        assert_eq!(holder.commit(&finished).await.stale, []);
         assert_eq!(holder.run(run).await, (RunStatus::Completed, Some(json!(1))));
     }
 
@@ -620,7 +620,7 @@ on_every_database! {
         let an_hour = |_: &str, _| Duration::from_secs(3_600);
         advance::give_back(&mut driver.conn, &branches, hindered, &an_hour).await.unwrap();
         let next = advance::next_ready(&mut driver.conn).await.unwrap().unwrap();
-        assert!((5_000_000..=10_000_000).contains(&next), "{next}");
+        assert!((5..=10).contains(&next.as_secs()), "{next:?}");
     }
 
     /// The same limit as for a step: the `max_crash`-th death is the last.

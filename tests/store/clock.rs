@@ -156,7 +156,6 @@ on_every_database! {
             let overtaken = all(&mut driver.conn, rescheduling).await;
             assert_eq!((overtaken.executions, overtaken.branches), (1, 1));
             let wait = advance::next_ready(&mut driver.conn).await.unwrap().unwrap();
-            let wait = Duration::from_micros(wait.max(0) as u64);
             assert!(wait.abs_diff(meant) < Duration::from_secs(30), "{wait:?}");
         }
     }
