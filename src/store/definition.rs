@@ -13,13 +13,15 @@ use crate::definition::{Definition, canonical};
 
 use super::conn::Conn;
 use super::error::Error;
+use super::list::{self, RunFilter};
+use super::page;
 use super::statement::{Rows, statements};
 
 statements! {
     /// A row per version of a pipeline that was ever triggered, without its contents.
     LATEST_DEFINITIONS = "
-        SELECT x.pipeline, x.digest
-          FROM (SELECT d.pipeline, d.digest,
+        SELECT x.pipeline, x.digest, x.versions
+          FROM (SELECT d.pipeline, d.digest, count(*) OVER (PARTITION BY d.pipeline) AS versions,
                        row_number() OVER (PARTITION BY d.pipeline ORDER BY d.created_at DESC, d.digest DESC) AS place
                   FROM ductwork_definitions d) x
          WHERE x.place = 1 ORDER BY x.pipeline LIMIT :n";
@@ -325,12 +327,55 @@ pub async fn stored(conn: &mut Conn, digest: &str) -> Result<Option<Stored>, Err
     .transpose()
 }
 
-/// The pipelines that were ever triggered, at most `n`, each with the digest of its newest definition.
+/// The number of a pipeline's runs among which the newest one that was triggered is looked for.
+const RECENT: usize = 20;
+
+/// The pipelines that were ever triggered, at most `n`, each with the digest of its latest definition.
 pub async fn latest(conn: &mut Conn, n: usize) -> Result<Vec<(String, String)>, Error> {
-    let rows = conn.fetch(&LATEST_DEFINITIONS, &[("n", n.into())]).await?;
-    rows.iter()
-        .map(|row| Ok((row.get("pipeline")?, row.get("digest")?)))
-        .collect()
+    let mut found = Vec::new();
+    for row in conn.fetch(&LATEST_DEFINITIONS, &[("n", n.into())]).await? {
+        let pipeline: String = row.get("pipeline")?;
+        let triggered = match row.get::<i64>("versions")? {
+            ..=1 => None,
+            _ => of_newest_run(conn, &pipeline).await?,
+        };
+        let digest = match triggered {
+            Some(digest) => digest,
+            None => row.get("digest")?,
+        };
+        found.push((pipeline, digest));
+    }
+    Ok(found)
+}
+
+/// The digest of a pipeline's latest definition: that of its newest run, or the one that was stored last where the
+/// runs have been deleted.
+pub async fn latest_of(conn: &mut Conn, pipeline: &str) -> Result<Option<String>, Error> {
+    match of_newest_run(conn, pipeline).await? {
+        Some(digest) => Ok(Some(digest)),
+        None => {
+            let stored = page::versions(conn, pipeline, 1).await?;
+            Ok(stored.into_iter().next().map(|it| it.digest))
+        }
+    }
+}
+
+/// The definition of the newest run that was triggered. The one that was stored last may have been abandoned: a
+/// definition to which somebody has gone back is not stored again. Revivals do not count, because they go on with the
+/// definitions of old runs.
+async fn of_newest_run(conn: &mut Conn, pipeline: &str) -> Result<Option<String>, Error> {
+    let filter = RunFilter {
+        pipeline: Some(pipeline),
+        key: None,
+        statuses: &[],
+        since: None,
+        before: None,
+        limit: RECENT,
+        whole: 0,
+    };
+    let runs = list::runs(conn, &filter).await?;
+    let triggered = runs.into_iter().find(|run| run.revived_from.is_none());
+    Ok(triggered.map(|run| run.definition))
 }
 
 /// Stores a definition, unless it exists already, and returns its digest. Definitions are never deleted, so

@@ -33,9 +33,6 @@ use super::refusal::{Refusal, no_run};
 use super::source::ReadError;
 use super::{Site, visitor};
 
-/// The number of pipelines that are known from their runs alone.
-const PIPELINES: usize = 10_000;
-
 /// The number of a name's letters that a refusal shows.
 const LETTERS: usize = 200;
 
@@ -87,17 +84,15 @@ pub fn answer(text: &str) -> Result<Box<RawValue>, Refusal> {
     }
 }
 
-/// The definition with which a run of this pipeline starts: the configuration's, or the newest one of its
-/// earlier runs.
+/// The definition with which a run of this pipeline starts: the configuration's, or that of its newest run.
 pub async fn definition_of(site: &Arc<Site>, pipeline: &str) -> Result<Arc<Definition>, Refusal> {
     if let Some(definition) = site.terms.definition_of(pipeline) {
         return Ok(Arc::clone(definition));
     }
     let (wanted, definitions) = (pipeline.to_owned(), Arc::clone(&site.definitions));
     let read = site.source.read(async move |conn| {
-        let all = definition::latest(conn, PIPELINES).await?;
-        match all.iter().find(|(name, _)| *name == wanted) {
-            Some((_, digest)) => definitions.read(conn, digest).await.map(Some),
+        match definition::latest_of(conn, &wanted).await? {
+            Some(digest) => definitions.read(conn, &digest).await.map(Some),
             None => Ok(None),
         }
     });

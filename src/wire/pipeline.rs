@@ -27,7 +27,7 @@ pub struct PipelineJson {
     /// The number of its workers that give signs of life and take what is due: no quiet worker, and none that was told
     /// to end.
     pub workers: u64,
-    /// The digest of its newest definition.
+    /// The digest of its latest definition: that of the newest run that was not made by a revival.
     pub definition: Option<String>,
     /// Its pause; null if it is not paused.
     pub paused: Option<PauseJson>,

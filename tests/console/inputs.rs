@@ -112,6 +112,24 @@ on_every_database! {
         daemon.says_times("configuration reloaded", 2).await;
         fixture.completed(PATIENCE).await;
         assert_eq!(daemon.logged("replacing the console").len(), 1);
+
+        // Of a definition to which somebody has gone back, nobody is told that it is the older one.
+        fixture.define(PLAIN);
+        daemon.send(Signal::SIGHUP);
+        daemon.says_times("replacing the console", 2).await;
+        let console = Console::after(&daemon, 2).await;
+        let run = before.value()["run_id"].as_str().unwrap().to_owned();
+        let definition = console.json(&format!("/api/v1/runs/{run}"))["definition"].clone();
+        let digest = definition.as_str().unwrap();
+        let page = console.get("/pipelines/Plain").body;
+        let row = format!("version={digest}\" aria-current=\"true\">{}</a> <span class=\"chip\">latest", &digest[..12]);
+        assert!(page.contains(&row), "{page}");
+        let again = sent(&console, api, "application/json", anything);
+        assert_eq!(again.status, 201, "{again:?}");
+        let listed = console.json("/api/v1/pipelines");
+        let plain = listed.as_array().unwrap().iter().find(|it| it["name"] == "Plain");
+        assert_eq!(plain.unwrap()["definition"], definition);
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
         fixture.audited().await;
     }

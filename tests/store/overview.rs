@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ductwork::definition::Pipeline;
+use ductwork::definition::{Definition, Pipeline};
 use ductwork::engine::actor::limits;
 use ductwork::model::RunStatus;
 use ductwork::store::cursor::Cursor;
@@ -14,7 +14,7 @@ use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::{Rows, Statement};
 use ductwork::store::steps::{self, Place};
 use ductwork::store::trigger::{self, NewRun};
-use ductwork::store::{cancel, fan_out, halted, overview, page, query, timeline};
+use ductwork::store::{cancel, definition, fan_out, halted, overview, page, query, timeline};
 use serde_json::json;
 
 use crate::driver::{Did, Driver};
@@ -359,5 +359,28 @@ on_every_database! {
             let digests: Vec<_> = versions.iter().map(|it| it.digest.as_str()).collect();
             assert_eq!(digests, newest);
         }
+    }
+
+    async fn the_latest_definition_is_that_of_the_newest_run_which_nobody_revived(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let named = |step: &str| Pipeline::named("P").start(step).build().unwrap();
+        let [first, second] = ["A", "B"].map(named);
+        let digest = |it: &Definition| Some(it.digest());
+        assert_eq!(definition::latest_of(&mut driver.conn, "P").await.unwrap(), None);
+        driver.trigger(&first, "1").await;
+        let halted = driver.trigger(&second, "1").await;
+        driver.work("P", |_| Did::Refused).await;
+        assert_eq!(definition::latest_of(&mut driver.conn, "P").await.unwrap(), digest(&second));
+        driver.trigger(&first, "1").await;
+        let revived = revive(&mut driver.conn, halted).await.unwrap();
+        assert!(matches!(revived, Revive::Done(_)), "{revived:?}");
+        assert_eq!(definition::latest_of(&mut driver.conn, "P").await.unwrap(), digest(&first));
+        let all = definition::latest(&mut driver.conn, 9).await.unwrap();
+        assert_eq!(all, [("P".to_owned(), first.digest())]);
+        static GONE: Statement = Statement::new("TEST_GONE", "UPDATE ductwork_runs SET pruning_at = 1");
+        driver.conn.execute(&GONE, &[]).await.unwrap();
+        assert_eq!(definition::latest_of(&mut driver.conn, "P").await.unwrap(), digest(&second));
+        let all = definition::latest(&mut driver.conn, 9).await.unwrap();
+        assert_eq!(all, [("P".to_owned(), second.digest())]);
     }
 }

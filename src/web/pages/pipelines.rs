@@ -13,7 +13,7 @@ use crate::machine::layout::Layout;
 use crate::metrics::series::{Grain, complete};
 use crate::percent::encoded;
 use crate::store::definition::short;
-use crate::store::{known, page as store, pause, query, series};
+use crate::store::{definition, known, page as store, pause, query, series};
 use crate::svg::Picture;
 use crate::web::refusal::Refusal;
 use crate::web::{Site, deeds};
@@ -156,12 +156,16 @@ pub async fn pipeline(
     let (span, words, hours) = span(asked.one("span")?)?;
     let definitions = Arc::clone(&site.definitions);
     let (of, wanted) = (name.clone(), version.clone());
+    let own = site.terms.definition_of(&name).cloned();
+    let configured = own.as_ref().map(|own| own.digest());
     let read = site.source.read(async move |conn| {
         let versions = store::versions(conn, &of, VERSIONS).await?;
-        let shown = match &wanted {
-            Some(digest) => versions.iter().find(|it| it.digest == *digest),
-            None => versions.first(),
+        let latest = match &configured {
+            Some(digest) => Some(digest.clone()),
+            None => definition::latest_of(conn, &of).await?,
         };
+        let chosen = wanted.as_ref().or(latest.as_ref());
+        let shown = versions.iter().find(|it| Some(&it.digest) == chosen);
         let shown = match shown {
             Some(shown) => Some((shown.clone(), definitions.read(conn, &shown.digest).await?)),
             None => None,
@@ -171,9 +175,9 @@ pub async fn pipeline(
         let until = complete(now);
         let within = (rates::first_hour(until, hours), until);
         let points = series::of_pipeline(conn, &of, Grain::Hour, within, hours).await?;
-        Ok((versions, shown, pause, points, now))
+        Ok((versions, latest, shown, pause, points, now))
     });
-    let (versions, shown, pause, mut points, now) = read.await?;
+    let (versions, latest, shown, pause, mut points, now) = read.await?;
     points.reverse();
     let chart = rates::chart(
         &clip(&name, LETTERS),
@@ -182,7 +186,6 @@ pub async fn pipeline(
         (words, hours),
     );
     let spans = spans(&name, version.as_deref(), span);
-    let latest = versions.first().map(|it| it.digest.clone());
     let (shown, definition) = match (shown, version) {
         (Some((shown, definition)), _) => (Some(shown), Some(definition)),
         (None, Some(version)) => {
@@ -191,8 +194,7 @@ pub async fn pipeline(
         }
         (None, None) => {
             deeds::known(&site, &name).await?;
-            let own = site.terms.definition_of(&name);
-            (None, own.map(|own| Ok(Arc::clone(own))))
+            (None, own.map(Ok))
         }
     };
     let is_defined = definition.is_some();
