@@ -46,7 +46,7 @@ statements! {
                    WHERE a.process_id = p.id AND a.completed_at IS NULL{narrow: AND a.holder = p.id}) AS holds
           FROM ductwork_processes p ORDER BY p.started_at, p.id";
     /// Moves from one pipeline to the next by the index, however many executions each has in the
-    /// queue.
+    /// queue. Paused pipelines, whose work waits as it should, would take the places of others.
     STUCK_DUE = "
         WITH RECURSIVE names (pipeline) AS (
             SELECT min(pipeline) FROM ductwork_availabilities WHERE pipeline >= ''
@@ -57,7 +57,9 @@ statements! {
           FROM (SELECT (SELECT a.execution_id FROM ductwork_availabilities a
                          WHERE a.pipeline = names.pipeline
                          ORDER BY a.pipeline, a.due_at, a.execution_id LIMIT 1) AS execution_id
-                  FROM names WHERE names.pipeline IS NOT NULL) h
+                  FROM names
+                 WHERE names.pipeline IS NOT NULL
+                   AND NOT EXISTS (SELECT 1 FROM ductwork_pauses p WHERE p.pipeline = names.pipeline)) h
           JOIN ductwork_availabilities a ON a.execution_id = h.execution_id
           JOIN ductwork_executions e ON e.id = a.execution_id
           JOIN ductwork_steps s ON s.id = e.step_id
@@ -69,7 +71,8 @@ statements! {
           FROM (SELECT (SELECT a.execution_id FROM ductwork_availabilities a {found:ductwork_availabilities_due}
                          WHERE a.pipeline = b.pipeline
                          ORDER BY a.pipeline, a.due_at, a.execution_id LIMIT 1) AS execution_id
-                  FROM {rows:b(pipeline text)}) h
+                  FROM {rows:b(pipeline text)}
+                 WHERE NOT EXISTS (SELECT 1 FROM ductwork_pauses p WHERE p.pipeline = b.pipeline)) h
           JOIN ductwork_availabilities a ON a.execution_id = h.execution_id
           JOIN ductwork_executions e ON e.id = a.execution_id
           JOIN ductwork_steps s ON s.id = e.step_id

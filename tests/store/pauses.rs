@@ -182,6 +182,29 @@ on_every_database! {
         let facts = stuck::facts(&mut driver.conn, LEASE).await.unwrap();
         assert_eq!(facts.pauses.len(), 1);
     }
+
+    async fn however_many_pipelines_are_paused_the_work_of_another_is_seen_to_wait(db: Db) {
+        static AGE: Statement = Statement::new(
+            "TEST_AGE",
+            "UPDATE ductwork_availabilities SET due_at = due_at - :by WHERE pipeline = :pipeline",
+        );
+        let mut driver = worker(&db, "P").await;
+        let age = async |driver: &mut Driver, pipeline: &str, hours: i64| {
+            let args = [("by", (hours * 3_600_000_000).into()), ("pipeline", pipeline.into())];
+            assert_eq!(driver.conn.execute(&AGE, &args).await.unwrap(), 1);
+        };
+        for n in 0..20 {
+            let pipeline = format!("Paused{n}");
+            driver.trigger(&one(&pipeline), "1").await;
+            age(&mut driver, &pipeline, 2).await;
+            pause(&mut driver.conn, &pipeline, "a bad feed", &ana()).await.unwrap();
+        }
+        let run = driver.trigger(&one("Zebra"), "1").await;
+        age(&mut driver, "Zebra", 1).await;
+        let facts = stuck::facts(&mut driver.conn, LEASE).await.unwrap();
+        let due: Vec<RunId> = facts.due.iter().map(|it| it.run_id).collect();
+        assert_eq!(due, [run]);
+    }
 }
 
 /// Runs this on PostgreSQL.

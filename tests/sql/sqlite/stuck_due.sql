@@ -7,7 +7,9 @@ SELECT a.pipeline, s.run_id, a.due_at AS since
   FROM (SELECT (SELECT a.execution_id FROM ductwork_availabilities a
                  WHERE a.pipeline = names.pipeline
                  ORDER BY a.pipeline, a.due_at, a.execution_id LIMIT 1) AS execution_id
-          FROM names WHERE names.pipeline IS NOT NULL) h
+          FROM names
+         WHERE names.pipeline IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM ductwork_pauses p WHERE p.pipeline = names.pipeline)) h
   JOIN ductwork_availabilities a ON a.execution_id = h.execution_id
   JOIN ductwork_executions e ON e.id = a.execution_id
   JOIN ductwork_steps s ON s.id = e.step_id
