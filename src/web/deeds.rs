@@ -72,9 +72,19 @@ pub fn value(what: &str, text: &str, max: u64) -> Result<Box<RawValue>, Refusal>
     })
 }
 
-/// The answer to a question. The worker checks the pipeline's own bound; a request is shorter than any bound.
-pub fn answer(text: &str) -> Result<Box<RawValue>, Refusal> {
-    let value = value("value", text, u64::MAX)?;
+/// The greatest length of an answer to this run, in bytes: that of all values of its pipeline.
+pub async fn answer_max(site: &Arc<Site>, run: RunId) -> Result<u64, Refusal> {
+    let read = site
+        .source
+        .read(async move |conn| query::brief(conn, run).await);
+    let state = read.await?.ok_or_else(|| no_run(run))?;
+    Ok((site.terms.max_payload)(&state.pipeline))
+}
+
+/// The answer to a question, of at most this length. It becomes the output of its step as it is, so nobody else
+/// checks it.
+pub fn answer(text: &str, max: u64) -> Result<Box<RawValue>, Refusal> {
+    let value = value("value", text, max)?;
     match half(value.get()) {
         Some(half) => Err(Refusal::new(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -90,12 +100,13 @@ pub async fn definition_of(site: &Arc<Site>, pipeline: &str) -> Result<Arc<Defin
         return Ok(Arc::clone(definition));
     }
     let (wanted, definitions) = (pipeline.to_owned(), Arc::clone(&site.definitions));
-    let read = site.source.read(async move |conn| {
-        match definition::latest_of(conn, &wanted).await? {
-            Some(digest) => definitions.read(conn, &digest).await.map(Some),
-            None => Ok(None),
-        }
-    });
+    let read =
+        site.source.read(
+            async move |conn| match definition::latest_of(conn, &wanted).await? {
+                Some(digest) => definitions.read(conn, &digest).await.map(Some),
+                None => Ok(None),
+            },
+        );
     match read.await? {
         Some(Ok(definition)) => Ok(definition),
         Some(Err(unreadable)) => Err(conflict(format!("{pipeline}: {unreadable}"))),

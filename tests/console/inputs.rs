@@ -232,6 +232,45 @@ on_every_database! {
         daemon.stop().await;
     }
 
+    async fn no_way_leads_to_an_answer_that_is_longer_than_the_values_of_its_pipeline(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[PLAIN]).await;
+        fixture.configure("  console: { listen: \"127.0.0.1:0\", visitors: anybody }\n");
+        let file = fixture.path("ductwork.yml");
+        let wide = std::fs::read_to_string(&file).unwrap();
+        let narrow = wide.replace("max_crash: 1000\n    backoff", "max_crash: 1000\n    max_payload: 1KiB\n    backoff");
+        assert_ne!(wide, narrow);
+        std::fs::write(&file, narrow).unwrap();
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let console = Console::of(&daemon).await;
+        let run = sent(&console, "/api/v1/pipelines/Plain/runs", "application/json", r#"{"input": 1}"#).run();
+        fixture.completed(PATIENCE).await;
+        let page = console.get("/pipelines/Plain/trigger");
+        let proof = page.proof();
+        let answered = |run: String, value: &str| {
+            let body = format!(r#"{{"step": "{run}", "value": {value}}}"#);
+            let form = format!("proof={proof}&step={run}&value={value}");
+            [
+                sent(&console, &format!("/api/v1/runs/{run}/resume"), "application/json", &body),
+                sent(&console, &format!("/runs/{run}/resume"), "application/x-www-form-urlencoded", &form),
+            ]
+        };
+        let (long, short) = ("1".repeat(1_025), "1".repeat(1_024));
+        for refused in answered(run.to_string(), &long) {
+            assert_eq!(refused.status, 422, "{refused:?}");
+            assert!(refused.body.contains("larger than max_payload (1024 bytes)"), "{refused:?}");
+        }
+        for judged in answered(run.to_string(), &short) {
+            assert_eq!(judged.status, 404, "{judged:?}");
+            assert!(judged.body.contains("has no step"), "{judged:?}");
+        }
+        for unknown in answered(RunId::new().to_string(), &short) {
+            assert_eq!(unknown.status, 404, "{unknown:?}");
+            assert!(unknown.body.contains("there is no run"), "{unknown:?}");
+        }
+        daemon.stop().await;
+    }
+
     async fn a_form_has_the_fields_of_the_input_and_keeps_what_was_typed(db: Db) {
         let (mut fixture, mut daemon, console) = started(&db).await;
         let page = console.get(FORM);

@@ -190,10 +190,15 @@ pub async fn resume(deed: Deed) -> Answered {
             "`/api/v1/runs/{id}/steps` lists the run's steps; a question is one whose status is `waiting`",
         ));
     }
-    let value = body.value.as_deref();
-    let value = value.map(|value| deeds::answer(value.get()));
+    let value = match &body.value {
+        Some(value) => {
+            let max = deeds::answer_max(&deed.site, run_id).await?;
+            Some(deeds::answer(value.get(), max)?)
+        }
+        None => None,
+    };
     let by = deed.visitor.actor(Channel::Api);
-    let resumed = deeds::resume(&deed.site, run_id, body.step, value.transpose()?, by);
+    let resumed = deeds::resume(&deed.site, run_id, body.step, value, by);
     let (resumed, late) = resumed.await?;
     Answer::json(&ResumedJson {
         run_id,

@@ -205,7 +205,10 @@ pub async fn resume(
         None => None,
     };
     let given = form.get("value");
-    let value = given.map(deeds::answer);
+    let value = match given {
+        Some(text) => Some(deeds::answer(text, deeds::answer_max(&site, run).await?)),
+        None => None,
+    };
     let value = match value.transpose() {
         Ok(value) => value,
         // The text that was typed is kept.
