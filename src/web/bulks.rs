@@ -197,14 +197,16 @@ pub fn since(filter: &Filter, within: Option<Duration>, now: i64) -> Filter {
     }
 }
 
-/// Refuses a request that reaches beyond the pipelines that a visitor may act on.
+/// Refuses a request that reaches beyond the pipelines that a visitor may act on. Chosen runs that are gone are in
+/// nobody's way: nothing changes them.
 pub async fn own_alone(
     site: &Arc<Site>,
     selection: &Selection,
     visitor: &Visitor,
 ) -> Result<(), Refusal> {
-    if reaches(site, selection, visitor, Visitor::may_act_on).await? == Reached::All {
-        return Ok(());
+    match reaches(site, selection, visitor, Visitor::may_act_on).await? {
+        Reached::All | Reached::Left => return Ok(()),
+        Reached::Others => {}
     }
     let own = names(visitor.pipelines.as_deref().unwrap_or_default());
     let detail = format!("this token is for {own} alone: name the pipeline, or choose runs of it");
@@ -212,7 +214,6 @@ pub async fn own_alone(
 }
 
 /// How far a selection is among the pipelines for which a visitor may do something.
-#[derive(PartialEq, Eq)]
 enum Reached {
     All,
     /// All chosen runs that are left: nobody knows of which pipelines those that are gone were.

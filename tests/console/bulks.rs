@@ -359,7 +359,13 @@ on_every_database! {
         let cancel = r#"{"verb": "cancel", "filter": {"pipeline": "Halts"}}"#;
         let made = Ask::json(BULK, cancel).bearer(&limited).of(&console);
         assert_eq!((made.status, &made.value()["newest"]), (201, &json!(own)), "{made:?}");
-        let made = Ask::json(BULK, &many).bearer(&limited).of(&console);
+        // One of the chosen runs was deleted meanwhile.
+        let cookie = Ask::form("/sign-in", &format!("secret={limited}")).of(&console).cookie();
+        let left = format!("/bulk/new?run={own}&run={nothing}&verb=revive");
+        let question = Ask::get(&left).cookie(&cookie).of(&console);
+        assert!(question.body.contains("does not exist"), "{question:?}");
+        let left = format!("{{\"verb\":\"revive\",\"runs\":[\"{own}\",\"{nothing}\"]}}");
+        let made = Ask::json(BULK, &left).bearer(&limited).of(&console);
         assert_eq!(made.status, 201, "{made:?}");
         let id = id(&made.value());
         ended(&mut fixture.conn, id).await;
