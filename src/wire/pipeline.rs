@@ -102,7 +102,9 @@ pub struct StatsJson {
 pub struct DepthJson {
     /// The number of executions that may be claimed, counted up to 10,000 for each pipeline.
     pub depth: u64,
-    /// How long the first of them has waited; 0 if there are none.
+    /// Those of them whose pipeline is not paused: more workers would claim them sooner.
+    pub claimable: u64,
+    /// How long the first of all has waited; 0 if there are none.
     pub oldest_seconds: f64,
 }
 

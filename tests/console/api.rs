@@ -466,7 +466,7 @@ on_every_database! {
         let mut console = fixture.start_as(&[], &["console"]);
         let api = Console::of(&console).await;
         let stats = |path: &str| api.json(&format!("/api/v1/stats{path}"));
-        let nothing = serde_json::json!({ "queue": { "depth": 0, "oldest_seconds": 0.0 }, "running": 0 });
+        let nothing = serde_json::json!({ "queue": { "depth": 0, "claimable": 0, "oldest_seconds": 0.0 }, "running": 0 });
         assert_eq!(stats("?pipeline=Plain"), nothing);
         fixture.trigger("Plain", "1", 7).await;
         fixture.trigger("Halts", "1", 2).await;
@@ -475,6 +475,21 @@ on_every_database! {
         })
         .await;
         assert_eq!(stats("")["queue"]["depth"], 9);
+        // No worker is to be started for the work of a paused pipeline.
+        let paused = fixture.run(&[], &["pause", "Plain", "--reason", "a bad feed"]);
+        assert!(paused.status.success(), "{paused:?}");
+        eventually(PATIENCE, "the answer is a second old", async || {
+            (stats("?pipeline=Plain")["queue"]["claimable"] == 0).then_some(())
+        })
+        .await;
+        assert_eq!(stats("?pipeline=Plain")["queue"]["depth"], 7);
+        assert_eq!((&stats("")["queue"]["claimable"], &stats("")["queue"]["depth"]), (&2.into(), &9.into()));
+        let unpaused = fixture.run(&[], &["unpause", "Plain"]);
+        assert!(unpaused.status.success(), "{unpaused:?}");
+        eventually(PATIENCE, "the answer is a second old", async || {
+            (stats("?pipeline=Plain")["queue"]["claimable"] == 7).then_some(())
+        })
+        .await;
         // A misspelled name is not answered as a pipeline without work.
         for path in ["stats", "halted"] {
             let path = format!("/api/v1/{path}?pipeline=Plaim");

@@ -136,12 +136,14 @@ impl Load {
         }
         let read = source.read(async |conn| {
             let queues = overview::queues(conn, MOST).await?;
-            Ok((queues, stuck::movers(conn).await?))
+            let pauses = pause::pauses(conn).await?;
+            Ok((queues, pauses, stuck::movers(conn).await?))
         });
-        let (queues, movers) = read.await?;
+        let (queues, pauses, movers) = read.await?;
         let mut load: BTreeMap<String, StatsJson> = BTreeMap::new();
         for queue in queues {
-            let depth = depth(&queue);
+            let is_paused = pauses.iter().any(|it| it.pipeline == queue.pipeline);
+            let depth = depth(&queue, is_paused);
             load.entry(queue.pipeline).or_default().queue = depth;
         }
         for mover in movers {
@@ -155,9 +157,10 @@ impl Load {
     }
 }
 
-fn depth(queue: &Queue) -> DepthJson {
+fn depth(queue: &Queue, is_paused: bool) -> DepthJson {
     DepthJson {
         depth: queue.due,
+        claimable: if is_paused { 0 } else { queue.due },
         oldest_seconds: queue.oldest.unwrap_or_default().as_secs_f64(),
     }
 }
@@ -180,6 +183,7 @@ pub async fn stats(site: Arc<Site>, given: Given) -> Answered {
             StatsJson {
                 queue: DepthJson {
                     depth: all.queue.depth + one.queue.depth,
+                    claimable: all.queue.claimable + one.queue.claimable,
                     oldest_seconds: oldest,
                 },
                 running: all.running + one.running,
