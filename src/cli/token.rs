@@ -1,5 +1,6 @@
 //! `token` and `console link`: who may use the console from elsewhere.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::json;
@@ -381,7 +382,7 @@ impl Link {
                     "note: the link works only past the reverse proxy, which itself says who its visitors are",
                 );
             }
-            let base = match config.console.hosts.first().filter(|_| !is_named) {
+            let base = match outside(&config.console.hosts).filter(|_| !is_named) {
                 Some(host) => format!("https://{host}"),
                 None => format!("http://{}", web::from_here(listen)),
             };
@@ -393,5 +394,49 @@ impl Link {
                 false => cli.out.text(&format!("{url}\n")),
             }
         })
+    }
+}
+
+/// The first of the console's further names by which a browser outside may reach it. A proxy with a certificate has a
+/// name and not an address, and only the cluster knows the names of a service in Kubernetes, whole or shortened.
+fn outside(hosts: &[String]) -> Option<&str> {
+    let is_of = |host: &str, service: &str| {
+        let rest = service.strip_prefix(host);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let is_service = |host: &&String| host.ends_with(".svc") || host.contains(".svc.");
+    let is_inside = |host: &str| hosts.iter().filter(is_service).any(|it| is_of(host, it));
+    let names = hosts.iter().filter(|it| it.parse::<IpAddr>().is_err());
+    names.map(String::as_str).find(|it| !is_inside(it))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_leads_to_a_name_that_a_browser_outside_knows() {
+        let service = [
+            "console",
+            "console.work",
+            "console.work.svc",
+            "console.work.svc.cluster.local",
+        ];
+        for (more, found) in [
+            (&[][..], None),
+            (&["10.42.0.7"][..], None),
+            (&["10.42.0.7", "fd00::7"][..], None),
+            (
+                &["10.42.0.7", "ductwork.example.com"][..],
+                Some("ductwork.example.com"),
+            ),
+            (&["ductwork", "ductwork.example.com"][..], Some("ductwork")),
+            (&["console.example.com"][..], Some("console.example.com")),
+        ] {
+            let of = |hosts: &[&str]| hosts.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+            assert_eq!(outside(&of(more)), found, "{more:?}");
+            let with_service = [&service[..], more].concat();
+            assert_eq!(outside(&of(&with_service)), found, "{with_service:?}");
+        }
     }
 }
