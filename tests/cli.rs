@@ -1875,6 +1875,30 @@ fn a_reader_that_has_seen_enough_ends_it_quietly() {
 }
 
 #[test]
+fn a_bad_verdict_that_nobody_reads_stays_bad() {
+    let place = Place::ready();
+    place
+        .run(["pause", "Hello", "--reason", "a bad feed"])
+        .fine();
+    place.write("pipelines/wrong.yml", "pipeline: Wrong\nflow: []\n");
+    for (args, code, says) in [
+        (&["health"][..], 1, "no supervisor"),
+        (&["health", "--json"], 1, ""),
+        (&["health", "--live", "--json"], 1, ""),
+        (&["check", "--json"], 2, ""),
+        (&["check"], 2, "wrong.yml"),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        // Closed before anything is written.
+        drop(reader);
+        let output = place.command().args(args).stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {output:?}");
+        assert!(said.contains(says), "{args:?}: {output:?}");
+    }
+}
+
+#[test]
 fn help_that_cannot_be_written_is_an_error() {
     let place = Place::empty();
     for argument in ["--help", "--version", "help"] {

@@ -10,7 +10,7 @@ use crate::store::audit::{GRACE, INVARIANTS, ROWS_MAX, Violation, audited};
 use crate::store::report::{AuditFigures, Kind};
 use crate::time;
 
-use super::exit::{Code, Failure};
+use super::exit::{Code, Failure, quietly, verdict};
 use super::follow::say;
 use super::out::{self, Cell};
 use super::patiently::waiting;
@@ -51,11 +51,7 @@ impl Audit {
             }
             let ok = violations.is_empty();
             reported::keep(&config, Kind::Audit, ok, &figures).await;
-            printed?;
-            match ok {
-                true => Ok(()),
-                false => Err(Failure::Quiet(Code::Failed)),
-            }
+            verdict(printed, quietly(ok, Code::Failed))
         })
     }
 }

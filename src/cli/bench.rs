@@ -7,7 +7,7 @@ use crate::number::whole;
 use crate::problem::Problem;
 use crate::telemetry;
 
-use super::exit::{Code, Failure};
+use super::exit::{Code, Failure, quietly, verdict};
 use super::setup::CliContext;
 use super::start::{block_signals, log};
 
@@ -88,14 +88,11 @@ impl Bench {
             kills: self.kills,
         };
         let report = bench::run(config, options)?;
-        match cli.out.json {
-            true => cli.out.value(&report)?,
-            false => cli.out.text(&report.to_string())?,
-        }
-        match report.is_sound() {
-            true => Ok(()),
-            false => Err(Failure::Quiet(Code::Failed)),
-        }
+        let printed = match cli.out.json {
+            true => cli.out.value(&report),
+            false => cli.out.text(&report.to_string()),
+        };
+        verdict(printed, quietly(report.is_sound(), Code::Failed))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::step::Outcome;
 use crate::step::environment::Environment;
 use crate::step::resolve::resolve;
 
-use super::exit::{Code, Failure};
+use super::exit::{Code, Failure, quietly, verdict};
 use super::live::counted;
 use super::out::{self, paint};
 use super::refusal::of_problem;
@@ -73,7 +73,7 @@ impl Check {
         let fine = problems.is_empty();
         if cli.out.json {
             let names = pipelines.iter().map(|found| &found.definition.pipeline);
-            cli.out.value(&json!({
+            let printed = cli.out.value(&json!({
                 "ok": fine,
                 "config": config.file,
                 "environment": config.environment,
@@ -81,18 +81,14 @@ impl Check {
                 "pipelines": names.collect::<Vec<_>>(),
                 "problems": problems.iter().map(of_problem).collect::<Vec<_>>(),
                 "notes": notes.iter().map(of_problem).collect::<Vec<_>>(),
-            }))?;
-            return if fine {
-                Ok(())
-            } else {
-                Err(Failure::Quiet(Code::Usage))
-            };
+            }));
+            return verdict(printed, quietly(fine, Code::Usage));
         }
         match fine {
             true => cli.out.text(&summary(&config, &pipelines, &notes)),
             false => {
-                cli.out.text(&told(&notes))?;
-                Err(Problems(problems).into())
+                let printed = cli.out.text(&told(&notes));
+                verdict(printed, Err(Problems(problems).into()))
             }
         }
     }

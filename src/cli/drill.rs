@@ -7,7 +7,7 @@ use crate::problem::Problem;
 use crate::store::report::Kind;
 use crate::telemetry;
 
-use super::exit::{Code, Failure};
+use super::exit::{Code, Failure, quietly, verdict};
 use super::reported;
 use super::setup::{self, CliContext};
 use super::start::{block_signals, log};
@@ -52,8 +52,8 @@ impl DrillArgs {
             Ok(())
         })?;
         unwritten?;
-        if cli.out.json {
-            cli.out.value(&report)?;
+        let printed = if cli.out.json {
+            cli.out.value(&report)
         } else {
             let shown = report
                 .drills
@@ -65,12 +65,9 @@ impl DrillArgs {
                 report.drills.len(),
                 report.database
             );
-            cli.out.text(&text)?;
-        }
-        match report.is_sound() {
-            true => Ok(()),
-            false => Err(Failure::Quiet(Code::Failed)),
-        }
+            cli.out.text(&text)
+        };
+        verdict(printed, quietly(report.is_sound(), Code::Failed))
     }
 }
 

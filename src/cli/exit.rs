@@ -94,6 +94,23 @@ impl Failure {
     }
 }
 
+/// The verdict of a command whose output was printed like this. That nobody has read the output makes no bad verdict
+/// good.
+pub fn verdict(printed: Result<(), Failure>, verdict: Result<(), Failure>) -> Result<(), Failure> {
+    match (printed, verdict) {
+        (Err(Failure::NobodyReads), Err(bad)) => Err(bad),
+        (printed, verdict) => printed.and(verdict),
+    }
+}
+
+/// The verdict of a command that has printed all that there is to say.
+pub fn quietly(fine: bool, code: Code) -> Result<(), Failure> {
+    match fine {
+        true => Ok(()),
+        false => Err(Failure::Quiet(code)),
+    }
+}
+
 impl From<Problems> for Failure {
     fn from(problems: Problems) -> Self {
         Self::Problems(Code::Usage, problems)

@@ -20,7 +20,7 @@ use crate::wire::health::{HealthJson, KeptJson, StuckJson};
 use crate::wire::pipeline::PausedJson;
 use crate::wire::process::{DepartedJson, State};
 
-use super::exit::{Code, Failure};
+use super::exit::{Code, Failure, quietly, verdict};
 use super::follow::say;
 use super::out;
 use super::processes::{self, Witness, json, table};
@@ -82,12 +82,8 @@ fn live(cli: &CliContext, config: Result<Config, Failure>) -> Result<(), Failure
             serde_json::json!({ "pid": living.pid, "age_ms": age, "live": living.is_live() })
         });
         let processes: Vec<_> = processes.collect();
-        cli.out
-            .value(&serde_json::json!({ "live": fine, "processes": processes }))?;
-        return match fine {
-            true => Ok(()),
-            false => Err(Failure::Quiet(Code::Failed)),
-        };
+        let answer = serde_json::json!({ "live": fine, "processes": processes });
+        return verdict(cli.out.value(&answer), quietly(fine, Code::Failed));
     }
     match still {
         Some(still) => Err(Failure::failed(Problem::new(still.to_string()).help(
@@ -204,7 +200,7 @@ impl Health {
         let counted = asked.iter().filter(counted).count();
         let fine = counted > 0 && stale.is_empty() && stuck.is_empty() && obstacle.is_none();
         if cli.out.json {
-            cli.out.value(&HealthJson {
+            let printed = cli.out.value(&HealthJson {
                 healthy: fine,
                 supervisors: counted,
                 stale: stale.len(),
@@ -222,59 +218,57 @@ impl Health {
                 careless: careless.as_deref(),
                 lost: lost.iter().map(DepartedJson::of).collect(),
                 processes: self.verbose.then(|| json(&processes, &witness)),
-            })?;
-            return if fine {
-                Ok(())
-            } else {
-                Err(Failure::Quiet(Code::Failed))
-            };
+            });
+            return verdict(printed, quietly(fine, Code::Failed));
         }
+        let mut told = String::new();
         if self.verbose && !processes.is_empty() {
-            cli.out.text(&table(cli, &processes, &witness, now))?;
+            told += &table(cli, &processes, &witness, now);
         }
         // This needs no action, so only verbose output shows it.
         for (endpoint, n) in kept.iter().filter(|_| self.verbose) {
             let endpoint = out::clean(&webhook::short(endpoint));
             let more = if *n >= COUNTED as u64 { " or more" } else { "" };
-            cli.out.text(&format!(
+            told += &format!(
                 "kept for {endpoint}, an endpoint that is no longer configured: {n}{more}\n"
-            ))?;
+            );
         }
         // This is no fault, but somebody may have forgotten the pause.
         for pause in &pauses {
             let fact = out::clean(&pause.fact(now));
-            cli.out.text(&format!("{fact}\n"))?;
+            told += &format!("{fact}\n");
         }
         // Others have taken over its work, but there may be one host less.
         if let Some(line) = processes::lost(&lost, now) {
-            cli.out.text(&format!("{line}\n"))?;
+            told += &format!("{line}\n");
         }
         // Nothing is lost before the server's host goes down.
         if let Some(fact) = &careless {
-            cli.out.text(&format!("{fact}\n"))?;
+            told += &format!("{fact}\n");
         }
         // The fault is the endpoint's, and no daemon can mend it.
         if let Some(fact) = &undelivered {
-            cli.out.text(&format!("{}\n", out::clean(fact)))?;
+            told += &format!("{}\n", out::clean(fact));
         }
         // Nor can a daemon mend a collector.
         if let Some(Stuck { fact, remedy, .. }) = untraced {
             let (fact, remedy) = (out::clean(fact), out::clean(remedy));
-            cli.out.text(&format!("{fact}; {remedy}\n"))?;
+            told += &format!("{fact}; {remedy}\n");
         }
         let problem = self.problem(&witness, &asked, counted, &stale, dead);
         let obstacle = obstacle.as_ref().map(mend);
         let stuck = stuck.iter().map(problem_of);
         let problems: Vec<Problem> = obstacle.into_iter().chain(problem).chain(stuck).collect();
         if !problems.is_empty() {
-            return Err(Failure::Problems(Code::Failed, Problems(problems)));
+            let problems = Failure::Problems(Code::Failed, Problems(problems));
+            return verdict(cli.out.text(&told), Err(problems));
         }
         let stopping = match stopping {
             0 => String::new(),
             stopping => format!(", of which {stopping} stopping"),
         };
-        cli.out
-            .text(&format!("healthy: {counted} of {counted}{stopping}\n"))
+        told += &format!("healthy: {counted} of {counted}{stopping}\n");
+        cli.out.text(&told)
     }
 
     /// True when this command would wait for the holder of this lock. For a single host or process, it reads only
@@ -364,8 +358,7 @@ fn continued(pid: i32) -> Option<String> {
 fn unreadable(cli: &CliContext, locked: &Locked) -> Result<(), Failure> {
     if cli.out.json {
         let answer = serde_json::json!({ "healthy": false, "obstacle": locked.fact });
-        cli.out.value(&answer)?;
-        return Err(Failure::Quiet(Code::Failed));
+        return verdict(cli.out.value(&answer), quietly(false, Code::Failed));
     }
     Err(Failure::failed(mended_by(&locked.fact, &locked.remedy())))
 }

@@ -25,7 +25,7 @@ use crate::store::{Conn, Location, Purpose};
 use crate::telemetry::{Level, LogFormat};
 use crate::time;
 
-use super::exit::{Code, Failure};
+use super::exit::{Code, Failure, verdict};
 use super::follow::{self, Follow, View, is_drawable, say};
 use super::live::{Screen, Style};
 use super::nobody;
@@ -286,13 +286,7 @@ async fn report(
         Some(output) => shot.out.result(&output),
         None => Ok(()),
     };
-    let said = follow::report(conn, how, status).await;
-    match (written, said) {
-        (written, Ok(())) => written,
-        (Err(failure @ Failure::Problems(..)), _) => Err(failure),
-        // Whether or not anybody reads it.
-        (_, said) => said,
-    }
+    verdict(written, follow::report(conn, how, status).await)
 }
 
 impl Shot {

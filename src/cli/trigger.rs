@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::store::trigger::{self, KEY_MAX, NewRun, Triggered, trigger_by};
 use crate::store::{Conn, Purpose, query};
 
-use super::exit::{Code, Failure};
+use super::exit::{Code, Failure, verdict};
 use super::follow::{self, Follow, say};
 use super::interrupt;
 use super::nobody::{self, Lookout};
@@ -184,8 +184,8 @@ impl Trigger {
                     biased;
                     _ = enough.recv() => {
                         if cli.out.json {
-                            cli.out.value(&answer).map_err(unread)?;
-                            return Err(follow::interrupted(run));
+                            let printed = cli.out.value(&answer).map_err(unread);
+                            return verdict(printed, Err(follow::interrupted(run)));
                         }
                         // Below the `^C` of a terminal.
                         if std::io::stderr().is_terminal() {
@@ -201,12 +201,12 @@ impl Trigger {
                 let halts = halted(&mut conn, triggered.run_id, answer.status).await;
                 answer.halts = halts.map_err(unread)?;
             }
-            match &answer.output {
-                _ if cli.out.json => cli.out.value(&answer).map_err(unread)?,
-                Some(output) => cli.out.result(output).map_err(unread)?,
-                None => {}
-            }
-            match answer.status {
+            let printed = match &answer.output {
+                _ if cli.out.json => cli.out.value(&answer).map_err(unread),
+                Some(output) => cli.out.result(output).map_err(unread),
+                None => Ok(()),
+            };
+            let ended = match answer.status {
                 None | Some(RunStatus::Completed) => Ok(()),
                 Some(RunStatus::Dampened) if cli.out.json => Err(Failure::Quiet(Code::Waiting)),
                 Some(_) if cli.out.json => Err(Failure::Quiet(Code::Failed)),
@@ -220,7 +220,8 @@ impl Trigger {
                     };
                     follow::report(&mut conn, &how, status).await
                 }
-            }
+            };
+            verdict(printed, ended)
         })
     }
 }

@@ -8,7 +8,7 @@ use crate::store::definition::Definitions;
 use crate::store::query;
 use crate::time;
 
-use super::exit::{Code, Failure};
+use super::exit::{Code, Failure, verdict};
 use super::follow::{self, Follow, View, is_drawable};
 use super::interrupt;
 use super::live::Screen;
@@ -77,7 +77,7 @@ impl Watch {
                 }
             };
             let state = query::run_state(&mut conn, run).await?;
-            match state.and_then(|state| state.output) {
+            let printed = match state.and_then(|state| state.output) {
                 output if cli.out.json => cli.out.value(&Answer {
                     run_id: run,
                     pipeline: &found.pipeline,
@@ -85,11 +85,11 @@ impl Watch {
                     status,
                     output,
                     halts: halted(&mut conn, run, status).await?,
-                })?,
-                Some(output) => cli.out.result(&output)?,
-                None => {}
-            }
-            follow::report(&mut conn, &how, status).await?;
+                }),
+                Some(output) => cli.out.result(&output),
+                None => Ok(()),
+            };
+            verdict(printed, follow::report(&mut conn, &how, status).await)?;
             Ok(ExitCode::SUCCESS)
         })
     }
