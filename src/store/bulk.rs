@@ -275,7 +275,7 @@ pub async fn create(conn: &mut Conn, new: NewBulk<'_>) -> Result<Uuid, Error> {
         ("by", (&new.by.name).into()),
         ("channel", new.by.channel.as_str().into()),
     ];
-    conn.execute(&CREATE_BULK, &args).await?;
+    conn.write(&CREATE_BULK, &args, 1).await?;
     Ok(id)
 }
 

@@ -293,7 +293,7 @@ pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error
         };
         let paused = [("paused", i64::from(paused).into())];
         let args: Vec<_> = args.iter().cloned().chain(paused).collect();
-        conn.execute(&REGISTER, &args).await?;
+        conn.write(&REGISTER, &args, 1).await?;
         metrics::begin(conn, process.id).await
     })
     .await?;

@@ -189,7 +189,7 @@ pub async fn record(
             ("ok", i64::from(ok).into()),
             ("figures", (&figures).into()),
         ];
-        conn.execute(&RECORD_REPORT, &args).await?;
+        conn.write(&RECORD_REPORT, &args, 1).await?;
         let args = [
             kind.clone(),
             ("n", FORGOTTEN_AT_ONCE.into()),

@@ -1,9 +1,14 @@
 //! The party at fault when the database refuses something, and statements that were refused.
 
+use ductwork::machine::bulk::Selection;
+use ductwork::model::{RunId, Verb};
+use ductwork::store::bulk::{self, NewBulk};
 use ductwork::store::error::take_failed;
 use ductwork::store::statement::{Arg, Only, Statement};
-use ductwork::store::{Conn, Dialect, Error};
+use ductwork::store::{Conn, Dialect, Error, process, report};
 
+use crate::actions::ana;
+use crate::driver::process_of;
 use crate::support::{self, Db};
 use crate::{on_every_database, on_servers};
 
@@ -40,6 +45,63 @@ on_every_database! {
         let error = conn.script("gone", gone).await.unwrap_err();
         assert!(matches!(error, Error::Refused { .. }), "{error:?}");
         assert!(!error.blames_the_value(), "{error:?}");
+    }
+}
+
+const IGNORE_POSTGRES: &str = "
+CREATE FUNCTION ignore() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER ignore BEFORE INSERT ON ductwork_bulks FOR EACH ROW EXECUTE FUNCTION ignore();
+CREATE TRIGGER ignore BEFORE INSERT ON ductwork_reports FOR EACH ROW EXECUTE FUNCTION ignore();
+CREATE TRIGGER ignore BEFORE INSERT ON ductwork_processes FOR EACH ROW EXECUTE FUNCTION ignore();";
+
+const IGNORE_SQLITE: &str = "
+CREATE TRIGGER ignore_bulks BEFORE INSERT ON ductwork_bulks BEGIN SELECT RAISE(IGNORE); END;
+CREATE TRIGGER ignore_reports BEFORE INSERT ON ductwork_reports BEGIN SELECT RAISE(IGNORE); END;
+CREATE TRIGGER ignore_processes BEFORE INSERT ON ductwork_processes BEGIN SELECT RAISE(IGNORE); END;";
+
+async fn what_is_ignored_is_told(db: Db) {
+    let mut conn = db.conn().await;
+    let ignore = match conn.dialect() {
+        Dialect::Postgres => IGNORE_POSTGRES,
+        Dialect::Sqlite => IGNORE_SQLITE,
+        Dialect::Mysql => unreachable!("it ignores nothing"),
+    };
+    conn.script("ignore", ignore).await.unwrap();
+    let bulk = NewBulk {
+        verb: Verb::Cancel,
+        selection: &Selection::Chosen(vec![RunId::new()]),
+        definition: None,
+        newest: RunId::new(),
+        by: &ana(),
+    };
+    let refused = [
+        bulk::create(&mut conn, bulk).await.map(drop),
+        report::record(&mut conn, report::Kind::Drill, true, &0).await,
+        process::register(&mut conn, &process_of(None)).await,
+    ];
+    for (refused, name) in refused
+        .iter()
+        .zip(["CREATE_BULK", "RECORD_REPORT", "REGISTER"])
+    {
+        let error = refused.as_ref().unwrap_err();
+        assert!(matches!(error, Error::Corrupt(_)), "{name}: {error:?}");
+        assert!(error.to_string().contains(name), "{name}: {error:?}");
+    }
+}
+
+/// A trigger that leaves a row out, without an error, must not make believe that the row is there. MySQL has no such
+/// triggers.
+mod a_row_that_the_database_silently_leaves_out_is_told_of {
+    use super::*;
+
+    #[tokio::test]
+    async fn sqlite() {
+        support::with(Db::sqlite(), what_is_ignored_is_told).await;
+    }
+
+    #[tokio::test]
+    async fn postgres() {
+        support::with(Db::postgres().await, what_is_ignored_is_told).await;
     }
 }
 
