@@ -53,12 +53,34 @@ struct Room {
     seats: Vec<Weak<Seat>>,
     /// The duration of the last reading that did not fail.
     took: Duration,
+    /// The last content and its number. They outlive an outage, after which a reader may still show a content
+    /// from before it.
+    shown: (u64, Arc<str>),
 }
 
 impl Room {
+    fn new(seat: Weak<Seat>) -> Self {
+        Self {
+            seen: watch::Sender::new(None),
+            seats: vec![seat],
+            took: Duration::ZERO,
+            shown: (0, "".into()),
+        }
+    }
+
     fn owners(&self) -> BTreeSet<Who> {
         let seats = self.seats.iter().filter_map(Weak::upgrade);
         seats.map(|seat| seat.who.clone()).collect()
+    }
+
+    /// Gives a reading of the page its number.
+    fn numbered(&mut self, mut view: View) -> View {
+        if let View::Page { version, main, .. } = &mut view {
+            let (last, shown) = &self.shown;
+            *version = last + u64::from(!is_same(main, shown));
+            self.shown = (*version, Arc::clone(main));
+        }
+        view
     }
 }
 
@@ -87,24 +109,8 @@ impl Rooms {
             if !failed {
                 room.took = took;
             }
-            room.seen.send_modify(|seen| {
-                let next = match (view, &*seen) {
-                    (
-                        View::Page { main, read_at, .. },
-                        Some(View::Page {
-                            version,
-                            main: shown,
-                            ..
-                        }),
-                    ) => View::Page {
-                        version: version + u64::from(!is_same(&main, shown)),
-                        main,
-                        read_at,
-                    },
-                    (view, _) => view,
-                };
-                *seen = Some(next);
-            });
+            let view = room.numbered(view);
+            room.seen.send_replace(Some(view));
         }
         if failed {
             return READ_AGAIN;
@@ -187,15 +193,11 @@ pub fn page(
             room.seen.subscribe()
         }
         None => {
-            let (seen, receiver) = watch::channel(None);
-            let room = Room {
-                seen,
-                seats: vec![seat],
-                took: Duration::ZERO,
-            };
+            let room = Room::new(seat);
+            let seen = room.seen.subscribe();
             rooms.insert(key.clone(), room);
             tokio::spawn(renew(Arc::clone(site), key, parts, next));
-            receiver
+            seen
         }
     };
     tokio::spawn(tell(stream, seen, stand_in, visitor.proof.clone()));
@@ -314,6 +316,54 @@ fn event(name: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Scope;
+
+    /// The number of the content that a reader finds in this room.
+    fn number(seen: &watch::Receiver<Option<View>>) -> Option<u64> {
+        match *seen.borrow() {
+            Some(View::Page { version, .. }) => Some(version),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_content_that_changed_during_an_outage_has_a_number_of_its_own() {
+        let rooms = Rooms::default();
+        let visitor = Visitor {
+            name: String::new(),
+            scope: Scope::Read,
+            pipelines: None,
+            payloads: true,
+            has_signed_in: false,
+            token: None,
+            proof: String::new(),
+        };
+        let key = ("/waiting".to_owned(), visitor);
+        let room = Room::new(Weak::new());
+        let seen = room.seen.subscribe();
+        lock(&rooms.of).insert(key.clone(), room);
+        let read = |main: &str| {
+            let view = View::Page {
+                version: 0,
+                main: main.into(),
+                read_at: "now".into(),
+            };
+            rooms.show(&key, view, Duration::ZERO);
+            number(&seen)
+        };
+        let away = || {
+            rooms.show(&key, View::Away(String::new()), Duration::ZERO);
+            number(&seen)
+        };
+        let before = read("<p>1</p>no question");
+        assert!(before.is_some());
+        assert_eq!(away(), None);
+        assert_eq!(read("<p>2</p>no question"), before, "nothing has changed");
+        assert_eq!(away(), None);
+        let after = read("<p>3</p>a question");
+        assert!(after > before, "{after:?} after {before:?}");
+        assert_eq!(read("<p>4</p>a question"), after);
+    }
 
     #[test]
     fn one_who_looks_at_many_pages_makes_nobody_elses_old() {
