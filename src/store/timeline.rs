@@ -1,6 +1,6 @@
 //! The times of a run's steps, for its timeline.
 //!
-//! Owns: reading them, bounded: all steps of a narrow run, some of each fan-out of a wide one. Never:
+//! Owns: reading them, bounded: all steps of a narrow run or the first, some of each fan-out of a wide one. Never:
 //! places them (`machine::timeline`), or writes.
 
 use std::collections::HashMap;
@@ -92,13 +92,25 @@ pub async fn facts(conn: &mut Conn, head: &RunHead) -> Result<Facts, Error> {
     .await
 }
 
-/// The steps of a run, and whether they are a sample of a wide one.
+/// The steps of a run, and whether they are a sample. A sample contains the steps that have halted branches.
 pub(super) async fn steps(conn: &mut Conn, run: RunId) -> Result<(Vec<StepTime>, bool), Error> {
-    if why::is_wide(conn, run).await? {
-        return Ok((some(conn, run).await?, true));
+    let is_wide = why::is_wide(conn, run).await?;
+    let mut steps = match is_wide {
+        true => some(conn, run).await?,
+        false => {
+            // One more, to know whether there are others.
+            let args = [("run", run.0.into()), ("n", (STEPS + 1).into())];
+            read(&conn.fetch(&TIMES, &args).await?)?
+        }
+    };
+    let is_sample = is_wide || steps.len() > STEPS;
+    if is_sample {
+        let args = [("run", run.0.into()), ("n", ROWS.into())];
+        steps.extend(read(&conn.fetch(&TIMES_OF_HALTED, &args).await?)?);
+        steps.sort_by_key(|step| (step.created_at, step.id));
+        steps.dedup_by_key(|step| step.id);
     }
-    let args = [("run", run.0.into()), ("n", STEPS.into())];
-    Ok((read(&conn.fetch(&TIMES, &args).await?)?, false))
+    Ok((steps, is_sample))
 }
 
 /// The steps of several runs, if they have at most `most` together.
@@ -123,8 +135,7 @@ pub(super) async fn together(
     Ok(Some(of))
 }
 
-/// Some steps of a wide run: those of its root, those of evenly chosen elements of its fan-outs, and those
-/// that failed.
+/// Some steps of a wide run: those of its root, and those of evenly chosen elements of its fan-outs.
 async fn some(conn: &mut Conn, run: RunId) -> Result<Vec<StepTime>, Error> {
     let args = [("run", run.0.into()), ("n", ROWS.into())];
     let mut steps = read(&conn.fetch(&TIMES_OF_ROOT, &args).await?)?;
@@ -146,9 +157,6 @@ async fn some(conn: &mut Conn, run: RunId) -> Result<Vec<StepTime>, Error> {
         let args = [("b", (&rows).into()), ("n", STEPS.into())];
         steps.extend(read(&conn.fetch(&TIMES_OF_ELEMENTS, &args).await?)?);
     }
-    steps.extend(read(&conn.fetch(&TIMES_OF_HALTED, &args).await?)?);
-    steps.sort_by_key(|step| (step.created_at, step.id));
-    steps.dedup_by_key(|step| step.id);
     Ok(steps)
 }
 

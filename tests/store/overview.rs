@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::engine::actor::limits;
-use ductwork::model::RunStatus;
+use ductwork::machine::timeline::place;
+use ductwork::model::{ExecutionResult, RunStatus, StepStatus};
 use ductwork::store::cursor::Cursor;
+use ductwork::store::definition::Definitions;
 use ductwork::store::event::{self, Behind, Since};
 use ductwork::store::overview::Count;
 use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::{Rows, Statement};
 use ductwork::store::steps::{self, Place};
 use ductwork::store::trigger::{self, NewRun};
-use ductwork::store::{cancel, definition, fan_out, halted, overview, page, query, timeline};
+use ductwork::store::{cancel, definition, fan_out, halted, overview, page, query, timeline, trace};
 use serde_json::json;
 
 use crate::driver::{Did, Driver};
@@ -223,6 +225,39 @@ on_every_database! {
             assert_eq!(step.started_at, first.claimed_at);
             assert!(first.claimed_at <= first.completed_at && last.completed_at.is_some(), "{step:?}");
         }
+    }
+}
+
+on_every_database! {
+    /// Such a run is narrow: its steps are read one by one, and not all of them.
+    async fn the_failures_of_a_run_of_many_steps_are_in_its_timeline_and_its_trace(db: Db) {
+        let (width, failures) = (1_300, 20);
+        let mut driver = Driver::new(&db).await;
+        // Its many transactions are alike.
+        driver.audited = false;
+        let flow = Pipeline::named("P").start("Many").expand("A").chain("B").chain("C").chain("D").collapse("E");
+        let run = driver.trigger(&flow.build().unwrap(), "1").await;
+        let mut left = width;
+        driver.work("P", |claimed| match claimed.node.as_str() {
+            "Many" => Did::Returned((0..width).collect()),
+            "D" => {
+                left -= 1;
+                if left < failures { Did::Refused } else { Did::Returned(1.into()) }
+            }
+            _ => Did::Returned(1.into()),
+        }).await;
+        assert_eq!(left, 0);
+        let conn = &mut driver.conn;
+        let head = page::run(conn, run).await.unwrap().unwrap();
+        let facts = timeline::facts(conn, &head).await.unwrap();
+        let failed = facts.steps.iter().filter(|it| it.status == StepStatus::Failed).count();
+        assert_eq!((failed, facts.is_sample), (failures, true));
+        let rows = place(&facts).rows;
+        let told = &rows.iter().find(|row| row.label.text == "D").unwrap().told;
+        assert!(told.contains("a sample of") && told.ends_with("20 failed"), "{told}");
+        let facts = trace::facts(conn, &head, &Definitions::default()).await.unwrap();
+        let failed = facts.attempts.iter().filter(|it| it.result == Some(ExecutionResult::Error)).count();
+        assert_eq!((failed, facts.is_sample), (failures, true));
     }
 }
 
