@@ -40,7 +40,7 @@ pub struct Facts {
     pub now: i64,
     /// The attempts that began; those of a step are together and in order.
     pub attempts: Vec<Attempt>,
-    /// There are more attempts than these.
+    /// There are more steps than those with these attempts.
     pub is_sample: bool,
 }
 
@@ -166,23 +166,30 @@ pub struct Span {
 /// The spans of a run, its root first.
 pub fn spans(facts: &Facts) -> Vec<Span> {
     let mut chosen: Vec<(usize, &Attempt)> = facts.attempts.iter().enumerate().collect();
-    let is_cut = chosen.len() >= SPANS;
-    if is_cut {
+    let is_long = chosen.len() >= SPANS;
+    if is_long {
         chosen.sort_by_key(|(at, attempt)| (end(attempt.result) != End::Error, *at));
         chosen.truncate(SPANS - 1);
         chosen.sort_by_key(|(at, _)| *at);
     }
-    let mut spans = vec![of_run(facts, is_cut)];
+    let mut all = facts.attempts.iter().enumerate();
+    let is_cut = all.any(|(at, it)| it.number > 1 && facts.before(at, it).is_none());
+    let mut spans = vec![of_run(facts, is_long || is_cut)];
     let trace = facts.trace_id();
     for (at, attempt) in chosen {
-        let before = at.checked_sub(1).and_then(|at| facts.attempts.get(at));
-        let before = before.filter(|it| it.step == attempt.step);
+        let before = facts.before(at, attempt);
         spans.push(of_attempt(facts, trace, attempt, before));
     }
     spans
 }
 
 impl Facts {
+    /// The attempt of the same step before the one at this place, unless it is left out.
+    fn before(&self, at: usize, attempt: &Attempt) -> Option<&Attempt> {
+        let before = self.attempts.get(at.checked_sub(1)?)?;
+        (before.step == attempt.step).then_some(before)
+    }
+
     /// The trace that all spans are in.
     pub fn trace_id(&self) -> TraceId {
         trace(self.run, self.trace, self.within)
@@ -237,18 +244,22 @@ fn of_run(facts: &Facts, is_cut: bool) -> Span {
 fn of_attempt(facts: &Facts, trace: TraceId, attempt: &Attempt, before: Option<&Attempt>) -> Span {
     let text = |text: &str| Value::Text(text.to_owned());
     // An attempt waits from the end of the attempt before, and the first attempt from when its step was
-    // reached.
-    let since = before.and_then(|it| it.completed_at);
-    let since = since.unwrap_or(attempt.created_at);
-    let waited = attempt.claimed_at.saturating_sub(since);
+    // reached. It is unknown how long an attempt waited if the attempt before is left out.
+    let since = match before {
+        Some(before) => before.completed_at,
+        None => (attempt.number == 1).then_some(attempt.created_at),
+    };
     let mut attributes = vec![
         ("ductwork.pipeline", text(&facts.pipeline)),
         ("ductwork.run.id", Value::Text(facts.run.to_string())),
         ("ductwork.step.id", Value::Text(attempt.step.to_string())),
         ("ductwork.step.node", text(&attempt.node)),
         ("ductwork.attempt", Value::Number(attempt.number.into())),
-        ("ductwork.waited_us", Value::Number(waited.max(0))),
     ];
+    if let Some(since) = since {
+        let waited = attempt.claimed_at.saturating_sub(since).max(0);
+        attributes.push(("ductwork.waited_us", Value::Number(waited)));
+    }
     if let Some(result) = attempt.result {
         attributes.push(("ductwork.result", text(result.as_str())));
     }
@@ -428,6 +439,36 @@ mod tests {
         assert_eq!(spans.iter().filter(|it| it.status == End::Error).count(), 1);
         let is_sample = ("ductwork.trace.is_sample", Value::Flag(true));
         assert!(spans[0].attributes.contains(&is_sample));
+    }
+
+    #[test]
+    fn a_step_whose_first_attempts_are_left_out_says_so_and_tells_no_wait_that_is_unknown() {
+        let (often, once) = (StepId::new(), StepId::new());
+        let failed = Some(ExecutionResult::Error);
+        let mut facts = facts(vec![
+            attempt(often, 1, failed),
+            attempt(often, 2, failed),
+            attempt(often, 3, None),
+            attempt(once, 1, None),
+        ]);
+        let is_sample = ("ductwork.trace.is_sample", Value::Flag(true));
+        let waited = |span: &Span| {
+            let mut all = span.attributes.iter();
+            let found = all.find(|(name, _)| *name == "ductwork.waited_us");
+            found.map(|(_, value)| value.clone())
+        };
+        let whole = spans(&facts);
+        assert!(!whole[0].attributes.contains(&is_sample));
+        assert!(whole[1..].iter().all(|span| waited(span).is_some()));
+
+        facts.attempts.remove(0);
+        let cut = spans(&facts);
+        assert!(cut[0].attributes.contains(&is_sample));
+        let waits: Vec<_> = cut[1..].iter().map(waited).collect();
+        assert_eq!(
+            waits,
+            [None, Some(Value::Number(70)), Some(Value::Number(10))]
+        );
     }
 
     #[test]
