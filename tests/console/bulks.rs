@@ -20,7 +20,7 @@ use crate::fixture::*;
 use crate::http::Console;
 use crate::on_every_database;
 use crate::support::Db;
-use crate::visitors::{Ask, KNOWN, started, token};
+use crate::visitors::{Ask, KNOWN, led_to_nothing_else, started, token};
 
 const BULK: &str = "/api/v1/bulk";
 
@@ -371,6 +371,15 @@ on_every_database! {
         ended(&mut fixture.conn, id).await;
         let path = format!("{BULK}/{id}");
         assert_eq!(Ask::get(&path).bearer(&limited).of(&console).value()["done"], 1);
+        // Its page offers only what the token may see.
+        let looked = async |secret: &str| {
+            let cookie = Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie();
+            let page = Ask::get(&format!("/bulk/{id}")).cookie(&cookie).of(&console);
+            assert_eq!(page.status, 200, "{page:?}");
+            led_to_nothing_else(&page, &cookie, &console).await;
+            page.body.contains(&format!("/actions?bulk={id}"))
+        };
+        assert!(!looked(&limited).await && looked(&secret).await);
         // A token with the same name is for other pipelines.
         let namesake = token(&fixture, &["--scope", "operate", "--pipeline", "Plain"]);
         for ask in [Ask::get(&path), Ask::delete(&path)] {

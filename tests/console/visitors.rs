@@ -194,7 +194,7 @@ async fn question(conn: &mut Conn, run: RunId, before: Option<StepId>) -> StepId
 
 /// Checks that each link of a page leads a visitor with this session to a page that the visitor may
 /// see.
-async fn led_to_nothing_else(page: &Answer, cookie: &str, console: &Console) {
+pub async fn led_to_nothing_else(page: &Answer, cookie: &str, console: &Console) {
     let links = page.body.split("<a ").skip(1);
     let links = links.filter_map(|it| it.split_once("href=\"/")?.1.split('"').next());
     for link in links.filter(|it| !it.starts_with("assets/")) {

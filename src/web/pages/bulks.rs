@@ -427,6 +427,8 @@ struct One {
     bulk: Shown,
     may_stop: bool,
 }
+    /// The list of its actions is for a visitor who may see every pipeline.
+    may_list: bool,
 
 /// `GET /bulk/{id}`
 pub async fn one_bulk(
@@ -441,6 +443,7 @@ pub async fn one_bulk(
         frame: Frame::of("bulk", now),
         may_stop: who.scope >= Scope::Operate && bulk.ended_at.is_none(),
         bulk: Shown::of(&bulk, now),
+        may_list: who.may_see_all(),
     })
 }
 
