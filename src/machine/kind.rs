@@ -30,6 +30,13 @@ pub fn of(message: &str) -> String {
     kind
 }
 
+/// The class of an error in one line; `None` if it is blank. A browser sends no other form of it back: it sends other
+/// ends of lines, and blanks at the ends of a field are those of a person who typed.
+pub fn class(class: &str) -> Option<String> {
+    let words: Vec<&str> = class.split_whitespace().collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
 /// The kind of a text in quotes, and the length of that text. A quote that nothing closes, or that
 /// stands within a word ("isn't"), is a character like any other.
 fn quoted(text: &str, quote: char) -> (String, usize) {
@@ -69,6 +76,18 @@ fn word(text: &str) -> (String, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_class_is_one_line_without_blanks_at_its_ends() {
+        for (class, one_line) in [
+            ("OutOfLuck", Some("OutOfLuck")),
+            (" Out\nof\r\n\tluck \n", Some("Out of luck")),
+            (" \n", None),
+            ("", None),
+        ] {
+            assert_eq!(super::class(class).as_deref(), one_line, "{class:?}");
+        }
+    }
 
     #[test]
     fn errors_that_differ_in_numbers_ids_and_quoted_texts_are_of_one_kind() {

@@ -103,11 +103,12 @@ pub struct Halted {
 }
 
 fn kind(row: &Row) -> Result<Kind, Error> {
+    let class: Option<String> = row.get("error_class")?;
     let message: Option<String> = row.get("error_message")?;
     Ok(Kind {
         node: row.get("node")?,
         reason: row.get("halt_reason")?,
-        class: row.get("error_class")?,
+        class: class.as_deref().and_then(kind::class),
         error: kind::of(&message.unwrap_or_default()).trim().to_owned(),
     })
 }

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::engine::actor::limits;
 use ductwork::machine::bulk::{Filter, Kind, Selection};
+use ductwork::machine::outcome::Ending;
 use ductwork::model::*;
 use ductwork::store::action::{self, Actor, Again, Of};
 use ductwork::store::bulk::{self, Bulk, Listed, NewBulk, Within, Worked};
+use ductwork::store::commit::Ended;
 use ductwork::store::definition::Definitions;
 use ductwork::store::resume::{self, Resume};
 use ductwork::store::revive::{Revive, Wanted, revive_as};
@@ -241,6 +243,36 @@ on_every_database! {
         let other = Kind { node: Some("B".to_owned()), ..kind };
         let id = create(&mut driver.conn, Verb::Revive, of(other)).await;
         assert_eq!(counts(&work(&mut driver.conn, id).await), (0, 0, 0));
+    }
+
+    /// A form and an address carry a kind to the bulk action: they lose blanks at the ends of its class.
+    async fn a_kind_whose_class_has_blanks_and_line_ends_finds_its_runs(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.limits = limits(0, 0);
+        let mut runs = Vec::new();
+        for class in [" Out\nof luck\r\n", "Out of luck", " "] {
+            runs.push(driver.trigger(&one("P"), "1").await);
+            let claimed = driver.claim("P", 1).await.pop().unwrap();
+            let ending = Ending::Error { retryable: false, retry_after: None };
+            let ended = Ended::without_value(ending, class, "no");
+            let finished = driver.actor.finish(claimed, ended).await.unwrap();
+            driver.commit(&[finished]).await;
+        }
+        driver.work("P", |_| unreachable!("nothing is due")).await;
+        let found = halted::by_kind(&mut driver.conn, Some("P")).await.unwrap();
+        let told: Vec<_> = found.kinds.iter().map(|it| (it.kind.class.as_deref(), it.runs)).collect();
+        assert_eq!(told, [(Some("Out of luck"), 2), (None, 1)]);
+        for (kind, runs) in found.kinds.into_iter().map(|it| it.kind).zip([&runs[..2], &runs[2..]]) {
+            let matching = Selection::Matching(Filter {
+                pipeline: Some("P".to_owned()),
+                statuses: vec![RunStatus::Halted],
+                since: None,
+                kind: Some(kind),
+            });
+            let id = create(&mut driver.conn, Verb::Revive, matching).await;
+            assert_eq!(counts(&work(&mut driver.conn, id).await), (runs.len() as i64, 0, 0));
+            assert_eq!(changed(&mut driver.conn, id).await, runs);
+        }
     }
 
     async fn chosen_runs_of_another_state_are_skipped_and_told(db: Db) {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration;
 use crate::machine::bulk::{CHOSEN_MAX, Filter, Kind, Selection};
+use crate::machine::kind;
 use crate::model::*;
 use crate::store::bulk::{self, Listed};
 use crate::view;
@@ -178,7 +179,7 @@ impl FilterBody {
             kind: self.kind.map(|it| Kind {
                 node: it.node,
                 reason: it.reason,
-                class: it.class,
+                class: it.class.as_deref().and_then(kind::class),
                 error: it.kind,
             }),
         })

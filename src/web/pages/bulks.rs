@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::duration;
 use crate::machine::bulk::{Filter, Kind, Selection};
+use crate::machine::kind;
 use crate::model::*;
 use crate::number::grouped;
 use crate::percent::encoded;
@@ -181,17 +182,17 @@ fn wanted<'a>(get: impl Fn(&'static str) -> Vec<&'a str>) -> Result<Wanted, Refu
             for text in get("status") {
                 statuses.push(super::runs::status(text)?);
             }
-            let kind = Kind {
+            let chosen = Kind {
                 node: one("node")?,
                 reason: one("reason")?,
-                class: one("class")?,
+                class: one("class")?.as_deref().and_then(kind::class),
                 error: one("error")?.unwrap_or_default(),
             };
             Selection::Matching(Filter {
                 pipeline: one("pipeline")?,
                 statuses,
                 since: None,
-                kind: one("kind")?.map(|_| kind),
+                kind: one("kind")?.map(|_| chosen),
             })
         }
     };
@@ -426,9 +427,9 @@ struct One {
     frame: Frame,
     bulk: Shown,
     may_stop: bool,
-}
     /// The list of its actions is for a visitor who may see every pipeline.
     may_list: bool,
+}
 
 /// `GET /bulk/{id}`
 pub async fn one_bulk(
@@ -442,8 +443,8 @@ pub async fn one_bulk(
     page(&One {
         frame: Frame::of("bulk", now),
         may_stop: who.scope >= Scope::Operate && bulk.ended_at.is_none(),
-        bulk: Shown::of(&bulk, now),
         may_list: who.may_see_all(),
+        bulk: Shown::of(&bulk, now),
     })
 }
 
