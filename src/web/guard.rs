@@ -148,14 +148,33 @@ fn within_bounds(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::new(status, format!("{what} may have {max} bytes")))
 }
 
-/// Refuses a page's address with a NUL in its path: no text in the database contains one, and PostgreSQL accepts none.
-/// The API's routes name the parameter that contains it.
-fn without_nul(uri: &Uri, form: Form) -> Result<(), Refusal> {
-    if form == Form::Problem || !uri.path().contains("%00") {
-        return Ok(());
-    }
-    let detail = "the address contains a NUL, and no name or text in the database does";
+/// Refuses an address whose path is not text, and a page's address with a NUL in its path: no text in the database
+/// contains one, and PostgreSQL accepts none. The API's routes name the parameter that contains it.
+fn readable(uri: &Uri, form: Form) -> Result<(), Refusal> {
+    let detail = match uri.path() {
+        path if !path.split('/').all(is_text) => {
+            "the address is not text: a path is text in UTF-8, percent-encoded"
+        }
+        path if form != Form::Problem && path.contains("%00") => {
+            "the address contains a NUL, and no name or text in the database does"
+        }
+        _ => return Ok(()),
+    };
     Err(Refusal::new(StatusCode::BAD_REQUEST, detail))
+}
+
+/// True for a part of a path whose decoded bytes are UTF-8. A `%` without two digits stands for itself.
+fn is_text(part: &str) -> bool {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digit = |at: usize| after.get(at).and_then(|it| char::from(*it).to_digit(16));
+        let byte = digit(0).zip(digit(1)).filter(|_| *first == b'%');
+        let byte = byte.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = after.get(2..).filter(|_| byte.is_some()).unwrap_or(after);
+    }
+    std::str::from_utf8(&bytes).is_ok()
 }
 
 /// The part of a request's body that a route has read.
@@ -219,7 +238,7 @@ pub async fn guard(State(site): State<Arc<Site>>, mut request: Request, next: Ne
     let route = route.as_ref().map(MatchedPath::as_str);
     let admitted = within_bounds(uri, headers)
         .and_then(|()| site.hosts.check(uri, headers))
-        .and_then(|()| without_nul(uri, form));
+        .and_then(|()| readable(uri, form));
     let response = match admitted {
         Ok(()) => {
             let method = request.method().clone();

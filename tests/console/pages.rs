@@ -319,7 +319,8 @@ on_every_database! {
             ("/runs?key=%ff".to_owned(), 400, "not text"),
             ("/pipelines/Nobody".to_owned(), 404, "there is no pipeline `Nobody`"),
             ("/pipelines/Fine?version=1".to_owned(), 404, "no version 1"),
-            ("/pipelines/%ff".to_owned(), 400, "Bad Request"),
+            ("/pipelines/%ff".to_owned(), 400, "a path is text in UTF-8"),
+            ("/pipelines/a%c3/trigger".to_owned(), 400, "a path is text in UTF-8"),
             ("/assets/style-0.css".to_owned(), 404, "no such file"),
             ("/runs/%3Cscript%3E%E2%80%AE".to_owned(), 400, "&#60;script&#62;\\u{202e}"),
         ];
