@@ -44,6 +44,26 @@ macro_rules! urgent_first {
 }
 
 // A run whose deletion has begun does not exist for readers.
+/// The questions after a step, with this part of the value in question.
+macro_rules! asked {
+    ($input:literal) => {
+        concat!(
+            "
+        SELECT s.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, {now} AS now,
+               {big:octet_length(s.input)} AS input_size, ",
+            $input,
+            " AS input,
+               d.answer_by, d.unanswered
+          FROM ductwork_steps s {by:ductwork_steps_asked}
+          JOIN ductwork_runs r ON {key:r.id;s.run_id}
+          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;s.branch_id}
+         WHERE {any:s.run_id;b(id id)} AND s.via = 'dampen' AND s.status = 'waiting'
+           AND (s.run_id > :run OR s.run_id = :run AND s.id > :step)
+         ORDER BY s.run_id, s.id LIMIT :n"
+        )
+    };
+}
+
 statements! {
     PAGE_PAYLOADS_OF_RUN = "
         SELECT {big:octet_length(r.input)} AS input_size,
@@ -105,26 +125,8 @@ statements! {
          WHERE r.status <> 'completed' AND {key:r.status;'dampened'} AND r.pipeline = :pipeline
            AND r.id >= :from AND r.pruning_at IS NULL
          ORDER BY r.status, r.id LIMIT :n";
-    PAGE_ASKED = "
-        SELECT s.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, {now} AS now,
-               {big:octet_length(s.input)} AS input_size,
-               CASE WHEN octet_length(s.input) <= :whole THEN s.input END AS input,
-               d.answer_by, d.unanswered
-          FROM ductwork_steps s {by:ductwork_steps_asked}
-          JOIN ductwork_runs r ON {key:r.id;s.run_id}
-          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;s.branch_id}
-         WHERE {any:s.run_id;b(id id)} AND s.via = 'dampen' AND s.status = 'waiting'
-           AND (s.run_id > :run OR s.run_id = :run AND s.id > :step)
-         ORDER BY s.run_id, s.id LIMIT :n";
-    PAGE_WAITING = "
-        SELECT s.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, {now} AS now,
-               {big:octet_length(s.input)} AS input_size, substr(s.input, 1, 1000) AS input,
-               d.answer_by, d.unanswered
-          FROM ductwork_steps s {by:ductwork_steps_asked}
-          JOIN ductwork_runs r ON {key:r.id;s.run_id}
-          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;s.branch_id}
-         WHERE {any:s.run_id;b(id id)} AND s.via = 'dampen' AND s.status = 'waiting'
-         ORDER BY s.created_at, s.id LIMIT :n";
+    PAGE_ASKED = asked!("CASE WHEN octet_length(s.input) <= :whole THEN s.input END");
+    PAGE_WAITING = asked!("substr(s.input, 1, 1000)");
     PAGE_QUESTIONS = "
         SELECT count(*) AS n, min(x.created_at) AS oldest
           FROM (SELECT s.created_at
@@ -577,31 +579,14 @@ async fn dampened_from(
     Ok(runs)
 }
 
-/// Steps that wait for a person, those that have waited longest first: of the `n` oldest runs of each
-/// pipeline, or of these pipelines only.
-pub async fn waiting(
-    conn: &mut Conn,
-    only: Option<&[String]>,
-    n: usize,
-) -> Result<Vec<WaitingStep>, Error> {
-    let runs = asking(conn, only, RunId(Uuid::nil()), n).await?;
-    if runs.is_empty() {
-        return Ok(Vec::new());
-    }
-    let rows = Rows::new().ids("id", runs);
-    let args = [("b", (&rows).into()), ("n", n.into())];
-    let rows = conn.fetch(&PAGE_WAITING, &args).await?;
-    rows.iter().map(waiting_step).collect()
-}
-
 /// Steps that wait for a person, run by run, the oldest run first: those that follow this step of this run. Values of
-/// more bytes than `whole` are left out.
+/// more bytes than `whole` are left out; without it, each value is there with its first letters.
 pub async fn waiting_after(
     conn: &mut Conn,
     only: Option<&[String]>,
     (run, step): (RunId, StepId),
     n: usize,
-    whole: i64,
+    whole: Option<i64>,
 ) -> Result<Vec<WaitingStep>, Error> {
     // At one moment: where a question is answered between the two, fewer steps than `n` are found, as if none followed.
     conn.snapshot(async |conn| {
@@ -611,14 +596,18 @@ pub async fn waiting_after(
             return Ok(Vec::new());
         }
         let rows = Rows::new().ids("id", runs);
-        let args = [
+        let mut args = vec![
             ("b", (&rows).into()),
             ("run", run.0.into()),
             ("step", step.0.into()),
             ("n", n.into()),
-            ("whole", whole.into()),
         ];
-        let rows = conn.fetch(&PAGE_ASKED, &args).await?;
+        args.extend(whole.map(|whole| ("whole", whole.into())));
+        let statement = match whole {
+            Some(_) => &PAGE_ASKED,
+            None => &PAGE_WAITING,
+        };
+        let rows = conn.fetch(statement, &args).await?;
         rows.iter().map(waiting_step).collect()
     })
     .await
@@ -655,8 +644,8 @@ async fn asking(
     Ok(runs)
 }
 
-/// How many steps wait for a person, counted up to `n`, and since when the first of them does: as [`waiting`] lists
-/// them.
+/// How many steps wait for a person, counted up to `n`, and since when the first of them does: as [`waiting_after`]
+/// lists them.
 pub async fn questions(
     conn: &mut Conn,
     only: Option<&[String]>,

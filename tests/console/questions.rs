@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use ductwork::model::RunStatus;
+use ductwork::model::{RunId, RunStatus, StepId};
+use ductwork::store::page;
 use ductwork::store::query;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::fixture::*;
+use crate::http::{Answer, Console};
 use crate::on_every_database;
 use crate::support::Db;
 use crate::visitors::*;
@@ -59,6 +62,94 @@ on_every_database! {
         assert_eq!(resumed.status, 200, "{resumed:?}");
         let left = got(list, &all).value();
         assert_eq!((left.as_array().unwrap().len(), &left[0]["run_id"]), (4, &json!(runs[1].to_string())), "{left}");
+        daemon.stop().await;
+    }
+}
+
+/// Each element of its input is a question.
+const MANY: &str = "pipeline: Many\n\
+     steps: { All: { command: [cat] }, Each: { command: [cat] }, Sum: { command: [cat] } }\n\
+     flow: [{ start: All }, { expand: Each }, { dampen: \"This one?\" }, { collapse: Sum }]\n";
+
+on_every_database! {
+    async fn every_question_can_be_answered_in_a_browser_however_many_there_are(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[MANY, ASKS]).await;
+        fixture.configure(KNOWN);
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let console = Console::of(&daemon).await;
+        let [secret, other] = [&["--scope", "operate"][..], &["--pipeline", "Many"]].map(|it| token(&fixture, it));
+        let [cookie, foreign] = [&secret, &other].map(|secret| {
+            Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie()
+        });
+        let get = async |path: &str, cookie: &str| {
+            eventually(PATIENCE, "it is answered", async || {
+                let answer = Ask::get(path).cookie(cookie).of(&console);
+                (answer.status != 429).then_some(answer)
+            })
+            .await
+        };
+        let elements: Vec<usize> = (0..103).collect();
+        let many = fixture.trigger("Many", &json!(elements).to_string(), 1).await[0];
+        let one = fixture.trigger("Asks", "1", 1).await[0];
+        let nil = (RunId(Uuid::nil()), StepId(Uuid::nil()));
+        let asked = eventually(PATIENCE, "all of them ask", async || {
+            let found = page::waiting_after(&mut fixture.conn, None, nil, 200, None).await.unwrap();
+            (found.len() == 104).then_some(found)
+        })
+        .await;
+        let shown = |page: &Answer| -> Vec<String> {
+            let parts = page.body.split("<li id=\"step-").skip(1);
+            parts.map(|it| it.split('"').next().unwrap().to_owned()).collect()
+        };
+        let next = |page: &Answer| -> Option<String> {
+            let (before, _) = page.body.split_once("\">More questions</a>")?;
+            let (_, path) = before.rsplit_once("href=\"")?;
+            Some(path.replace("&#38;", "&"))
+        };
+        let ids: Vec<String> = asked.iter().map(|it| it.step_id.to_string()).collect();
+        let first = get("/waiting", &cookie).await;
+        assert_eq!(shown(&first), ids[..100], "{first:?}");
+        let second = get(&next(&first).unwrap(), &cookie).await;
+        assert_eq!((shown(&second), next(&second)), (ids[100..].to_vec(), None), "{second:?}");
+        assert!(second.body.contains("href=\"/waiting\">First page"), "{second:?}");
+        // A run's own questions: those of a younger run, and the last ones of a wide run.
+        let own = get(&format!("/waiting?run={one}"), &cookie).await;
+        assert_eq!(shown(&own), ids[103..], "{own:?}");
+        let of_many = get(&format!("/waiting?run={many}"), &cookie).await;
+        let rest = next(&of_many).unwrap();
+        assert!(rest.contains(&format!("run={many}&after={many}.")), "{rest}");
+        assert_eq!(shown(&get(&rest, &cookie).await), ids[100..103]);
+        let run = get(&format!("/runs/{one}"), &cookie).await;
+        assert!(run.body.contains(&format!("\"/waiting?run={one}#step-{}\"", ids[103])), "{run:?}");
+        // The page of each step leads to its question.
+        let step = get(&format!("/runs/{many}/steps/{}", ids[102]), &cookie).await;
+        let (before, _) = step.body.split_once("\">Answer…</a>").unwrap();
+        let (_, path) = before.rsplit_once("href=\"").unwrap();
+        let (path, place) = path.rsplit_once('#').unwrap();
+        assert_eq!(place, format!("step-{}", ids[102]));
+        let question = get(&path.replace("&#38;", "&"), &cookie).await;
+        assert_eq!(shown(&question), ids[102..103], "{question:?}");
+        let answer = format!("proof={}&step={}", question.proof(), ids[102]);
+        let path = format!("/runs/{many}/resume");
+        assert_eq!(Ask::form(&path, &answer).cookie(&cookie).of(&console).leads_to(), format!("/runs/{many}"));
+        assert_eq!(shown(&get(&rest, &cookie).await), ids[100..102]);
+
+        assert_eq!(get(&format!("/waiting?run={one}"), &foreign).await.status, 403);
+        assert_eq!(shown(&get("/waiting", &foreign).await).len(), 100);
+        let nothing = RunId::new();
+        for (asks, status, says) in [
+            ("limit=1".to_owned(), 400, "no parameter `limit`"),
+            ("run=1".to_owned(), 400, "not the id of a run"),
+            (format!("run={nothing}"), 404, "there is no run"),
+            ("after=1".to_owned(), 400, "a point between them"),
+            (format!("after={one}.1"), 400, "not the id of a step"),
+            (format!("run={one}&after={many}.{}", ids[0]), 400, "another run&#39;s questions"),
+        ] {
+            let refused = get(&format!("/waiting?{asks}"), &cookie).await;
+            assert_eq!(refused.status, status, "{asks}: {refused:?}");
+            assert!(refused.body.contains(says), "{asks}: {refused:?}");
+        }
         daemon.stop().await;
     }
 }

@@ -646,7 +646,7 @@ on_every_database! {
         let step = rest.split('"').next().unwrap();
         assert!(waiting.body.contains(&format!("id=\"step-{step}\"")), "{waiting:?}");
         assert!(waiting.body.contains(&format!("\"{path}/cancel\"")), "{waiting:?}");
-        assert!(got(&path).body.contains(&format!("\"/waiting#step-{step}\"")), "{waiting:?}");
+        assert!(got(&path).body.contains(&format!("\"/waiting?run={asks}#step-{step}\"")), "{waiting:?}");
         // The typed text is not lost.
         let wrong = sent(&format!("{path}/resume"), &format!("proof={proof}&step={step}&value=%7Bbad"));
         assert_eq!(wrong.status, 422, "{wrong:?}");

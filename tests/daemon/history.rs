@@ -89,10 +89,11 @@ async fn read(conn: &mut Conn, wide: RunId) {
     for pipeline in [None, Some("Old"), Some("Fails")] {
         halted::by_kind(conn, pipeline).await.unwrap();
     }
-    page::waiting(conn, None, 20).await.unwrap();
-    page::waiting_after(conn, None, (wide, StepId::new()), 20, query::WHOLE)
-        .await
-        .unwrap();
+    for whole in [None, Some(query::WHOLE)] {
+        page::waiting_after(conn, None, (wide, StepId::new()), 20, whole)
+            .await
+            .unwrap();
+    }
     page::questions(conn, None, 20).await.unwrap();
     page::held(conn, 20).await.unwrap();
     page::pipelines(conn, 20).await.unwrap();

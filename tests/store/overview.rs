@@ -7,7 +7,7 @@ use std::time::Duration;
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::engine::actor::limits;
 use ductwork::machine::timeline::place;
-use ductwork::model::{ExecutionResult, RunStatus, StepStatus};
+use ductwork::model::{ExecutionResult, RunId, RunStatus, StepId, StepStatus};
 use ductwork::store::cursor::Cursor;
 use ductwork::store::definition::Definitions;
 use ductwork::store::event::{self, Behind, Since};
@@ -18,6 +18,7 @@ use ductwork::store::steps::{self, Place};
 use ductwork::store::trigger::{self, NewRun};
 use ductwork::store::{cancel, definition, fan_out, halted, overview, page, query, timeline, trace};
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::driver::{Did, Driver};
 use crate::on_every_database;
@@ -356,7 +357,8 @@ on_every_database! {
             driver.trigger(&flow, "1").await;
         }
         driver.work("P", |_| Did::Returned(1.into())).await;
-        let waiting = page::waiting(&mut driver.conn, None, 9).await.unwrap();
+        let first = (RunId(Uuid::nil()), StepId(Uuid::nil()));
+        let waiting = page::waiting_after(&mut driver.conn, None, first, 9, None).await.unwrap();
         let oldest = waiting.iter().map(|it| it.since).min();
         assert!(oldest.is_some());
         for (most, n) in [(9, 3), (3, 3)] {

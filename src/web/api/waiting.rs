@@ -46,7 +46,7 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
     let read = site.source.read(async move |conn| {
         let only = only.as_deref();
         // One more, to know whether there is a next page.
-        let waiting = page::waiting_after(conn, only, after, limit + 1, whole).await?;
+        let waiting = page::waiting_after(conn, only, after, limit + 1, Some(whole)).await?;
         let mut known = HashMap::new();
         for step in &waiting {
             if !known.contains_key(&step.definition) {

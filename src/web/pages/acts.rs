@@ -25,7 +25,7 @@ use super::asked::{self, Asked};
 use super::form::Form;
 use super::parts::{self, Moment, RunLink, State};
 use super::text::clip;
-use super::{Frame, elsewhere, page};
+use super::{Frame, elsewhere, page, waiting};
 
 type Who = Extension<Arc<Visitor>>;
 
@@ -189,6 +189,8 @@ struct Answer {
     /// The text as it was typed.
     value: String,
     error: String,
+    /// The address of the question.
+    back: String,
 }
 
 /// `POST /runs/{id}/resume`
@@ -220,6 +222,7 @@ pub async fn resume(
                 step,
                 value: given.unwrap_or_default().to_owned(),
                 error: refusal.into_detail(),
+                back: waiting::address_of(run, step),
             })?;
             return Ok(with_own_words(response, StatusCode::UNPROCESSABLE_ENTITY));
         }

@@ -7,7 +7,7 @@ use axum::extract::{Path, State as Extract};
 use axum::http::Uri;
 use axum::response::Response;
 
-use crate::model::{RunId, StepId};
+use crate::model::{RunId, RunStatus, StepId, StepStatus};
 use crate::number::grouped;
 use crate::store::fan_out;
 use crate::store::page::{self as store, Attempt};
@@ -22,7 +22,7 @@ use crate::web::visitor::may_see_payloads;
 use super::asked::{self, Asked, missing, wrong};
 use super::parts::{self, Bar, Moment, Place, RunLink, State};
 use super::text::{self, Value, clip};
-use super::{Frame, page};
+use super::{Frame, page, waiting};
 
 /// The longest error in a row, in characters.
 const LETTERS: usize = 300;
@@ -48,6 +48,8 @@ struct Page {
     fan_outs: Vec<Link>,
     copied: bool,
     answered_by: Option<String>,
+    /// The address at which a visitor who may act on the run answers.
+    question: Option<String>,
     attempts: Vec<Row>,
     is_cut: bool,
     /// The number of all attempts.
@@ -177,8 +179,12 @@ pub async fn step(
             state,
         }
     };
+    let frame = Frame::of("runs", now);
+    let asks = head_of_step.status == StepStatus::Waiting && head.status == RunStatus::Dampened;
     page(&Page {
-        frame: Frame::of("runs", now),
+        question: (asks && frame.may_act_on(Some(&head.pipeline)))
+            .then(|| waiting::address_of(run, Some(id))),
+        frame,
         run: parts::run(run),
         pipeline: head.pipeline,
         node: head_of_step.node.clone(),

@@ -7,18 +7,19 @@ use askama::Template;
 use axum::extract::State as Extract;
 use axum::http::Uri;
 use axum::response::Response;
+use uuid::Uuid;
 
 use crate::model::*;
 use crate::store::{page as store, query};
-use crate::web::refusal::Refusal;
+use crate::web::refusal::{Refusal, no_run};
 use crate::web::{Site, visitor};
 
-use super::asked::Asked;
+use super::asked::{self, Asked};
 use super::parts::{self, Moment, RunLink};
 use super::text::{Value, clip};
 use super::{Frame, page};
 
-/// The number of questions that are shown.
+/// Questions per page.
 const QUESTIONS: usize = 100;
 
 /// The longest question, in characters.
@@ -28,8 +29,13 @@ const LETTERS: usize = 500;
 #[template(path = "waiting.html")]
 struct Page {
     frame: Frame,
+    /// Only its questions are shown.
+    run: Option<RunLink>,
     questions: Vec<Question>,
-    is_partial: bool,
+    /// The address of the next page.
+    more: Option<String>,
+    /// The address of the first page, if this is a later one.
+    first: Option<String>,
 }
 
 struct Question {
@@ -49,13 +55,75 @@ struct Question {
     deadline: Option<String>,
 }
 
+/// The place in the list after which a page begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct After(RunId, StepId);
+
+impl After {
+    fn read(text: &str) -> Result<Self, Refusal> {
+        let Some((run, step)) = text.split_once('.') else {
+            let detail =
+                "`after` has the id of a run and that of a step, with a point between them";
+            return Err(asked::wrong(detail));
+        };
+        Ok(Self(asked::id(run, "a run")?, asked::id(step, "a step")?))
+    }
+}
+
+/// The address of the list, or of a run's part of it, that begins after this place.
+fn address(run: Option<RunId>, after: Option<After>) -> String {
+    let run = run.map(|run| format!("run={run}"));
+    let after = after.map(|After(run, step)| format!("after={run}.{step}"));
+    let pairs: Vec<String> = run.into_iter().chain(after).collect();
+    match pairs.is_empty() {
+        true => "/waiting".to_owned(),
+        false => format!("/waiting?{}", pairs.join("&")),
+    }
+}
+
+/// The address of a run's questions. However many they are, the page begins with that of this step.
+pub fn address_of(run: RunId, step: Option<StepId>) -> String {
+    let Some(step) = step else {
+        return address(Some(run), None);
+    };
+    // The list is in the order of the ids, and no step needs to have the id before this one.
+    let before = StepId(Uuid::from_u128(step.0.as_u128().saturating_sub(1)));
+    let page = address(Some(run), Some(After(run, before)));
+    format!("{page}#step-{step}")
+}
+
 /// `GET /waiting`
 pub async fn waiting(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Response, Refusal> {
-    Asked::of(&uri, &[])?;
-    let only = visitor::asking().and_then(|it| it.pipelines.clone());
+    let asked = Asked::of(&uri, &["run", "after"])?;
+    let run: Option<RunId> = asked
+        .one("run")?
+        .map(|text| asked::id(text, "a run"))
+        .transpose()?;
+    let after = asked.one("after")?.map(After::read).transpose()?;
+    if let (Some(run), Some(After(of, _))) = (run, after)
+        && of != run
+    {
+        return Err(asked::wrong(
+            "`after` is a place among another run's questions",
+        ));
+    }
+    let mut only = visitor::asking().and_then(|it| it.pipelines.clone());
+    if let Some(run) = run {
+        let brief = site
+            .source
+            .read(async move |conn| query::brief(conn, run).await);
+        let brief = brief.await?.ok_or_else(|| no_run(run))?;
+        visitor::need(&brief.pipeline)?;
+        only = Some(vec![brief.pipeline]);
+    }
+    let begin = run.unwrap_or(RunId(Uuid::nil()));
+    let After(of, step) = after.unwrap_or(After(begin, StepId(Uuid::nil())));
     let definitions = Arc::clone(&site.definitions);
     let read = site.source.read(async move |conn| {
-        let waiting = store::waiting(conn, only.as_deref(), QUESTIONS + 1).await?;
+        // One more, to know whether there is a next page.
+        let only = only.as_deref();
+        let mut waiting = store::waiting_after(conn, only, (of, step), QUESTIONS + 1, None).await?;
+        waiting.retain(|it| run.is_none_or(|run| it.run_id == run));
         let mut known = HashMap::new();
         for step in &waiting {
             if !known.contains_key(&step.definition) {
@@ -89,9 +157,14 @@ pub async fn waiting(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Resp
         }
     };
     let questions = waiting.iter().take(QUESTIONS).map(question).collect();
+    let last = waiting
+        .get(QUESTIONS - 1)
+        .filter(|_| waiting.len() > QUESTIONS);
     page(&Page {
         frame,
-        is_partial: waiting.len() > QUESTIONS,
+        run: run.map(parts::run),
         questions,
+        more: last.map(|last| address(run, Some(After(last.run_id, last.step_id)))),
+        first: after.map(|_| address(run, None)),
     })
 }

@@ -1,6 +1,5 @@
 SELECT s.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS now,
-       CAST(octet_length(s.input) AS SIGNED) AS input_size,
-       CASE WHEN octet_length(s.input) <= ? THEN s.input END AS input,
+       CAST(octet_length(s.input) AS SIGNED) AS input_size, CASE WHEN octet_length(s.input) <= ? THEN s.input END AS input,
        d.answer_by, d.unanswered
   FROM ductwork_steps s FORCE INDEX (ductwork_steps_asked)
   JOIN ductwork_runs r ON r.id = s.run_id

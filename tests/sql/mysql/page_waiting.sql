@@ -5,4 +5,5 @@ SELECT s.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, TIMESTAMP
   JOIN ductwork_runs r ON r.id = s.run_id
   LEFT JOIN ductwork_deadlines d ON d.branch_id = s.branch_id
  WHERE s.run_id IN (SELECT id FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b) AND s.via = 'dampen' AND s.status = 'waiting'
- ORDER BY s.created_at, s.id LIMIT ?
+   AND (s.run_id > ? OR s.run_id = ? AND s.id > ?)
+ ORDER BY s.run_id, s.id LIMIT ?

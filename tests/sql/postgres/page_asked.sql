@@ -1,6 +1,5 @@
 SELECT s.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, (extract(epoch from statement_timestamp()) * 1000000)::bigint AS now,
-       CAST(octet_length(s.input) AS bigint) AS input_size,
-       CASE WHEN octet_length(s.input) <= $1 THEN s.input END AS input,
+       CAST(octet_length(s.input) AS bigint) AS input_size, CASE WHEN octet_length(s.input) <= $1 THEN s.input END AS input,
        d.answer_by, d.unanswered
   FROM ductwork_steps s 
   JOIN ductwork_runs r ON r.id = ANY (ARRAY[s.run_id])

@@ -1,6 +1,5 @@
 SELECT s.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS now,
-       CAST(octet_length(s.input) AS bigint) AS input_size,
-       CASE WHEN octet_length(s.input) <= ?1 THEN s.input END AS input,
+       CAST(octet_length(s.input) AS bigint) AS input_size, CASE WHEN octet_length(s.input) <= ?1 THEN s.input END AS input,
        d.answer_by, d.unanswered
   FROM ductwork_steps s INDEXED BY ductwork_steps_asked
   JOIN ductwork_runs r ON r.id = s.run_id

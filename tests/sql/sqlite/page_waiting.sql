@@ -5,4 +5,5 @@ SELECT s.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, CAST(unix
   JOIN ductwork_runs r ON r.id = s.run_id
   LEFT JOIN ductwork_deadlines d ON d.branch_id = s.branch_id
  WHERE s.run_id IN (SELECT c0 FROM ductwork_rows(?1)) AND s.via = 'dampen' AND s.status = 'waiting'
- ORDER BY s.created_at, s.id LIMIT ?2
+   AND (s.run_id > ?2 OR s.run_id = ?2 AND s.id > ?3)
+ ORDER BY s.run_id, s.id LIMIT ?4
