@@ -16,7 +16,9 @@ use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::{Rows, Statement};
 use ductwork::store::steps::{self, Place};
 use ductwork::store::trigger::{self, NewRun};
-use ductwork::store::{cancel, definition, fan_out, halted, overview, page, query, timeline, trace};
+use ductwork::store::{
+    cancel, definition, fan_out, halted, overview, page, query, timeline, trace,
+};
 use serde_json::json;
 use uuid::Uuid;
 
