@@ -119,8 +119,8 @@ statement::statements! {
             SELECT 1 FROM ductwork_departed d WHERE d.gone_at <= {now} - :departed)";
 }
 
-/// True where a cancellation or a deletion is half done and nobody continues it, where a question's deadline has passed, where a run has ended longer ago than `retention`, or where a process that is
-/// gone is to be forgotten.
+/// True where a cancellation or a deletion is half done and nobody continues it, where a question's deadline has passed,
+/// where a run has ended longer ago than `retention`, or where a process that is gone is to be forgotten.
 pub async fn left_to_do(
     conn: &mut Conn,
     retention: Option<std::time::Duration>,
