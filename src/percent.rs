@@ -43,6 +43,20 @@ pub fn form_decoded(text: &str) -> Option<String> {
     decoded(&text.replace('+', " "))
 }
 
+/// True for a part of a URL whose decoded bytes are UTF-8, where a `%` without two digits stands for itself.
+pub fn is_text(part: &str) -> bool {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digit = |at: usize| after.get(at).and_then(|it| char::from(*it).to_digit(16));
+        let byte = digit(0).zip(digit(1)).filter(|_| *first == b'%');
+        let byte = byte.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = after.get(2..).filter(|_| byte.is_some()).unwrap_or(after);
+    }
+    std::str::from_utf8(&bytes).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -226,11 +226,14 @@ impl Turn<'_> {
             }
         }
         let until = Instant::now() + TURN;
+        // Each has a share of the turn, so that none stands still for as long as an abandoned one does.
+        let shares = u32::try_from(cancelling.len().max(1)).unwrap_or(u32::MAX);
         while !self.stopped.is_set()
             && Instant::now() < until
             && let Some(mut first) = cancelling.pop_front()
         {
-            match go_on(conn, &mut first, self.stopped, until).await {
+            let share = until.min(Instant::now() + TURN / shares);
+            match go_on(conn, &mut first, self.stopped, share).await {
                 Ok(true) => cancelling.push_back(first),
                 Ok(false) => {}
                 Err(error) => self.then(Err(error))?,
@@ -282,7 +285,7 @@ async fn pass_deadlines(
     }
 }
 
-/// Continues a cancellation for the rest of the turn. True if more of it is left. A cancellation that has closed
+/// Continues a cancellation for its share of the turn. True if more of it is left. A cancellation that has closed
 /// nothing, as a rule because somebody has locked rows of its run, is left to the next look, and the result is the
 /// reason.
 async fn go_on(

@@ -13,7 +13,6 @@ use crate::model::*;
 use crate::time;
 
 use super::halt::{self, HALTS_MAX};
-use super::stuck::GRACE;
 
 pub use facts::*;
 pub use leaf::BACKLOG_MAX;
@@ -177,7 +176,7 @@ fn cancelling(facts: &Facts) -> Why {
     };
     let why = Why::new("cancelling", fact);
     let idle = Duration::from_micros(facts.now.saturating_sub(at).max(0).unsigned_abs());
-    match idle >= GRACE.min(facts.stale_after) {
+    match idle >= facts.stale_after {
         true => why.remedy(format!(
             "ductworkd cancel {}    # continues this; a running daemon does so by itself",
             facts.run_id

@@ -199,10 +199,10 @@ pub async fn cancel_by(
     }
 }
 
-/// How long those who cancel may pause between two transactions. Somebody who has left the rest of a cancellation to
-/// others does not come back, and the steps of its open branches run on until then. This is many times as long as a
-/// transaction waits for a lock; two who cancel at once do no harm.
-const PAUSES_FOR: Duration = Duration::from_secs(5);
+/// How long those who cancel may pause between two transactions: a daemon does so for its turn at other cancellations
+/// and for its turn at deletions, of 5 s each (`engine::keeping`). Somebody who has left the rest of a cancellation to
+/// others does not come back, and the steps of its open branches run on until then. Two who cancel at once do no harm.
+const PAUSES_FOR: Duration = Duration::from_secs(15);
 
 /// The time after which nobody continues a cancellation, where a lease holds for that long.
 pub fn left_after(lease: Duration) -> Duration {

@@ -3,17 +3,17 @@
 //! Owns: the definitions that a process remembers, and those that it cannot read, which its claims
 //! leave out for a while. Never: the requirements on a definition (`definition::canonical`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
 use crate::definition::{Definition, canonical};
+use crate::model::RunStatus;
 
 use super::conn::Conn;
 use super::error::Error;
-use super::list::{self, RunFilter};
 use super::page;
 use super::statement::{Rows, statements};
 
@@ -25,6 +25,22 @@ statements! {
                        row_number() OVER (PARTITION BY d.pipeline ORDER BY d.created_at DESC, d.digest DESC) AS place
                   FROM ductwork_definitions d) x
          WHERE x.place = 1 ORDER BY x.pipeline LIMIT :n";
+    /// The newest run of each pipeline that was triggered. The runs that were revived since are passed over one by one;
+    /// they are few, because somebody has asked for each, or for all of a bulk action.
+    NEWEST_COMPLETED = "
+        SELECT b.pipeline, (SELECT r.id FROM ductwork_runs r {by:ductwork_runs_completed}
+                             WHERE r.status = 'completed' AND {key:r.pipeline;b.pipeline}
+                               AND r.revived_from IS NULL AND r.pruning_at IS NULL
+                             ORDER BY r.pipeline DESC, r.id DESC LIMIT 1) AS id
+          FROM {rows:b(pipeline text)}";
+    NEWEST_OF_STATUS = "
+        SELECT b.pipeline, (SELECT r.id FROM ductwork_runs r {by:ductwork_runs_others}
+                             WHERE r.status <> 'completed' AND r.status = :status AND {key:r.pipeline;b.pipeline}
+                               AND r.revived_from IS NULL AND r.pruning_at IS NULL
+                             ORDER BY r.status DESC, r.pipeline DESC, r.id DESC LIMIT 1) AS id
+          FROM {rows:b(pipeline text)}";
+    DEFINITIONS_OF_RUNS = "
+        SELECT r.pipeline, r.definition FROM {rows:b(id id)} JOIN ductwork_runs r ON {key:r.id;b.id}";
     STORED_DEFINITION = "
         SELECT digest, pipeline, body, created_at FROM ductwork_definitions WHERE digest = :digest";
     LOAD_DEFINITION = "SELECT body FROM ductwork_definitions WHERE digest = :digest";
@@ -327,55 +343,71 @@ pub async fn stored(conn: &mut Conn, digest: &str) -> Result<Option<Stored>, Err
     .transpose()
 }
 
-/// The number of a pipeline's runs among which the newest one that was triggered is looked for.
-const RECENT: usize = 20;
-
 /// The pipelines that were ever triggered, at most `n`, each with the digest of its latest definition.
 pub async fn latest(conn: &mut Conn, n: usize) -> Result<Vec<(String, String)>, Error> {
-    let mut found = Vec::new();
-    for row in conn.fetch(&LATEST_DEFINITIONS, &[("n", n.into())]).await? {
-        let pipeline: String = row.get("pipeline")?;
-        let triggered = match row.get::<i64>("versions")? {
-            ..=1 => None,
-            _ => of_newest_run(conn, &pipeline).await?,
+    conn.snapshot(async |conn| {
+        let (mut stored, mut several) = (Vec::new(), Vec::new());
+        for row in conn.fetch(&LATEST_DEFINITIONS, &[("n", n.into())]).await? {
+            let pipeline: String = row.get("pipeline")?;
+            if row.get::<i64>("versions")? > 1 {
+                several.push(pipeline.clone());
+            }
+            stored.push((pipeline, row.get("digest")?));
+        }
+        let mut triggered = of_newest_runs(conn, &several).await?;
+        let latest = |(pipeline, stored): (String, String)| {
+            let digest = triggered.remove(&pipeline).unwrap_or(stored);
+            (pipeline, digest)
         };
-        let digest = match triggered {
-            Some(digest) => digest,
-            None => row.get("digest")?,
-        };
-        found.push((pipeline, digest));
-    }
-    Ok(found)
+        Ok(stored.into_iter().map(latest).collect())
+    })
+    .await
 }
 
 /// The digest of a pipeline's latest definition: that of its newest run, or the one that was stored last where the
 /// runs have been deleted.
 pub async fn latest_of(conn: &mut Conn, pipeline: &str) -> Result<Option<String>, Error> {
-    match of_newest_run(conn, pipeline).await? {
-        Some(digest) => Ok(Some(digest)),
-        None => {
-            let stored = page::versions(conn, pipeline, 1).await?;
-            Ok(stored.into_iter().next().map(|it| it.digest))
+    conn.snapshot(async |conn| {
+        let mut triggered = of_newest_runs(conn, &[pipeline.to_owned()]).await?;
+        if let Some(digest) = triggered.remove(pipeline) {
+            return Ok(Some(digest));
         }
-    }
+        let stored = page::versions(conn, pipeline, 1).await?;
+        Ok(stored.into_iter().next().map(|it| it.digest))
+    })
+    .await
 }
 
-/// The definition of the newest run that was triggered. The one that was stored last may have been abandoned: a
-/// definition to which somebody has gone back is not stored again. Revivals do not count, because they go on with the
-/// definitions of old runs.
-async fn of_newest_run(conn: &mut Conn, pipeline: &str) -> Result<Option<String>, Error> {
-    let filter = RunFilter {
-        pipeline: Some(pipeline),
-        key: None,
-        statuses: &[],
-        since: None,
-        before: None,
-        limit: RECENT,
-        whole: 0,
-    };
-    let runs = list::runs(conn, &filter).await?;
-    let triggered = runs.into_iter().find(|run| run.revived_from.is_none());
-    Ok(triggered.map(|run| run.definition))
+/// For each of these pipelines the definition of the newest run that was triggered, if it has one. The definition that
+/// was stored last may have been abandoned: one to which somebody has gone back is not stored again. Revivals do not
+/// count, because they go on with the definitions of old runs.
+async fn of_newest_runs(
+    conn: &mut Conn,
+    pipelines: &[String],
+) -> Result<BTreeMap<String, String>, Error> {
+    if pipelines.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut newest: BTreeMap<String, Uuid> = BTreeMap::new();
+    for status in RunStatus::ALL {
+        let rows = Rows::new().texts("pipeline", pipelines.iter().map(String::as_str));
+        let args = [("b", (&rows).into()), ("status", status.as_str().into())];
+        let (statement, args) = match status {
+            RunStatus::Completed => (&NEWEST_COMPLETED, &args[..1]),
+            _ => (&NEWEST_OF_STATUS, &args[..]),
+        };
+        for row in conn.fetch(statement, args).await? {
+            if let Some(id) = row.get::<Option<Uuid>>("id")? {
+                let known = newest.entry(row.get("pipeline")?).or_insert(id);
+                *known = id.max(*known);
+            }
+        }
+    }
+    let rows = Rows::new().ids("id", newest.into_values());
+    let args = [("b", (&rows).into())];
+    let rows = conn.fetch(&DEFINITIONS_OF_RUNS, &args).await?;
+    let of = |row: &super::Row| Ok((row.get("pipeline")?, row.get("definition")?));
+    rows.iter().map(of).collect()
 }
 
 /// Stores a definition, unless it exists already, and returns its digest. Definitions are never deleted, so

@@ -43,7 +43,6 @@ macro_rules! urgent_first {
     };
 }
 
-// A run whose deletion has begun does not exist for readers.
 /// The questions after a step, with this part of the value in question.
 macro_rules! asked {
     ($input:literal) => {
@@ -64,6 +63,7 @@ macro_rules! asked {
     };
 }
 
+// A run whose deletion has begun does not exist for readers.
 statements! {
     PAGE_PAYLOADS_OF_RUN = "
         SELECT {big:octet_length(r.input)} AS input_size,

@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::machine::stuck::{Facts, GRACE, Mover, Unkept, Waiting};
 use crate::model::*;
 
-use super::cancel;
 use super::conn::{Conn, Row};
 use super::dialect::Dialect;
 use super::error::Error;
@@ -114,7 +113,7 @@ statements! {
           JOIN ductwork_branches br ON br.id = a.branch_id
          WHERE a.completed_at IS NULL{narrow: AND a.holder IS NOT NULL} AND a.lease_until < {now} - :grace
          LIMIT 100";
-    /// A cancellation that nobody continues is finished after a while.
+    /// A daemon goes on with a cancellation that nobody continues before a lease is over.
     STUCK_UNKEPT = "
         SELECT 'question' AS kind, br.pipeline, br.run_id, x.answer_by AS since
           FROM (SELECT branch_id, answer_by FROM ductwork_deadlines
@@ -124,7 +123,7 @@ statements! {
         UNION ALL
         SELECT 'cancellation', x.pipeline, x.id, x.cancelling_at
           FROM (SELECT pipeline, id, cancelling_at FROM ductwork_runs
-                 WHERE cancelling_at < {now} - :grace - :left
+                 WHERE cancelling_at < {now} - :grace - :lease
                  ORDER BY cancelling_at LIMIT 100) x";
 }
 
@@ -164,8 +163,7 @@ pub async fn facts(conn: &mut Conn, stale_after: Duration) -> Result<Facts, Erro
         for row in conn.fetch(&STUCK_EXPIRED, &grace).await? {
             facts.expired.push(waiting(&row)?);
         }
-        let left = micros(cancel::left_after(stale_after));
-        let unkept = [grace[0].clone(), ("left", left.into())];
+        let unkept = [grace[0].clone(), ("lease", micros(stale_after).into())];
         for row in conn.fetch(&STUCK_UNKEPT, &unkept).await? {
             let kind: String = row.get("kind")?;
             let unkept = match kind.as_str() {

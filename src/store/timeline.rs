@@ -94,23 +94,20 @@ pub async fn facts(conn: &mut Conn, head: &RunHead) -> Result<Facts, Error> {
 
 /// The steps of a run, and whether they are a sample. A sample contains the steps that have halted branches.
 pub(super) async fn steps(conn: &mut Conn, run: RunId) -> Result<(Vec<StepTime>, bool), Error> {
-    let is_wide = why::is_wide(conn, run).await?;
-    let mut steps = match is_wide {
-        true => some(conn, run).await?,
-        false => {
-            // One more, to know whether there are others.
-            let args = [("run", run.0.into()), ("n", (STEPS + 1).into())];
-            read(&conn.fetch(&TIMES, &args).await?)?
+    if !why::is_wide(conn, run).await? {
+        // One more, to know whether there are others.
+        let args = [("run", run.0.into()), ("n", (STEPS + 1).into())];
+        let all = read(&conn.fetch(&TIMES, &args).await?)?;
+        if all.len() <= STEPS {
+            return Ok((all, false));
         }
-    };
-    let is_sample = is_wide || steps.len() > STEPS;
-    if is_sample {
-        let args = [("run", run.0.into()), ("n", ROWS.into())];
-        steps.extend(read(&conn.fetch(&TIMES_OF_HALTED, &args).await?)?);
-        steps.sort_by_key(|step| (step.created_at, step.id));
-        steps.dedup_by_key(|step| step.id);
     }
-    Ok((steps, is_sample))
+    let mut steps = some(conn, run).await?;
+    let args = [("run", run.0.into()), ("n", ROWS.into())];
+    steps.extend(read(&conn.fetch(&TIMES_OF_HALTED, &args).await?)?);
+    steps.sort_by_key(|step| (step.created_at, step.id));
+    steps.dedup_by_key(|step| step.id);
+    Ok((steps, true))
 }
 
 /// The steps of several runs, if they have at most `most` together.

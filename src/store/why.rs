@@ -284,6 +284,9 @@ pub async fn facts(
                 condemned: process.condemned.is_some(),
                 intake: process.intake,
                 holds: mover.as_ref().map_or(0, |mover| mover.holds),
+                moved_at: mover
+                    .as_ref()
+                    .map_or(process.started_at, |mover| mover.moved_at),
                 trouble: mover.and_then(|mover| Some(mover.trouble?.0)),
             });
         }

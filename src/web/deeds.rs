@@ -277,7 +277,7 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
             let before = cancelling.closed;
             match cancelling.step(conn).await? {
                 Some(ended) => break Some(ended),
-                // The run is marked as being cancelled: an advancer closes the rest.
+                // The run is marked as being cancelled: a daemon closes the rest.
                 None if Instant::now() >= until => break None,
                 None if cancelling.closed == before => tokio::time::sleep(cancel::AGAIN).await,
                 None => {}

@@ -22,6 +22,7 @@ use axum::response::Response;
 use hyper::body::{Body as _, Frame, SizeHint};
 
 use crate::engine::counting;
+use crate::percent;
 
 use super::failed_sign_ins::Remote;
 use super::peer::Peer;
@@ -152,7 +153,7 @@ fn within_bounds(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
 /// contains one, and PostgreSQL accepts none. The API's routes name the parameter that contains it.
 fn readable(uri: &Uri, form: Form) -> Result<(), Refusal> {
     let detail = match uri.path() {
-        path if !path.split('/').all(is_text) => {
+        path if !path.split('/').all(percent::is_text) => {
             "the address is not text: a path is text in UTF-8, percent-encoded"
         }
         path if form != Form::Problem && path.contains("%00") => {
@@ -161,20 +162,6 @@ fn readable(uri: &Uri, form: Form) -> Result<(), Refusal> {
         _ => return Ok(()),
     };
     Err(Refusal::new(StatusCode::BAD_REQUEST, detail))
-}
-
-/// True for a part of a path whose decoded bytes are UTF-8. A `%` without two digits stands for itself.
-fn is_text(part: &str) -> bool {
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
-    while let [first, after @ ..] = rest {
-        let digit = |at: usize| after.get(at).and_then(|it| char::from(*it).to_digit(16));
-        let byte = digit(0).zip(digit(1)).filter(|_| *first == b'%');
-        let byte = byte.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
-        bytes.push(byte.unwrap_or(*first));
-        rest = after.get(2..).filter(|_| byte.is_some()).unwrap_or(after);
-    }
-    std::str::from_utf8(&bytes).is_ok()
 }
 
 /// The part of a request's body that a route has read.

@@ -371,13 +371,15 @@ on_every_database! {
         ended(&mut fixture.conn, id).await;
         let path = format!("{BULK}/{id}");
         assert_eq!(Ask::get(&path).bearer(&limited).of(&console).value()["done"], 1);
-        // Its page offers only what the token may see.
+        // The page of one whose runs are there offers only what the token may see.
+        let again = Ask::json(BULK, &many).bearer(&limited).of(&console);
+        let again = again.value()["id"].as_str().unwrap().to_owned();
         let looked = async |secret: &str| {
             let cookie = Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie();
-            let page = Ask::get(&format!("/bulk/{id}")).cookie(&cookie).of(&console);
+            let page = Ask::get(&format!("/bulk/{again}")).cookie(&cookie).of(&console);
             assert_eq!(page.status, 200, "{page:?}");
             led_to_nothing_else(&page, &cookie, &console).await;
-            page.body.contains(&format!("/actions?bulk={id}"))
+            page.body.contains(&format!("/actions?bulk={again}"))
         };
         assert!(!looked(&limited).await && looked(&secret).await);
         // A token with the same name is for other pipelines.

@@ -77,7 +77,7 @@ static AHEAD: Statement = Statement::new(
 /// Some seconds before they were written.
 static BEFORE: Statement = Statement::new(
     "WIDE_BEFORE",
-    "UPDATE ductwork_runs SET cancelling_at = cancelling_at - 6000000",
+    "UPDATE ductwork_runs SET cancelling_at = cancelling_at - 16000000",
 );
 
 /// The runs whose cancellation nobody has continued for this long.

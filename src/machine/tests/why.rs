@@ -62,6 +62,7 @@ fn process(role: Role, age_s: u64) -> ProcessFact {
         condemned: false,
         intake: Intake::Open,
         holds: 1,
+        moved_at: NOW - 600 * SECOND,
         trouble: None,
     }
 }
@@ -368,6 +369,13 @@ fn a_branch_that_no_advancer_takes_is_told_with_its_time_and_a_way_out() {
          hold: 3)"
     );
     assert_eq!((busy.cause, busy.remedy), ("ready", None));
+    // It holds nothing between two batches.
+    let between = ProcessFact {
+        moved_at: NOW - 39 * SECOND,
+        ..advancer(1, 0)
+    };
+    let between = ready(90, vec![advancer(1, 0), between]);
+    assert_eq!((between.cause, between.remedy), ("ready", None));
     let untaken = ready(90, vec![advancer(1, 0), advancer(2, 0)]);
     assert_eq!(untaken.cause, "not_taken");
     assert_eq!(

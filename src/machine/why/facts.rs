@@ -97,6 +97,8 @@ pub struct ProcessFact {
     pub intake: Intake,
     /// How much it holds: steps that it runs or has claimed, or branches that it advances.
     pub holds: u64,
+    /// When a heartbeat last told that it had claimed or advanced something, by the database's clock.
+    pub moved_at: i64,
     /// The trouble that keeps it from making progress.
     pub trouble: Option<String>,
 }

@@ -275,7 +275,9 @@ fn about_to_be_advanced(
         && waited >= TAKEN_WITHIN
     {
         let held = held_by(facts, &open);
-        if held > 0 {
+        // An advancer holds nothing between two batches.
+        let moves = |it: &&ProcessFact| time::between(it.moved_at, facts.now) <= GRACE;
+        if held > 0 || open.iter().any(moves) {
             let fact = format!(
                 "{node} has ended, and has been ready to be advanced for {}; the advancers are busy (branches that \
                  they hold: {held}){place}",

@@ -12,7 +12,7 @@ use crate::definition::{Definition, NodeIndex};
 use crate::machine::layout::{Layout, Part};
 use crate::machine::timeline::{self, Facts as Times, Timeline};
 use crate::machine::why::{self, Facts, Why};
-use crate::model::{FanOutId, RunId, RunStatus, StepId, StepStatus};
+use crate::model::{FanOutId, RunId, RunStatus, StepStatus};
 use crate::number::grouped;
 use crate::percent::encoded;
 use crate::store::Error;
@@ -34,7 +34,7 @@ use super::acts::Acted;
 use super::asked::{self, Asked, wrong};
 use super::parts::{self, Moment, Place, RunLink, State};
 use super::text::{Value, clip};
-use super::{Frame, elsewhere, page};
+use super::{Frame, elsewhere, page, waiting};
 
 /// The number of steps that are listed.
 const STEPS: usize = 200;
@@ -102,8 +102,8 @@ struct Page {
     more_fan_outs: usize,
     steps: Vec<Row>,
     is_cut: bool,
-    /// The first step that waits for a person.
-    asks: Option<StepId>,
+    /// The address of its questions, at the first step that waits for a person.
+    answer: String,
     /// The configuration's definition differs from the run's.
     is_redefined: bool,
     node: Option<String>,
@@ -348,11 +348,13 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
         proof: frame.proof_on(&head.pipeline),
         is_halted: head.status == RunStatus::Halted,
         is_redefined: false,
-        asks: read
-            .steps
-            .iter()
-            .find(|step| step.status == StepStatus::Waiting)
-            .map(|step| step.id),
+        answer: waiting::address_of(
+            id,
+            read.steps
+                .iter()
+                .find(|step| step.status == StepStatus::Waiting)
+                .map(|step| step.id),
+        ),
         actions: read
             .actions
             .iter()
