@@ -543,6 +543,16 @@ async fn messages_that_the_database_refuses_to_take_are_told_of_and_go_out_later
             );
             fixture.conn.script("TEST_ACCEPT", accept).await.unwrap();
             endpoint.hears(known + 1).await;
+            // The next refusal is that of a new message, and not of the record of this one.
+            let conn = &mut fixture.conn;
+            eventually(PATIENCE, "it is delivered", async || {
+                let states = states(conn).await;
+                states
+                    .iter()
+                    .all(|(state, _)| state == "delivered")
+                    .then_some(())
+            })
+            .await;
         }
         daemon.stop().await;
     })
