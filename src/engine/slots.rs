@@ -763,7 +763,7 @@ pub(super) mod tests {
         let text = |bytes| "x".repeat(bytes);
         let error = StepError {
             backtrace: Some(text(1_000)),
-            ..StepError::new("class", text(100))
+            ..StepError::new("ExitStatus(1)", text(100))
         };
         let timed_out = Outcome::TimedOut {
             message: text(100),
