@@ -120,16 +120,19 @@ on_every_database! {
         let rest = next(&of_many).unwrap();
         assert!(rest.contains(&format!("run={many}&after={many}.")), "{rest}");
         assert_eq!(shown(&get(&rest, &cookie).await), ids[100..103]);
-        let run = get(&format!("/runs/{one}"), &cookie).await;
-        assert!(run.body.contains(&format!("\"/waiting?run={one}#step-{}\"", ids[103])), "{run:?}");
-        // The page of each step leads to its question.
-        let step = get(&format!("/runs/{many}/steps/{}", ids[102]), &cookie).await;
-        let (before, _) = step.body.split_once("\">Answer…</a>").unwrap();
-        let (_, path) = before.rsplit_once("href=\"").unwrap();
-        let (path, place) = path.rsplit_once('#').unwrap();
-        assert_eq!(place, format!("step-{}", ids[102]));
-        let question = get(&path.replace("&#38;", "&"), &cookie).await;
-        assert_eq!(shown(&question), ids[102..103], "{question:?}");
+        // The page of a run leads to its question, and so does that of each step.
+        let led = async |path: &str, at: usize| {
+            let page = get(path, &cookie).await;
+            let (before, _) = page.body.split_once("\">Answer…</a>").unwrap();
+            let (_, path) = before.rsplit_once("href=\"").unwrap();
+            let (path, place) = path.rsplit_once('#').unwrap();
+            assert_eq!(place, format!("step-{}", ids[at]));
+            let question = get(&path.replace("&#38;", "&"), &cookie).await;
+            assert_eq!(shown(&question), ids[at..=at], "{question:?}");
+            question
+        };
+        led(&format!("/runs/{one}"), 103).await;
+        let question = led(&format!("/runs/{many}/steps/{}", ids[102]), 102).await;
         let answer = format!("proof={}&step={}", question.proof(), ids[102]);
         let path = format!("/runs/{many}/resume");
         assert_eq!(Ask::form(&path, &answer).cookie(&cookie).of(&console).leads_to(), format!("/runs/{many}"));

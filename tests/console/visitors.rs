@@ -648,7 +648,7 @@ on_every_database! {
         assert!(waiting.body.contains(&format!("\"{path}/cancel\"")), "{waiting:?}");
         let page = got(&path);
         let (_, address) = page.body.split_once(&format!("\"/waiting?run={asks}")).unwrap();
-        let (place, anchor) = address.split('"').next().unwrap().split_once('#').unwrap();
+        let (place, anchor) = address.split('"').next().unwrap().rsplit_once('#').unwrap();
         let place = place.replace("&#38;", "&");
         let page = got(&format!("/waiting?run={asks}{place}"));
         assert!(page.body.contains(&format!("id=\"{anchor}\"")) && anchor == format!("step-{step}"), "{page:?}");
