@@ -25,8 +25,8 @@ statements! {
                        row_number() OVER (PARTITION BY d.pipeline ORDER BY d.created_at DESC, d.digest DESC) AS place
                   FROM ductwork_definitions d) x
          WHERE x.place = 1 ORDER BY x.pipeline LIMIT :n";
-    /// The newest run of each pipeline that was triggered. The runs that were revived since are passed over one by one;
-    /// they are few, because somebody has asked for each, or for all of a bulk action.
+    /// For each pipeline the newest run that was triggered. The revivals that follow it are passed over one by one; they
+    /// are few, because a person has asked for each, or for all of a bulk action.
     NEWEST_COMPLETED = "
         SELECT b.pipeline, (SELECT r.id FROM ductwork_runs r {by:ductwork_runs_completed}
                              WHERE r.status = 'completed' AND {key:r.pipeline;b.pipeline}
