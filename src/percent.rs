@@ -23,19 +23,7 @@ pub fn encoded(text: &str) -> String {
 /// A decoded part of a URL; `None` where a `%` is not followed by two hexadecimal digits, or the
 /// decoded bytes are no text.
 pub fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-                let (high, low) = (digit(rest.next())?, digit(rest.next())?);
-                u8::try_from(high * 16 + low).ok()?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).ok()
+    String::from_utf8(bytes(text, true)?).ok()
 }
 
 /// The same for a name or a value as a form sends it: there a `+` is a space.
@@ -45,16 +33,24 @@ pub fn form_decoded(text: &str) -> Option<String> {
 
 /// True for a part of a URL whose decoded bytes are UTF-8, where a `%` without two digits stands for itself.
 pub fn is_text(part: &str) -> bool {
+    bytes(part, false).is_some_and(|bytes| std::str::from_utf8(&bytes).is_ok())
+}
+
+/// The decoded bytes. A `%` without two digits stands for itself; where it `is_strict`, there are none then.
+fn bytes(part: &str, is_strict: bool) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
     while let [first, after @ ..] = rest {
         let digit = |at: usize| after.get(at).and_then(|it| char::from(*it).to_digit(16));
         let byte = digit(0).zip(digit(1)).filter(|_| *first == b'%');
         let byte = byte.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+        if is_strict && *first == b'%' && byte.is_none() {
+            return None;
+        }
         bytes.push(byte.unwrap_or(*first));
         rest = after.get(2..).filter(|_| byte.is_some()).unwrap_or(after);
     }
-    std::str::from_utf8(&bytes).is_ok()
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -81,5 +77,7 @@ mod tests {
         for text in ["%", "%f", "%zz", "%+1", "%ff"] {
             assert_eq!((decoded(text), form_decoded(text)), (None, None), "{text}");
         }
+        let lenient = ["%", "%f", "%zz", "%+1", "%c3%bc", "%ff"].map(is_text);
+        assert_eq!(lenient, [true, true, true, true, true, false]);
     }
 }

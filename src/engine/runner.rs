@@ -116,7 +116,8 @@ struct Contexts {
 }
 
 impl Contexts {
-    /// The reason why a value cannot be set, in words. The values of a command have been checked; a native step sets any.
+    /// The reason why a value cannot be set, in words. The values of a command have been checked; a native step may
+    /// set any.
     fn refuses(&self, key: &str, value: &RawValue) -> Option<String> {
         if !(1..=MAX_KEY).contains(&key.chars().count()) {
             return Some(format!("a key has 1 to {MAX_KEY} characters"));
