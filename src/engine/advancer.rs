@@ -86,6 +86,45 @@ impl Loop {
     }
 }
 
+/// Connects if need be. Behind another connection than before, the database is asked for the held branches.
+async fn connected(state: &mut Loop) -> Result<(), Error> {
+    let another = state.link.is_another().await;
+    let doubts = match &another {
+        Ok(another) => *another,
+        // Where nothing is held there is nothing to ask about, and a stop need not wait for the database. Proven by
+        // `an_idle_daemon_that_is_told_to_stop_does_not_wait_for_its_database`.
+        Err(_) => state.branches.may_hold(),
+    };
+    if doubts {
+        state.branches.doubt();
+    }
+    another.map(drop)
+}
+
+/// Reports a branch that is given back because it cannot be advanced. The connection is replaced where its session may be
+/// the cause.
+fn report_blame(operation: &Operation, link: &mut Link) {
+    match operation.blames() {
+        Some((branch, Why::Refused(error))) => events::advance_refused(branch, error),
+        Some((
+            branch,
+            Why::Hindered {
+                error,
+                times,
+                first: true,
+            },
+        )) => {
+            events::advance_hindered(branch, error, *times);
+            // The cause may be a setting of this session, which another one does not have. Proven by
+            // `a_branch_that_only_a_session_cannot_advance_is_advanced_by_another`.
+            if error.is_of_environment() {
+                link.replace();
+            }
+        }
+        _ => {}
+    }
+}
+
 impl Advancer {
     /// Runs until told to stop.
     pub async fn run(self) {
@@ -177,84 +216,65 @@ impl Advancer {
 
     /// One operation of this process, if it is time for it. Returns how long to wait then.
     async fn turn(&self, state: &mut Loop) -> Result<Duration, Error> {
-        match state.link.is_another().await {
-            Ok(false) => {}
-            Ok(true) => state.branches.doubt(),
-            Err(error) => {
-                // Where nothing is held there is nothing to ask about, and a stop need not wait for the database. Proven
-                // by `an_idle_daemon_that_is_told_to_stop_does_not_wait_for_its_database`.
-                if state.branches.may_hold() {
-                    state.branches.doubt();
-                }
-                return Err(error);
-            }
-        }
+        connected(state).await?;
         if !self.shared.take_others(self.policy.lease()).is_empty() {
             bearable(self.give_back_unknown(state).await)?;
         }
         if state.next_look().is_zero() {
             bearable(self.look_at_locked(state).await)?;
         }
-        let mut operation = state.branches.next();
-        // While some are locked, others may be locked by the same transaction.
-        let some_are_locked = state.locked.keys().next().is_some();
-        if let (Operation::Advance(batch), true) = (&operation, some_are_locked) {
-            bearable(self.set_aside(state, batch).await)?;
-            operation = state.branches.next();
-        }
-        if matches!(operation, Operation::Claim) && self.shared.mode() != Mode::Run {
-            return Ok(self.poll());
-        }
-        let left_out = self.left_out(state);
-        let Loop {
-            link,
-            branches,
-            process,
-            ..
-        } = state;
-        match operation.blames() {
-            Some((branch, Why::Refused(error))) => events::advance_refused(branch, error),
-            Some((
-                branch,
-                Why::Hindered {
-                    error,
-                    times,
-                    first,
-                },
-            )) if *first => {
-                events::advance_hindered(branch, error, *times);
-                // The cause may be a setting of this session, which another one does not have. Proven by
-                // `a_branch_that_only_a_session_cannot_advance_is_advanced_by_another`.
-                if error.is_of_environment() {
-                    link.replace();
-                }
-            }
-            _ => {}
-        }
-        let (conn, me) = link.claiming(*process).await?;
-        conn.ask_about_locks(matches!(
-            operation,
-            Operation::Advance(_) | Operation::GiveBack(..)
-        ));
+        let operation = self.next_operation(state).await?;
         if let Operation::Claim = operation {
-            // One look first, because an advancer would otherwise often open a transaction and find
-            // nothing.
-            let next = advance::next_ready(conn).await?;
-            let wait = next.unwrap_or_else(|| self.poll());
-            if !wait.is_zero() {
-                if !branches.has_suspects() {
-                    self.works(link);
-                }
-                return Ok(match branches.pass() {
-                    true => Duration::ZERO,
-                    false => wait.min(spread(self.poll())),
-                });
+            if self.shared.mode() != Mode::Run {
+                return Ok(self.poll());
+            }
+            if let Some(wait) = self.nothing_ready(state).await? {
+                return Ok(wait);
             }
             // From here on there may be leases to extend.
             self.shared.set_holding(true);
         }
+        report_blame(&operation, &mut state.link);
+        self.perform(state, &operation).await
+    }
+
+    /// The next operation. While some branches are locked, others may be locked by the same transaction: a batch is asked
+    /// about first.
+    async fn next_operation(&self, state: &mut Loop) -> Result<Operation, Error> {
+        let operation = state.branches.next();
+        match &operation {
+            Operation::Advance(batch) if state.locked.keys().next().is_some() => {
+                bearable(self.set_aside(state, batch).await)?;
+                Ok(state.branches.next())
+            }
+            _ => Ok(operation),
+        }
+    }
+
+    /// How long to wait if there is nothing to claim. An advancer that did not ask would often open a transaction and find
+    /// nothing.
+    async fn nothing_ready(&self, state: &mut Loop) -> Result<Option<Duration>, Error> {
+        let conn = state.link.get().await?;
+        conn.ask_about_locks(false);
+        let next = advance::next_ready(conn).await?;
+        let wait = next.unwrap_or_else(|| self.poll());
+        if wait.is_zero() {
+            return Ok(None);
+        }
+        if !state.branches.has_suspects() {
+            self.works(&mut state.link);
+        }
+        Ok(Some(match state.branches.pass() {
+            true => Duration::ZERO,
+            false => wait.min(spread(self.poll())),
+        }))
+    }
+
+    /// Performs an operation, and takes note of its answer. Returns how long to wait then.
+    async fn perform(&self, state: &mut Loop, operation: &Operation) -> Result<Duration, Error> {
+        let left_out = self.left_out(state);
         let terms = Terms {
-            most: branches.claims((self.count as usize).max(1) * BRANCHES_PER_COUNT),
+            most: self.most(&mut state.branches),
             lease: self.policy.lease(),
             limits: advance::Limits {
                 advance: &|pipeline| self.policy.advance(pipeline),
@@ -264,24 +284,24 @@ impl Advancer {
             left_out: &left_out,
             backoff: &|pipeline, times| self.policy.advance_backoff(pipeline, times),
         };
+        let (conn, me) = state.link.claiming(state.process).await?;
+        conn.ask_about_locks(matches!(
+            operation,
+            Operation::Advance(_) | Operation::GiveBack(..)
+        ));
         let asked = Instant::now();
         let answer = operation.perform(conn, me, &terms).await;
         let took = asked.elapsed();
-        let waited = answer
-            .as_ref()
-            .err()
-            .filter(|error| error.is_lock_wait())
-            .cloned();
-        if let (Operation::Advance(batch), Some(error)) = (&operation, waited) {
-            branches.settle(&operation, Err(error.clone()))?;
+        if let (Operation::Advance(batch), Err(error)) = (operation, &answer)
+            && error.is_lock_wait()
+        {
+            let error = error.clone();
+            state.branches.settle(operation, answer)?;
             state.waited = Some(error);
-            let found = bearable(self.set_aside(state, batch).await)?;
-            if let (Some(false), [alone]) = (found, batch.as_slice()) {
-                state.locked.waited_in_vain(alone.id, Instant::now());
-            }
+            self.waited_for_lock(state, batch).await?;
             return Ok(Duration::ZERO);
         }
-        let answer = match branches.settle(&operation, answer) {
+        let answer = match state.branches.settle(operation, answer) {
             Err(error) if matches!(operation, Operation::Claim) && error.blames_a_row() => {
                 if terms.most == 1 && self.leave_out_first(conn, &left_out, &error).await? {
                     // Without it, others can be claimed at once.
@@ -293,27 +313,53 @@ impl Advancer {
         };
         // Reading back the claims that an error left behind does not mean that the error is overcome.
         let advanced = matches!(answer, Some(Answer::Advanced(_)));
-        let idle = matches!(operation, Operation::Claim) && !branches.may_hold();
-        if advanced || (idle && !branches.has_suspects()) {
-            self.works(link);
+        let idle = matches!(operation, Operation::Claim) && !state.branches.may_hold();
+        if advanced || (idle && !state.branches.has_suspects()) {
+            self.works(&mut state.link);
         }
-        Ok(match answer {
-            Some(Answer::Claimed(BranchClaim::Dead)) => {
+        Ok(answer.map_or(Duration::ZERO, |answer| {
+            self.answered(state, operation, answer, took)
+        }))
+    }
+
+    /// An advance has waited in vain for a lock: the branches that somebody has locked are set aside.
+    async fn waited_for_lock(
+        &self,
+        state: &mut Loop,
+        batch: &[ClaimedBranch],
+    ) -> Result<(), Error> {
+        let found = bearable(self.set_aside(state, batch).await)?;
+        if let (Some(false), [alone]) = (found, batch) {
+            state.locked.waited_in_vain(alone.id, Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Counts and reports what an operation has done. Returns how long to wait then.
+    fn answered(
+        &self,
+        state: &mut Loop,
+        operation: &Operation,
+        answer: Answer,
+        took: Duration,
+    ) -> Duration {
+        match answer {
+            Answer::Claimed(BranchClaim::Dead) => {
                 self.shared.check.notify_one();
                 Duration::from_millis(100)
             }
-            Some(Answer::Claimed(BranchClaim::Taken(claimed)))
-                if claimed.is_empty() && !branches.is_busy() =>
+            Answer::Claimed(BranchClaim::Taken(claimed))
+                if claimed.is_empty() && !state.branches.is_busy() =>
             {
                 spread(self.poll())
             }
-            Some(Answer::Claimed(BranchClaim::Taken(claimed))) => {
+            Answer::Claimed(BranchClaim::Taken(claimed)) => {
                 let counts = &self.shared.counts;
                 counts.count(|counts| counting::granted(counts, "advancement", claimed.len()));
                 Duration::ZERO
             }
-            Some(Answer::Advanced(advanced)) => {
-                if let Operation::Advance(batch) = &operation {
+            Answer::Advanced(advanced) => {
+                if let Operation::Advance(batch) = operation {
                     state.locked.moved(batch.iter().map(|branch| branch.id));
                 }
                 self.shared.counts.count(|counts| {
@@ -326,8 +372,13 @@ impl Advancer {
                     false => LET_OTHERS_WRITE,
                 }
             }
-            _ => Duration::ZERO,
-        })
+            Answer::Held(_) | Answer::GivenBack => Duration::ZERO,
+        }
+    }
+
+    /// How many branches the next claim takes.
+    fn most(&self, branches: &mut AdvancerState) -> usize {
+        branches.claims((self.count as usize).max(1) * BRANCHES_PER_COUNT)
     }
 
     /// The branches and the definitions that claims leave out.
