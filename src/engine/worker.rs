@@ -8,6 +8,7 @@
 
 mod claiming;
 mod committing;
+mod draining;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -31,10 +32,8 @@ use super::trouble::Trouble;
 use super::worker_state::{Answer, Operation, Terms, WorkerState};
 use super::{Link, Policy, Waker, deaf_for, spread, wakeup};
 
-/// How long a worker that is to end tries to store its last results when the database is away. The time counts from
-/// the end of its last step, which may have taken all the time between TERM and KILL. Then the worker ends without
-/// storing them: its claims are recovered, and the steps run again.
-pub const LAST_COMMIT: Duration = Duration::from_secs(5);
+use draining::Drain;
+pub use draining::LAST_COMMIT;
 
 /// How long jobs that were claimed ahead wait while no slot takes any of them, before somebody else
 /// may have them.
@@ -98,6 +97,7 @@ struct Loop {
     paused: bool,
     /// The steps that could not be started, and when each last failed to start.
     not_started: HashMap<String, Instant>,
+    drain: Drain,
 }
 
 /// Which results are asked about for locks: those that are to be sent, and those that were set aside, too.
@@ -141,116 +141,27 @@ impl Loop {
 impl Worker {
     /// Runs until it is told to stop, and everything in flight is committed.
     pub async fn run(self) {
-        let count = self.policy.config().job_worker.count(&self.pipeline) as usize;
-        self.shared.set_slots(count as u64);
         self.runner.begin();
-        let runner = Arc::clone(&self.runner);
-        let mut state = Loop {
-            link: Link::new(self.location.clone()),
-            slots: Slots::new(count, self.policy.lease(), runner, Arc::clone(&self.shared)),
-            work: WorkerState::default(),
-            claimant: self.shared.process(),
-            eager: true,
-            look: Instant::now(),
-            rest: Instant::now(),
-            behind: None,
-            vain: 0,
-            claim_failed: false,
-            locked: Locked::default(),
-            look_aside: Instant::now(),
-            unstored: HashMap::new(),
-            most: usize::MAX,
-            paused: false,
-            not_started: HashMap::new(),
-        };
+        let mut state = self.start();
         let mut modes = self.shared.modes();
-        // The cause for which everything that runs was told to end.
-        let mut stopped_for = None;
-        let mut draining = false;
-        let mut last_step_ended = None;
         loop {
             self.shared.progress();
             for done in state.slots.take_done() {
                 self.finish(&mut state, done);
             }
-            state.slots.keeps(state.work.bytes());
-            self.shared.set_holding(state.work.may_hold());
+            self.report_held(&state);
             let mode = self.shared.mode();
-            if let Mode::Drain { until, cause } = mode {
-                if !std::mem::replace(&mut draining, true) {
-                    let left = until.saturating_duration_since(Instant::now());
-                    events::draining(self.shared.at_work(), left);
-                    // The last try.
-                    state
-                        .unstored
-                        .values_mut()
-                        .for_each(|again| *again = Instant::now());
-                    state.look_aside = Instant::now();
-                }
-                // Executions that may be claimed for us without our knowledge would count as lost.
-                if state.is_empty()
-                    && state.work.aside().iter().all(|it| state.is_unstored(it))
-                    && (state.work.is_sure() || Instant::now() >= until)
-                {
-                    if !state.work.aside().is_empty() {
-                        events::results_lost(state.work.aside().len());
-                    }
-                    break;
-                }
-                // Again when it is to end at once, because its steps may still be in their grace.
-                if Instant::now() >= until && stopped_for != Some(cause) {
-                    stopped_for = Some(cause);
-                    self.shared.stop_all(cause);
-                }
-                if state.slots.is_empty() {
-                    let ended = *last_step_ended.get_or_insert_with(Instant::now);
-                    if Instant::now() >= until.max(ended) + LAST_COMMIT {
-                        let work = &state.work;
-                        events::results_lost(work.finished().len() + work.aside().len());
-                        break;
-                    }
-                }
+            if let Mode::Drain { until, cause } = mode
+                && self.is_drained(&mut state, until, cause)
+            {
+                break;
             }
-            let turned = self.turn(&mut state, mode).await;
-            let paused = state.work.is_paused();
-            if std::mem::replace(&mut state.paused, paused) != paused {
-                events::paused(paused);
-            }
-            state.slots.keeps(state.work.bytes());
-            self.shared.set_holding(state.work.may_hold());
-            self.shared.sent(state.link.take_statements());
-            let deaf = turned.as_ref().err().map_or(Duration::ZERO, deaf_for);
-            let wait = match turned {
-                Ok(wait) => {
-                    state.link.worked();
-                    if state.work.finished().is_empty() {
-                        self.shared.over(Trouble::Reaching, "");
-                    }
-                    wait
-                }
-                Err(error) => {
-                    state.eager = true;
-                    let wait = state.link.failed(&error);
-                    if error.is_unavailable() {
-                        self.shared.cannot_reach(&error);
-                        wait
-                    } else {
-                        self.failed(&error);
-                        wait.max(Duration::from_secs(1))
-                    }
-                }
-            };
+            let (wait, deaf) = self.guarded_turn(&mut state, mode).await;
             if wait.is_zero() {
                 // Let the executions that have ended meanwhile join the next batch.
                 tokio::task::yield_now().await;
                 continue;
             }
-            let wait = match mode {
-                Mode::Drain { until, cause } if stopped_for != Some(cause) => {
-                    wait.min(until.saturating_duration_since(Instant::now()))
-                }
-                _ => wait,
-            };
             tokio::select! {
                 () = wakeup(&state.slots.ended, deaf) => {}
                 () = wakeup(&self.shared.wake, deaf) => {
@@ -258,10 +169,75 @@ impl Worker {
                     state.vain = 0;
                 }
                 _ = modes.changed() => {}
-                () = tokio::time::sleep(wait) => {}
+                () = tokio::time::sleep(state.drain.longest(mode, wait)) => {}
             }
         }
         state.link.close().await;
+    }
+
+    /// The state with which the loop begins.
+    fn start(&self) -> Loop {
+        let count = self.policy.config().job_worker.count(&self.pipeline) as usize;
+        self.shared.set_slots(count as u64);
+        let (runner, shared) = (Arc::clone(&self.runner), Arc::clone(&self.shared));
+        let now = Instant::now();
+        Loop {
+            link: Link::new(self.location.clone()),
+            slots: Slots::new(count, self.policy.lease(), runner, shared),
+            work: WorkerState::default(),
+            claimant: self.shared.process(),
+            eager: true,
+            look: now,
+            rest: now,
+            behind: None,
+            vain: 0,
+            claim_failed: false,
+            locked: Locked::default(),
+            look_aside: now,
+            unstored: HashMap::new(),
+            most: usize::MAX,
+            paused: false,
+            not_started: HashMap::new(),
+            drain: Drain::default(),
+        }
+    }
+
+    /// Tells the slots and the heartbeat how much is held.
+    fn report_held(&self, state: &Loop) {
+        state.slots.keeps(state.work.bytes());
+        self.shared.set_holding(state.work.may_hold());
+    }
+
+    /// A turn; its error is noted on the link. Returns how long to wait then, and for how much of that
+    /// time no wakeup is heard.
+    async fn guarded_turn(&self, state: &mut Loop, mode: Mode) -> (Duration, Duration) {
+        let turned = self.turn(state, mode).await;
+        let paused = state.work.is_paused();
+        if std::mem::replace(&mut state.paused, paused) != paused {
+            events::paused(paused);
+        }
+        self.report_held(state);
+        self.shared.sent(state.link.take_statements());
+        let error = match turned {
+            Ok(wait) => {
+                state.link.worked();
+                if state.work.finished().is_empty() {
+                    self.shared.over(Trouble::Reaching, "");
+                }
+                return (wait, Duration::ZERO);
+            }
+            Err(error) => error,
+        };
+        state.eager = true;
+        let wait = state.link.failed(&error);
+        let wait = if error.is_unavailable() {
+            self.shared.cannot_reach(&error);
+            wait
+        } else {
+            self.failed(&error);
+            wait.max(Duration::from_secs(1))
+        };
+        (wait, deaf_for(&error))
     }
 
     /// One exchange with the database, if there is a reason for one. Returns how long to wait then.
@@ -272,42 +248,8 @@ impl Worker {
         if state.link.is_another().await? {
             state.work.doubt();
         }
-        // After a transaction whose fate is unknown: forgets the results that had been committed,
-        // and takes up the executions that had been claimed for us (E11).
-        while let Some(first) = state.work.first() {
-            let sent = Sent::all(state.work.finished());
-            let answer = self.perform(state, &first).await?;
-            if let Some(Answer::Landed(landed)) = &answer {
-                let counts = &self.shared.counts;
-                counts.count(|counts| counting::landed(counts, &self.pipeline, &sent, landed));
-            }
-            if let Some(Answer::Held(held)) = answer {
-                let Held {
-                    whole,
-                    large,
-                    unread,
-                } = held;
-                let unknown = whole.into_iter();
-                let unknown = unknown.filter(|claimed| !state.slots.has(claimed.execution_id));
-                self.begin_all(state, unknown.collect(), unread).await?;
-                let unknown = large.into_iter().filter(|id| !state.slots.has(*id));
-                let unknown: Vec<ExecutionId> = unknown.collect();
-                if !unknown.is_empty() {
-                    self.put_back(state, unknown, Duration::ZERO).await?;
-                }
-            }
-        }
-        let others = self.shared.take_others(self.policy.lease()).into_iter();
-        let is_known = |id: &ExecutionId| state.slots.has(*id) || state.work.has(*id);
-        let unknown = others.map(ExecutionId).filter(|id| !is_known(id));
-        let unknown: Vec<ExecutionId> = unknown.collect();
-        if !unknown.is_empty() {
-            // Those that have been given away since are not put back.
-            match self.put_back(state, unknown, Duration::ZERO).await? {
-                0 => {}
-                count => events::claims_unknown(count),
-            }
-        }
+        self.settle_doubts(state).await?;
+        self.put_back_unknown(state).await?;
         if let Some(paused) = self.shared.take_told() {
             state.work.hear(paused);
         }
@@ -324,32 +266,12 @@ impl Worker {
         // `results_are_stored_while_claims_are_refused`.
         let go_first = state.slots.is_suspect() || state.claim_failed;
         let first = go_first && !state.work.finished().is_empty();
-        if claiming && !first && Instant::now() >= state.rest {
-            let began = Instant::now();
-            let claimed = self.claim(state).await;
-            // Also where a question after a claim failed: the next turn would ask it again.
-            state.claim_failed |= claimed.is_err();
-            let lives = match claimed {
-                // Results do not wait until the row that is to blame has been found.
-                Err(error) if error.blames_a_row() => {
-                    self.failed(&error);
-                    state.eager = true;
-                    state.rest = Instant::now() + CLAIMS_AGAIN;
-                    return Ok(Duration::from_millis(1));
-                }
-                claimed => claimed?,
-            };
-            // A claim that failed may have been made all the same: that is asked first.
-            if !state.work.is_sure() {
-                return Ok(Duration::ZERO);
-            }
-            if !self.definitions.left_out().is_empty() {
-                let (long, share) = LONG_CLAIM;
-                state.rest = Instant::now() + began.elapsed().saturating_sub(long) * share;
-            }
-            if !lives {
-                return Ok(Duration::from_millis(100));
-            }
+        if claiming
+            && !first
+            && Instant::now() >= state.rest
+            && let Some(wait) = self.claim_now(state).await?
+        {
+            return Ok(wait);
         }
         if !state.work.finished().is_empty() {
             self.commit(state, claiming).await?;
@@ -369,6 +291,85 @@ impl Worker {
             .min(stuck)
             .min(state.next_look())
             .clamp(Duration::from_millis(1), self.poll()))
+    }
+
+    /// After a transaction whose fate is unknown: forgets the results that had been committed,
+    /// and takes up the executions that had been claimed for us (E11).
+    async fn settle_doubts(&self, state: &mut Loop) -> Result<(), Error> {
+        while let Some(first) = state.work.first() {
+            let sent = Sent::all(state.work.finished());
+            match self.perform(state, &first).await? {
+                Some(Answer::Landed(landed)) => {
+                    let counts = &self.shared.counts;
+                    counts.count(|counts| counting::landed(counts, &self.pipeline, &sent, &landed));
+                }
+                Some(Answer::Held(held)) => self.take_up(state, held).await?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Of the executions that this process holds, begins those that no slot has; the ones that are too large to hold are
+    /// put back.
+    async fn take_up(&self, state: &mut Loop, held: Held) -> Result<(), Error> {
+        let Held {
+            whole,
+            large,
+            unread,
+        } = held;
+        let unknown = whole.into_iter();
+        let unknown = unknown.filter(|claimed| !state.slots.has(claimed.execution_id));
+        self.begin_all(state, unknown.collect(), unread).await?;
+        let unknown = large.into_iter().filter(|id| !state.slots.has(*id));
+        let unknown: Vec<ExecutionId> = unknown.collect();
+        if !unknown.is_empty() {
+            self.put_back(state, unknown, Duration::ZERO).await?;
+        }
+        Ok(())
+    }
+
+    /// A heartbeat has found claims that may be unknown here: puts back those that are.
+    async fn put_back_unknown(&self, state: &mut Loop) -> Result<(), Error> {
+        let others = self.shared.take_others(self.policy.lease()).into_iter();
+        let is_known = |id: &ExecutionId| state.slots.has(*id) || state.work.has(*id);
+        let unknown = others.map(ExecutionId).filter(|id| !is_known(id));
+        let unknown: Vec<ExecutionId> = unknown.collect();
+        if !unknown.is_empty() {
+            // Those that have been given away since are not put back.
+            match self.put_back(state, unknown, Duration::ZERO).await? {
+                0 => {}
+                count => events::claims_unknown(count),
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims, and returns how long to wait then; nothing if results may be stored in this turn.
+    async fn claim_now(&self, state: &mut Loop) -> Result<Option<Duration>, Error> {
+        let began = Instant::now();
+        let claimed = self.claim(state).await;
+        // Also where a question after a claim failed: the next turn would ask it again.
+        state.claim_failed |= claimed.is_err();
+        let lives = match claimed {
+            // Results do not wait until the row that is to blame has been found.
+            Err(error) if error.blames_a_row() => {
+                self.failed(&error);
+                state.eager = true;
+                state.rest = Instant::now() + CLAIMS_AGAIN;
+                return Ok(Some(Duration::from_millis(1)));
+            }
+            claimed => claimed?,
+        };
+        // A claim that failed may have been made all the same: that is asked first.
+        if !state.work.is_sure() {
+            return Ok(Some(Duration::ZERO));
+        }
+        if !self.definitions.left_out().is_empty() {
+            let (long, share) = LONG_CLAIM;
+            state.rest = Instant::now() + began.elapsed().saturating_sub(long) * share;
+        }
+        Ok((!lives).then_some(Duration::from_millis(100)))
     }
 
     /// A bug or a broken database: says so. The caller does not spin (E14).
