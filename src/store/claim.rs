@@ -25,7 +25,7 @@ use super::error::Error;
 use super::micros;
 use super::pause;
 use super::process::{Claimant, ids};
-use super::statement::{Arg, Rows, Statement, statements};
+use super::statement::{Rows, Statement, statements};
 
 macro_rules! readable {
     () => {
@@ -315,96 +315,155 @@ pub async fn claim_behind(
     lease: Duration,
     left_out: &LeftOut,
 ) -> Result<(Claim, Rest), Error> {
-    let none = |last| Rest {
-        last,
-        excess: Vec::new(),
-        unread: Vec::new(),
-        waited: Vec::new(),
+    let request = Request {
+        cursor,
+        claimant,
+        pipeline,
+        n,
+        lease,
+        left_out,
     };
-    let [behind, behind_id] = cursor.args();
-    let pipeline = ("pipeline", pipeline.into());
-    let [process, epoch] = claimant.args();
-    let lease = ("lease", micros(lease).into());
     failpoint!(conn, "claim.begin");
-    if conn.asks() == Asks::Joined && left_out.is_empty() {
-        let args = [
-            process,
-            epoch,
-            pipeline,
-            lease,
-            ("n", n.into()),
-            behind,
-            behind_id,
-        ];
-        let mut rows = conn.fetch_autocommit(&CLAIM, &args).await?;
-        failpoint!(conn, "claim.end");
-        match rows.first() {
-            None => return Ok((Claim::Dead, none(cursor))),
-            Some(row) if pause::is_told(row)? => return Ok((Claim::Paused, none(cursor))),
-            Some(_) => {}
+    let granted = match conn.asks() == Asks::Joined && left_out.is_empty() {
+        true => joined(conn, &request).await?,
+        false => in_turn(conn, &request).await?,
+    };
+    failpoint!(conn, "claim.end");
+    match granted {
+        Granted::Nothing(claim) => {
+            let rest = Rest {
+                last: cursor,
+                excess: Vec::new(),
+                unread: Vec::new(),
+                waited: Vec::new(),
+            };
+            Ok((claim, rest))
         }
-        rows.retain(|row| !matches!(row.get::<Option<uuid::Uuid>>("id"), Ok(None)));
-        let last = match rows.first() {
-            Some(row) => Cursor::of(row, "last_due_at", "last_id")?,
-            None => cursor,
-        };
-        let waited = waited(&rows)?;
-        return with_inputs(conn, understood(&rows)?, last, waited).await;
+        Granted::Read { rows, last, waited } => {
+            with_inputs(conn, understood(&rows)?, last, waited).await
+        }
+        // A server that received the writes together with their COMMIT is queried for them afterwards: they are
+        // ours.
+        Granted::Unread { ids, last, waited } => {
+            let ids = Rows::new().ids("id", ids);
+            let [process, _] = claimant.args();
+            let args = [("b", (&ids).into()), process];
+            let rows = conn.fetch_autocommit(&LOAD_CLAIMED, &args).await?;
+            with_inputs(conn, understood(&rows)?, last, waited).await
+        }
     }
+}
+
+/// The terms of a claim: those of [`claim_behind`].
+struct Request<'a> {
+    cursor: Cursor,
+    claimant: Claimant,
+    pipeline: &'a str,
+    n: usize,
+    lease: Duration,
+    left_out: &'a LeftOut,
+}
+
+/// The answer of a claim's transaction.
+enum Granted {
+    /// The process may take nothing.
+    Nothing(Claim),
+    /// The executions that were taken.
+    Read {
+        rows: Vec<Row>,
+        last: Cursor,
+        waited: Vec<Duration>,
+    },
+    /// The same, of executions that have yet to be read.
+    Unread {
+        ids: Vec<uuid::Uuid>,
+        last: Cursor,
+        waited: Vec<Duration>,
+    },
+}
+
+/// Claims with one statement.
+async fn joined(conn: &mut Conn, request: &Request<'_>) -> Result<Granted, Error> {
+    let [process, epoch] = request.claimant.args();
+    let [behind, behind_id] = request.cursor.args();
+    let args = [
+        process,
+        epoch,
+        ("pipeline", request.pipeline.into()),
+        ("lease", micros(request.lease).into()),
+        ("n", request.n.into()),
+        behind,
+        behind_id,
+    ];
+    let mut rows = conn.fetch_autocommit(&CLAIM, &args).await?;
+    match rows.first() {
+        None => return Ok(Granted::Nothing(Claim::Dead)),
+        Some(row) if pause::is_told(row)? => return Ok(Granted::Nothing(Claim::Paused)),
+        Some(_) => {}
+    }
+    rows.retain(|row| !matches!(row.get::<Option<uuid::Uuid>>("id"), Ok(None)));
+    let last = match rows.first() {
+        Some(row) => Cursor::of(row, "last_due_at", "last_id")?,
+        None => request.cursor,
+    };
+    let waited = waited(&rows)?;
+    Ok(Granted::Read { rows, last, waited })
+}
+
+/// The same, one statement after another.
+async fn in_turn(conn: &mut Conn, request: &Request<'_>) -> Result<Granted, Error> {
     let mut tries = 0;
-    let loaded = conn.transaction(async |conn| {
+    let granted = conn.transaction(async |conn| {
         tries += 1;
         if tries > 1 && conn.is_in_cluster() {
             conn.spreads = Some(Instant::now() + SPREAD);
         }
         match conn
-            .fetch_optional(&TOUCH_PROCESS, &claimant.args())
+            .fetch_optional(&TOUCH_PROCESS, &request.claimant.args())
             .await?
         {
-            None => return Ok(Err(Claim::Dead)),
-            Some(row) if pause::is_told(&row)? => return Ok(Err(Claim::Paused)),
+            None => return Ok(Granted::Nothing(Claim::Dead)),
+            Some(row) if pause::is_told(&row)? => return Ok(Granted::Nothing(Claim::Paused)),
             Some(_) => {}
         }
-        let taken = take(conn, cursor, &pipeline, n, left_out, tries > 1).await?;
+        let taken = take(conn, request, tries > 1).await?;
         if taken.is_empty() {
-            return Ok(Ok((Vec::new(), Vec::new(), cursor, Vec::new())));
+            return Ok(Granted::Read {
+                rows: Vec::new(),
+                last: request.cursor,
+                waited: Vec::new(),
+            });
         }
         failpoint!(conn, "claim.taken");
-        let ids = ids(&taken)?;
-        let rows = Rows::new().ids("id", ids.iter().copied());
-        let cursors = taken.iter().map(|row| Cursor::of(row, "due_at", "id"));
-        let cursors = cursors.collect::<Result<Vec<_>, Error>>()?;
-        let last = cursors.into_iter().max().unwrap_or(cursor);
-        let waited = waited(&taken)?;
-        let args = [("taken", (&rows).into()), process.clone(), lease.clone()];
-        // I2: an available execution is unclaimed.
-        if REMOVE_AVAILABILITIES.is_for(conn.dialect()) {
-            failpoint!(conn, "claim.written");
-            let more = [("b", (&rows).into()), ("count", taken.len().into())];
-            let args: Vec<_> = args.into_iter().chain(more).collect();
-            conn.fetch_and_commit(&TAKE_LOCKED, &args).await?;
-            return Ok(Ok((Vec::new(), ids, last, waited)));
-        }
-        conn.write(&STAMP_EXECUTIONS, &args, taken.len()).await?;
-        failpoint!(conn, "claim.written");
-        let args = [("b", (&rows).into()), process.clone()];
-        let loaded = conn.fetch_and_commit(&LOAD_CLAIMED, &args).await?;
-        Ok(Ok((loaded, Vec::new(), last, waited)))
+        stamp(conn, request, &taken).await
     });
-    let loaded = loaded.await?;
-    failpoint!(conn, "claim.end");
-    let (mut rows, unloaded, last, waited) = match loaded {
-        Ok(loaded) => loaded,
-        Err(nothing) => return Ok((nothing, none(cursor))),
-    };
-    // A server that received the writes together with their COMMIT is queried for them afterwards: they are
-    // ours.
-    if !unloaded.is_empty() {
-        let ids = Rows::new().ids("id", unloaded);
-        let args = [("b", (&ids).into()), process];
-        rows = conn.fetch_autocommit(&LOAD_CLAIMED, &args).await?;
+    granted.await
+}
+
+/// Takes these executions off the queue, in the same transaction, which it commits.
+async fn stamp(conn: &mut Conn, request: &Request<'_>, taken: &[Row]) -> Result<Granted, Error> {
+    let ids = ids(taken)?;
+    let cursors = taken.iter().map(|row| Cursor::of(row, "due_at", "id"));
+    let cursors = cursors.collect::<Result<Vec<_>, Error>>()?;
+    let last = cursors.into_iter().max().unwrap_or(request.cursor);
+    let waited = waited(taken)?;
+    let [process, _] = request.claimant.args();
+    let lease = ("lease", micros(request.lease).into());
+    let rows = Rows::new().ids("id", ids.iter().copied());
+    let args = [("taken", (&rows).into()), process.clone(), lease];
+    // I2: an available execution is unclaimed.
+    if REMOVE_AVAILABILITIES.is_for(conn.dialect()) {
+        failpoint!(conn, "claim.written");
+        let more = [("b", (&rows).into()), ("count", taken.len().into())];
+        let args: Vec<_> = args.into_iter().chain(more).collect();
+        conn.fetch_and_commit(&TAKE_LOCKED, &args).await?;
+        return Ok(Granted::Unread { ids, last, waited });
     }
-    with_inputs(conn, understood(&rows)?, last, waited).await
+    conn.write(&STAMP_EXECUTIONS, &args, taken.len()).await?;
+    failpoint!(conn, "claim.written");
+    let args = [("b", (&rows).into()), process];
+    let rows = conn.fetch_and_commit(&LOAD_CLAIMED, &args).await?;
+    Ok(Granted::Read { rows, last, waited })
 }
 
 /// Takes the next executions after a place that are not left out, or locks them where they are removed later.
@@ -415,23 +474,22 @@ pub async fn claim_behind(
 /// `a_worker_that_lost_to_another_node_claims_past_the_head_for_a_while`.
 async fn take(
     conn: &mut Conn,
-    cursor: Cursor,
-    (_, pipeline): &(&'static str, Arg<'_>),
-    n: usize,
-    left_out: &LeftOut,
+    request: &Request<'_>,
     is_tried_again: bool,
 ) -> Result<Vec<Row>, Error> {
-    let pipeline = ("pipeline", pipeline.clone());
+    let (cursor, left_out) = (request.cursor, request.left_out);
+    let pipeline = ("pipeline", request.pipeline.into());
+    let n = ("n", request.n.into());
     let spreads = conn.spreads.is_some_and(|until| Instant::now() < until);
     if spreads && left_out.is_empty() && (is_tried_again || cursor == Cursor::FIRST) {
-        let random = random_cursor(conn, cursor, &pipeline, n).await?;
+        let random = random_cursor(conn, request).await?;
         if random != cursor {
             let [behind, behind_id] = random.args();
-            let args = [pipeline.clone(), ("n", n.into()), behind, behind_id];
+            let args = [pipeline.clone(), n.clone(), behind, behind_id];
             let taken = conn.fetch(&TAKE_AVAILABILITIES, &args).await?;
             // The caller takes fewer to mean that no more are due, but here others of this node have locked some. These
             // stay locked while the first ones are taken instead, which is rare.
-            if taken.len() == n {
+            if taken.len() == request.n {
                 return Ok(taken);
             }
         }
@@ -440,7 +498,7 @@ async fn take(
     let [rows, digests] = left_out.rows();
     let args = [
         pipeline,
-        ("n", n.into()),
+        n,
         behind,
         behind_id,
         ("x", (&rows).into()),
@@ -452,20 +510,17 @@ async fn take(
     }
 }
 
-/// A random cursor after this one from which as many executions as are wanted are due, or the cursor itself.
-async fn random_cursor(
-    conn: &mut Conn,
-    cursor: Cursor,
-    pipeline: &(&'static str, Arg<'_>),
-    n: usize,
-) -> Result<Cursor, Error> {
+/// A random cursor after that of the claim from which as many executions as are wanted are due, or that of the claim.
+async fn random_cursor(conn: &mut Conn, request: &Request<'_>) -> Result<Cursor, Error> {
+    let (cursor, n) = (request.cursor, request.n);
     let skipped = (super::chance() * PLACES as f64) as usize * n;
     let Some(last) = skipped.checked_sub(1) else {
         return Ok(cursor);
     };
     let [behind, behind_id] = cursor.args();
     let (last, end) = (("last", last.into()), ("end", (last + n).into()));
-    let args = [pipeline.clone(), last, end, behind, behind_id];
+    let pipeline = ("pipeline", request.pipeline.into());
+    let args = [pipeline, last, end, behind, behind_id];
     match conn.fetch_optional(&LATER_DUE, &args).await? {
         Some(row) if row.get::<Option<i64>>("reaches")?.is_some() => {
             Cursor::of(&row, "due_at", "id")

@@ -33,6 +33,7 @@ use super::pause;
 use super::process::Claimant;
 use super::statement::{Args, Rows, statements};
 use super::transition::Crossed;
+use super::transition::insert::NewExecution;
 
 statements! {
     COMMIT in Postgres from "backend/postgres/commit.sql";
@@ -358,12 +359,12 @@ pub async fn commit(
         ("lease", micros(committer.lease).into()),
     ];
     failpoint!(conn, "commit.begin");
-    let held = match conn.asks() {
+    let guarded = match conn.asks() {
         Asks::Joined => joined(conn, &planned, &args).await?,
         Asks::InTurn => in_turn(conn, &planned, &args).await?,
     };
     failpoint!(conn, "commit.end");
-    let mut committed = committed(&planned, held, committer.pipeline);
+    let mut committed = committed(&planned, guarded, committer.pipeline);
     if !committed.dead && !committed.stale.is_empty() {
         let process = committer.claimant.process;
         // The commit has landed. If nobody can tell, the results are sent again: what is stale is stale again.
@@ -392,28 +393,41 @@ async fn still_held(
     held.iter().map(id).collect()
 }
 
-/// The executions that were still ours, each with whether it is the last at its barrier; and whether
-/// the process is paused. `None` when the process is dead.
-type Held = Option<(HashMap<ExecutionId, bool>, bool)>;
+/// The answer of a commit's guards.
+enum Guarded {
+    /// The process was declared dead: none of its results counts.
+    Dead,
+    /// These executions were still ours: their results count.
+    Ours {
+        /// Each with whether it is the last at its barrier.
+        last: HashMap<ExecutionId, bool>,
+        /// The process is paused.
+        paused: bool,
+    },
+}
 
 /// All in one statement.
-async fn joined(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Result<Held, Error> {
+async fn joined(
+    conn: &mut Conn,
+    planned: &[Planned<'_>],
+    args: Args<'_>,
+) -> Result<Guarded, Error> {
     let statement = match planned.iter().all(Planned::is_simple) {
         true => &COMMIT_SIMPLE,
         false => &COMMIT,
     };
     let rows = conn.fetch_autocommit(statement, args).await?;
     let Some(first) = rows.first() else {
-        return Ok(None);
+        return Ok(Guarded::Dead);
     };
     let paused = pause::is_told(first)?;
-    let mut held = HashMap::with_capacity(rows.len());
+    let mut last = HashMap::with_capacity(rows.len());
     for row in &rows {
         if let Some(id) = row.get::<Option<uuid::Uuid>>("execution_id")? {
-            held.insert(ExecutionId(id), row.get::<i32>("last")? == 1);
+            last.insert(ExecutionId(id), row.get::<i32>("last")? == 1);
         }
     }
-    Ok(Some((held, paused)))
+    Ok(Guarded::Ours { last, paused })
 }
 
 /// A batch with more bytes than this, those of its keys and counts included, is not written into the text of statements.
@@ -424,7 +438,7 @@ async fn whole(
     conn: &mut Conn,
     planned: &[Planned<'_>],
     args: Args<'_>,
-) -> Result<Option<Held>, Error> {
+) -> Result<Option<Guarded>, Error> {
     let mut is_refused = false;
     let all: Vec<&Planned<'_>> = planned.iter().collect();
     let rows = rows(&all).ints("last", all.iter().map(|_| 0));
@@ -454,7 +468,10 @@ async fn whole(
     match written.await {
         Ok(_) => {
             let ids = all.iter().map(|row| row.of.claimed.execution_id);
-            Ok(Some(Some((ids.map(|id| (id, false)).collect(), false))))
+            Ok(Some(Guarded::Ours {
+                last: ids.map(|id| (id, false)).collect(),
+                paused: false,
+            }))
         }
         Err(_) if is_refused => Ok(None),
         Err(error) => Err(error),
@@ -462,20 +479,24 @@ async fn whole(
 }
 
 /// The same, one statement after another.
-async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Result<Held, Error> {
+async fn in_turn(
+    conn: &mut Conn,
+    planned: &[Planned<'_>],
+    args: Args<'_>,
+) -> Result<Guarded, Error> {
     // Where branches arrive at a barrier, the last one is known only after a read.
     let arrives = planned.iter().any(|row| row.arrives_at.is_some());
     if CLOSE_ALL.is_for(conn.dialect())
         && !arrives
-        && let Some(held) = whole(conn, planned, args).await?
+        && let Some(guarded) = whole(conn, planned, args).await?
     {
-        return Ok(held);
+        return Ok(guarded);
     }
     let mut is_over = false;
     let written = conn.transaction(async |conn| {
         let mut answer = conn.fetch(&TOUCH_AND_CLOSE, args).await?.into_iter();
         let Some(process) = answer.next() else {
-            return Ok(None);
+            return Ok(Guarded::Dead);
         };
         // The first row is an execution, and not the process's own row, in two cases: this commit arrives after its
         // epoch has ended, when nobody waits for its answer any more; or the process was declared dead while somebody
@@ -486,18 +507,18 @@ async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Re
             return Err(Error::Corrupt("its process was declared dead".to_owned()));
         }
         let paused = pause::is_told(&process)?;
-        let mut held = HashMap::with_capacity(planned.len());
+        let mut last = HashMap::with_capacity(planned.len());
         for row in answer {
-            held.insert(ExecutionId(row.get("execution_id")?), false);
+            last.insert(ExecutionId(row.get("execution_id")?), false);
         }
-        let ours = |row: &&Planned<'_>| held.contains_key(&row.of.claimed.execution_id);
+        let ours = |row: &&Planned<'_>| last.contains_key(&row.of.claimed.execution_id);
         let ours: Vec<&Planned<'_>> = planned.iter().filter(ours).collect();
         failpoint!(conn, "commit.guarded");
         for id in last_at_barriers(conn, &ours).await? {
-            held.insert(id, true);
+            last.insert(id, true);
         }
-        let last = |row: &&Planned<'_>| i64::from(held[&row.of.claimed.execution_id]);
-        let rows = rows(&ours).ints("last", ours.iter().map(last));
+        let is_last = |row: &&Planned<'_>| i64::from(last[&row.of.claimed.execution_id]);
+        let rows = rows(&ours).ints("last", ours.iter().map(is_last));
         let moves = ours.iter().filter(|row| row.moves()).count();
         let more = [("held", (&rows).into()), ("moves", moves.into())];
         let args: Vec<_> = args.iter().cloned().chain(more).collect();
@@ -506,10 +527,10 @@ async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Re
             false => &WRITE_RESULTS,
         };
         conn.fetch_and_commit(write, &args).await?;
-        Ok(Some((held, paused)))
+        Ok(Guarded::Ours { last, paused })
     });
     match written.await {
-        Err(_) if is_over => Ok(None),
+        Err(_) if is_over => Ok(Guarded::Dead),
         written => written,
     }
 }
@@ -549,7 +570,10 @@ struct Planned<'a> {
     arrives_at: Option<FanOutId>,
     crossing: Option<Recorded>,
     next: Option<Next<'a>>,
-    attempt: Option<Attempt>,
+    /// The next attempt: of the step that follows, or of the same step again.
+    attempt: Option<NewExecution<'a>>,
+    /// The attempt is leased to the committer; it does not go to the queue.
+    leased: bool,
 }
 
 /// The records of a crossing.
@@ -566,20 +590,6 @@ struct Next<'a> {
     id: StepId,
     node: &'a str,
     step: &'a str,
-}
-
-/// A new execution: of the step that follows, or of the same step again.
-#[derive(Clone, Copy)]
-struct Attempt {
-    id: ExecutionId,
-    step_id: StepId,
-    attempt: u32,
-    retry_count: u32,
-    crash_count: u32,
-    leased: bool,
-    /// Microseconds from now; `None`: it precedes everything of its pipeline that is due, as it did when it
-    /// was claimed.
-    due_in: Option<i64>,
 }
 
 /// Plans the results, sorted by their executions: some databases lock rows in the order of the batch.
@@ -602,17 +612,18 @@ fn planned<'a>(finished: &'a Finished, room: &mut usize) -> Planned<'a> {
         crossing: None,
         next: None,
         attempt: None,
+        leased: false,
     };
     match finished.verdict {
         Verdict::Drop => {}
         Verdict::Again { delay, next } => {
-            planned.attempt = Some(Attempt {
+            planned.attempt = Some(NewExecution {
                 id: ExecutionId::new(),
                 step_id: claimed.step_id,
+                pipeline: &finished.definition.pipeline,
                 attempt: claimed.attempt + 1,
                 retry_count: next.retry_count,
                 crash_count: next.crash_count,
-                leased: false,
                 due_in: finished.ending.due_in(delay).map(micros),
             });
         }
@@ -660,24 +671,17 @@ impl<'a> Planned<'a> {
         let definition = &self.of.definition;
         let node = definition.node(to.node);
         let delay = definition.delay(to);
-        let leased = *room > 0 && delay.is_zero();
-        *room -= usize::from(leased);
+        self.leased = *room > 0 && delay.is_zero();
+        *room -= usize::from(self.leased);
         let id = StepId::following(self.of.claimed.step_id, &node.name, 0);
         self.next = Some(Next {
             id,
             node: &node.name,
             step: node.step.as_deref().unwrap_or_default(),
         });
-        self.attempt = Some(Attempt {
-            id: ExecutionId::new(),
-            step_id: id,
-            attempt: 1,
-            retry_count: 0,
-            crash_count: 0,
-            leased,
-            // A branch that has begun precedes one that has not.
-            due_in: (!delay.is_zero()).then(|| micros(delay)),
-        });
+        // A branch that has begun precedes one that has not.
+        let due_in = (!delay.is_zero()).then(|| micros(delay));
+        self.attempt = Some(NewExecution::first(id, &definition.pipeline, due_in));
     }
 
     /// The row as it is sent to the database.
@@ -713,7 +717,7 @@ impl<'a> Planned<'a> {
             attempt: attempt.map(|attempt| i64::from(attempt.attempt)),
             retry_count: attempt.map(|attempt| i64::from(attempt.retry_count)),
             crash_count: attempt.map(|attempt| i64::from(attempt.crash_count)),
-            leased: i64::from(attempt.is_some_and(|attempt| attempt.leased)),
+            leased: i64::from(self.leased),
             due_in: attempt.and_then(|attempt| attempt.due_in),
             arrives_at: self.arrives_at.map(|fan_out| fan_out.0),
         }
@@ -721,7 +725,7 @@ impl<'a> Planned<'a> {
 
     /// True when an attempt of it goes to the queue.
     fn queues(&self) -> bool {
-        self.attempt.is_some_and(|attempt| !attempt.leased)
+        self.attempt.is_some() && !self.leased
     }
 
     /// True when it arrives at no barrier and puts nothing into the queue.
@@ -748,7 +752,7 @@ impl<'a> Planned<'a> {
     fn leased_next(&self) -> Option<Claimed> {
         let (next, attempt) = (self.next.as_ref()?, self.attempt.as_ref()?);
         let from = &self.of.claimed;
-        attempt.leased.then_some(())?;
+        self.leased.then_some(())?;
         Some(Claimed {
             execution_id: attempt.id,
             step_id: next.id,
@@ -790,10 +794,12 @@ fn rows<'a>(planned: &[&Planned<'a>]) -> Rows<'a> {
     ResultRow::batch(planned.iter().map(|planned| planned.row()))
 }
 
-/// The answer for a batch of which the results in `held` counted (`None`: the process is dead).
-fn committed(planned: &[Planned<'_>], held: Held, pipeline: &str) -> Committed {
-    let dead = held.is_none();
-    let (held, paused) = held.unwrap_or_default();
+/// The answer for a batch whose guards have answered this.
+fn committed(planned: &[Planned<'_>], guarded: Guarded, pipeline: &str) -> Committed {
+    let (dead, lasts, paused) = match guarded {
+        Guarded::Dead => (true, HashMap::new(), false),
+        Guarded::Ours { last, paused } => (false, last, paused),
+    };
     let mut committed = Committed {
         dead,
         paused,
@@ -801,7 +807,7 @@ fn committed(planned: &[Planned<'_>], held: Held, pipeline: &str) -> Committed {
     };
     for row in planned {
         let claimed = &row.of.claimed;
-        let Some(last) = held.get(&claimed.execution_id) else {
+        let Some(last) = lasts.get(&claimed.execution_id) else {
             committed.stale.push(claimed.execution_id);
             continue;
         };

@@ -423,14 +423,67 @@ async fn give_back_executions(
     let free = held.filter(|id| !of.locked.executions.contains(&ExecutionId(*id)));
     let held = lock(conn, &claim::LOCK_CLAIMED, of.process, free).await?;
     let mut held = ids(&held)?;
+    let judged = judged(conn, of, &held, limits, definitions).await?;
+    let is_left = |lost: &LostExecution| lost.fails() && of.locked.steps.contains(&lost.id);
+    let (also, lost): (Vec<_>, Vec<_>) = judged.into_iter().partition(is_left);
     let mut left = of.locked.executions.clone();
+    left.extend(also.iter().map(|lost| lost.id));
+    held.retain(|id| !left.contains(&ExecutionId(*id)));
+    recovered.left.extend(left.into_iter().map(Left::Execution));
+    if held.is_empty() {
+        return Ok(());
+    }
+    let n = held.len();
+    let rows = Rows::new().ids("id", held);
+    let args = of.args();
+    conn.write(&LOST_EXECUTIONS, &with_rows(&args, &rows), n)
+        .await?;
+    for lost in &lost {
+        recovered.closed.push(lost.closed()?);
+    }
+    try_again(conn, of, &lost, recovered).await?;
+    fail(conn, &lost, recovered).await
+}
+
+/// An execution that a dead process held, and the verdict on it.
+struct LostExecution {
+    id: ExecutionId,
+    row: Row,
+    pipeline: String,
+    via: Option<Via>,
+    verdict: Verdict,
+}
+
+impl LostExecution {
+    fn fails(&self) -> bool {
+        !matches!(self.verdict, Verdict::Again { .. })
+    }
+
+    fn closed(&self) -> Result<Closed, Error> {
+        Ok(Closed {
+            pipeline: self.pipeline.clone(),
+            step: self.row.get("step")?,
+            via: self.via,
+            starts: self.row.count("attempt")? == 1 && self.via == Some(Via::Start),
+            again: !self.fails(),
+        })
+    }
+}
+
+/// The verdicts on these executions of a dead process.
+async fn judged(
+    conn: &mut Conn,
+    of: &Lost<'_>,
+    held: &[uuid::Uuid],
+    limits: &(dyn Fn(&Definition, &str) -> StepLimits + Sync),
+    definitions: &Definitions,
+) -> Result<Vec<LostExecution>, Error> {
+    if held.is_empty() {
+        return Ok(Vec::new());
+    }
     let rows = Rows::new().ids("id", held.iter().copied());
-    let mut lost = Vec::new();
-    let steps = match held.is_empty() {
-        true => Vec::new(),
-        false => conn.fetch(&LOST_STEPS, &[("b", (&rows).into())]).await?,
-    };
-    for row in steps {
+    let mut judged = Vec::new();
+    for row in conn.fetch(&LOST_STEPS, &[("b", (&rows).into())]).await? {
         let pipeline: String = row.get("pipeline")?;
         let digest: String = row.get("definition")?;
         // An execution that only a newer version can read is recovered all the same: a definition without
@@ -444,65 +497,59 @@ async fn give_back_executions(
             crash_count: row.count("crash_count")?,
         };
         let limits = limits(&definition, &row.get::<String>("step")?);
-        let verdict = outcome::decide(view, of.ending, &limits, 0.5);
-        let id: uuid::Uuid = row.get("id")?;
-        let fails = !matches!(verdict, Verdict::Again { .. });
-        match fails && of.locked.steps.contains(&ExecutionId(id)) {
-            true => {
-                held.retain(|held| *held != id);
-                left.insert(ExecutionId(id));
-            }
-            false => lost.push((row, verdict, pipeline)),
-        }
-    }
-    recovered.left.extend(left.into_iter().map(Left::Execution));
-    if held.is_empty() {
-        return Ok(());
-    }
-    let n = held.len();
-    let rows = Rows::new().ids("id", held);
-    conn.write(&LOST_EXECUTIONS, &with_rows(&of.args(), &rows), n)
-        .await?;
-    let mut again = Vec::new();
-    let mut failed = Vec::new();
-    let mut halted = Vec::new();
-    for (row, verdict, pipeline) in &lost {
-        let step_id = StepId(row.get("step_id")?);
-        match verdict {
-            Verdict::Again { delay, next } => again.push(NewExecution {
-                id: ExecutionId::new(),
-                step_id,
-                pipeline,
-                attempt: row.count("attempt")? + 1,
-                retry_count: next.retry_count,
-                crash_count: next.crash_count,
-                due_in: of.ending.due_in(*delay).map(micros),
-            }),
-            _ => {
-                failed.push(step_id);
-                if !row.get::<String>("via")?.parse().is_ok_and(Via::is_hook) {
-                    halted.push(BranchId(row.get("branch_id")?));
-                }
-            }
-        }
-    }
-    for (row, verdict, pipeline) in &lost {
-        let via = row.get::<String>("via")?.parse().ok();
-        let starts = row.count("attempt")? == 1 && via == Some(Via::Start);
-        recovered.closed.push(Closed {
-            pipeline: pipeline.clone(),
-            step: row.get("step")?,
-            via,
-            starts,
-            again: matches!(verdict, Verdict::Again { .. }),
+        judged.push(LostExecution {
+            id: ExecutionId(row.get("id")?),
+            via: row.get::<String>("via")?.parse().ok(),
+            verdict: outcome::decide(view, of.ending, &limits, 0.5),
+            pipeline,
+            row,
         });
     }
+    Ok(judged)
+}
+
+/// Inserts the next attempts of those that have budget left.
+async fn try_again(
+    conn: &mut Conn,
+    of: &Lost<'_>,
+    lost: &[LostExecution],
+    recovered: &mut Recovered,
+) -> Result<(), Error> {
+    let mut again = Vec::new();
+    for lost in lost {
+        if let Verdict::Again { delay, next } = lost.verdict {
+            again.push(NewExecution {
+                id: ExecutionId::new(),
+                step_id: StepId(lost.row.get("step_id")?),
+                pipeline: &lost.pipeline,
+                attempt: lost.row.count("attempt")? + 1,
+                retry_count: next.retry_count,
+                crash_count: next.crash_count,
+                due_in: of.ending.due_in(delay).map(micros),
+            });
+        }
+    }
     recovered.again = again.len();
+    let pipelines = again.iter().map(|row| row.pipeline.to_owned());
+    recovered.pipelines.extend(pipelines);
+    insert::insert_executions(conn, &again).await
+}
+
+/// Fails the steps of those that have none left, and lets an advancer halt their branches.
+async fn fail(
+    conn: &mut Conn,
+    lost: &[LostExecution],
+    recovered: &mut Recovered,
+) -> Result<(), Error> {
+    let (mut failed, mut halted) = (Vec::new(), Vec::new());
+    for lost in lost.iter().filter(|lost| lost.fails()) {
+        failed.push(StepId(lost.row.get("step_id")?));
+        if !lost.via.is_some_and(Via::is_hook) {
+            halted.push(BranchId(lost.row.get("branch_id")?));
+        }
+    }
     recovered.failed = failed.len();
-    recovered
-        .pipelines
-        .extend(again.iter().map(|row| row.pipeline.to_owned()));
-    insert::insert_executions(conn, &again).await?;
+    recovered.branches += halted.len();
     // I14, I18: the step of a running execution is in progress, and so is the branch at that step.
     if !failed.is_empty() {
         let rows = Rows::new().ids("id", failed.iter().copied());
@@ -510,7 +557,6 @@ async fn give_back_executions(
             .await?;
     }
     if !halted.is_empty() {
-        recovered.branches += halted.len();
         let rows = Rows::new().ids("id", halted.iter().copied());
         conn.write(&FAILED_BRANCHES, &[("b", (&rows).into())], halted.len())
             .await?;

@@ -515,18 +515,8 @@ async fn set_in_motion(conn: &mut Conn, halted: &[Halted], pipeline: &str) -> Re
     let rows = Rows::new().ids("id", advance.iter().copied());
     conn.write(&REOPEN_STEPS, &[("b", (&rows).into())], advance.len())
         .await?;
-    let executions: Vec<NewExecution<'_>> = run
-        .iter()
-        .map(|step_id| NewExecution {
-            id: ExecutionId::new(),
-            step_id: *step_id,
-            pipeline,
-            attempt: 1,
-            retry_count: 0,
-            crash_count: 0,
-            due_in: Some(0),
-        })
-        .collect();
+    let first = |step_id| NewExecution::first(step_id, pipeline, Some(0));
+    let executions: Vec<NewExecution<'_>> = run.into_iter().map(first).collect();
     insert::insert_executions(conn, &executions).await
 }
 

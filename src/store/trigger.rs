@@ -19,7 +19,7 @@ use super::conn::Conn;
 use super::definition;
 use super::error::Error;
 use super::micros;
-use super::statement::{Rows, statements};
+use super::statement::{Args, Rows, Statement, statements};
 
 /// Runs per statement; their bytes have a bound of their own.
 const CHUNK: usize = 1_000;
@@ -148,95 +148,132 @@ async fn insert(
     by: Option<&Actor>,
     within: Option<&Caller>,
 ) -> Result<Vec<Triggered>, Error> {
-    // The same key twice in one call means one run, as in two calls.
-    let mut first: HashMap<&str, usize> = HashMap::new();
     let ids: Vec<RunId> = runs.iter().map(|_| RunId::new()).collect();
-    let asked: Vec<usize> = (0..runs.len())
-        .filter(|index| match runs[*index].key {
-            Some(key) => *first.entry(key).or_insert(*index) == *index,
-            None => true,
-        })
-        .collect();
-    let begun: Vec<Begun> = asked.iter().map(|index| Begun::new(ids[*index])).collect();
-    let rows = |begun: &[(usize, Begun)]| rows(runs, begun);
-    let all: Vec<(usize, Begun)> = asked.into_iter().zip(begun).collect();
-    let asked = rows(&all);
+    let wanted = wanted(runs, &ids);
+    let is_keyed = runs.iter().any(|run| run.key.is_some());
+    let asked = rows(runs, &wanted);
     let start = definition.node(crate::definition::NodeIndex(0));
     let part = |of: fn(&Caller) -> Option<&str>| within.and_then(of).into();
     let span = within.and_then(|it| it.span).map(|it| it.to_string());
+    let delay = delay.saturating_add(definition.first_delay());
     let args = [
         ("pipeline", (&definition.pipeline).into()),
         ("definition", digest.into()),
         ("node", (&start.name).into()),
         ("step", start.step.as_deref().unwrap_or_default().into()),
-        (
-            "delay",
-            micros(delay.saturating_add(definition.first_delay())).into(),
-        ),
+        ("delay", micros(delay).into()),
         ("trace_parent", span.as_deref().into()),
         ("trace_state", part(|it| it.state.as_deref())),
         ("baggage", part(|it| it.baggage.as_deref())),
         ("new_runs", (&asked).into()),
     ];
     failpoint!(conn, "trigger.begin");
-    let keyed = !first.is_empty();
-    let created: HashSet<RunId> = if conn.asks() == Asks::Joined {
-        let statement = if keyed { &TRIGGER_KEYED } else { &TRIGGER };
-        match by {
-            None => created(&conn.fetch_autocommit(statement, &args).await?)?,
-            Some(_) => {
-                conn.transaction(async |conn| {
-                    let created = created(&conn.fetch(statement, &args).await?)?;
-                    record(conn, by, &created).await?;
-                    Ok(created)
-                })
-                .await?
-            }
+    let created = match (conn.asks(), is_keyed) {
+        (Asks::Joined, true) => joined(conn, &TRIGGER_KEYED, &args, by).await?,
+        (Asks::Joined, false) => joined(conn, &TRIGGER, &args, by).await?,
+        (Asks::InTurn, true) => keyed_in_turn(conn, &args, (runs, &wanted), by).await?,
+        (Asks::InTurn, false) => {
+            in_turn(conn, &args, by, &ids).await?;
+            ids.iter().copied().collect()
         }
-    } else {
-        conn.transaction(async |conn| {
-            if !keyed && by.is_none() {
-                conn.fetch_and_commit(&INSERT_AND_BEGIN_RUNS, &args).await?;
-                return Ok(ids.iter().copied().collect());
-            }
-            if !keyed {
-                conn.fetch(&INSERT_AND_BEGIN_RUNS, &args).await?;
-                let created = ids.iter().copied().collect();
-                record(conn, by, &created).await?;
-                return Ok(created);
-            }
-            let created = created(&conn.fetch(&INSERT_KEYED_RUNS, &args).await?)?;
-            let made = all.iter().filter(|(_, begun)| created.contains(&begun.run));
-            let made = rows(&made.copied().collect::<Vec<_>>());
-            let args = args.clone().map(|(name, arg)| match name {
-                "new_runs" => (name, (&made).into()),
-                _ => (name, arg),
-            });
-            failpoint!(conn, "trigger.written");
-            record(conn, by, &created).await?;
-            conn.fetch_and_commit(&BEGIN_RUNS, &args).await?;
-            Ok(created)
-        })
-        .await?
     };
     failpoint!(conn, "trigger.end");
-    let pipeline = &definition.pipeline;
+    // The runs have begun, whether or not they can be read.
+    answers(conn, &definition.pipeline, runs, &ids, &created)
+        .await
+        .map_err(Error::after_commit)
+}
+
+/// The runs to insert: the same key twice in one call means one run, as in two calls.
+fn wanted(runs: &[NewRun<'_>], ids: &[RunId]) -> Vec<(usize, Begun)> {
+    let mut seen = HashSet::new();
+    let mut wanted = Vec::with_capacity(runs.len());
+    for (index, run) in runs.iter().enumerate() {
+        if run.key.is_none_or(|key| seen.insert(key)) {
+            wanted.push((index, Begun::new(ids[index])));
+        }
+    }
+    wanted
+}
+
+/// Inserts in one statement, and returns the runs that it created.
+async fn joined(
+    conn: &mut Conn,
+    statement: &'static Statement,
+    args: Args<'_>,
+    by: Option<&Actor>,
+) -> Result<HashSet<RunId>, Error> {
+    if by.is_none() {
+        return created(&conn.fetch_autocommit(statement, args).await?);
+    }
+    let inserted = conn.transaction(async |conn| {
+        let created = created(&conn.fetch(statement, args).await?)?;
+        record(conn, by, &created).await?;
+        Ok(created)
+    });
+    inserted.await
+}
+
+/// Inserts one statement after another, without keys: all runs are new.
+async fn in_turn(
+    conn: &mut Conn,
+    args: Args<'_>,
+    by: Option<&Actor>,
+    ids: &[RunId],
+) -> Result<(), Error> {
+    let inserted = conn.transaction(async |conn| {
+        if by.is_none() {
+            conn.fetch_and_commit(&INSERT_AND_BEGIN_RUNS, args).await?;
+            return Ok(());
+        }
+        conn.fetch(&INSERT_AND_BEGIN_RUNS, args).await?;
+        record(conn, by, &ids.iter().copied().collect()).await
+    });
+    inserted.await
+}
+
+/// The same with keys: returns the runs that were created.
+async fn keyed_in_turn(
+    conn: &mut Conn,
+    args: Args<'_>,
+    (runs, wanted): (&[NewRun<'_>], &[(usize, Begun)]),
+    by: Option<&Actor>,
+) -> Result<HashSet<RunId>, Error> {
+    let inserted = conn.transaction(async |conn| {
+        let created = created(&conn.fetch(&INSERT_KEYED_RUNS, args).await?)?;
+        let begun = wanted.iter().filter(|(_, it)| created.contains(&it.run));
+        let begun = rows(runs, &begun.copied().collect::<Vec<_>>());
+        let others = args.iter().filter(|(name, _)| *name != "new_runs").cloned();
+        let args: Vec<_> = others.chain([("new_runs", (&begun).into())]).collect();
+        failpoint!(conn, "trigger.written");
+        record(conn, by, &created).await?;
+        conn.fetch_and_commit(&BEGIN_RUNS, &args).await?;
+        Ok(created)
+    });
+    inserted.await
+}
+
+/// One answer for each requested run.
+async fn answers(
+    conn: &mut Conn,
+    pipeline: &str,
+    runs: &[NewRun<'_>],
+    ids: &[RunId],
+    created: &HashSet<RunId>,
+) -> Result<Vec<Triggered>, Error> {
     let known = match created.len() < runs.len() {
-        true => known(conn, pipeline, &keys(runs)).await,
-        false => Ok(Known::new()),
+        true => known(conn, pipeline, &keys(runs)).await?,
+        false => Known::new(),
     };
-    let known = known.map_err(Error::after_commit)?;
     let mut answers = Vec::with_capacity(runs.len());
-    for (run, id) in runs.iter().zip(&ids) {
+    for (run, id) in runs.iter().zip(ids) {
         answers.push(match created.contains(id) {
             true => Triggered {
                 run_id: *id,
                 created: true,
                 input_differs: false,
             },
-            false => as_known(conn, pipeline, run, &known)
-                .await
-                .map_err(Error::after_commit)?,
+            false => as_known(conn, pipeline, run, &known).await?,
         });
     }
     Ok(answers)

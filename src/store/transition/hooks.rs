@@ -212,15 +212,9 @@ async fn enqueue(
     let executions: Vec<(StepId, String)> = hooks.iter().map(execution).collect();
     let steps: Vec<NewStep<'_>> = hooks.into_iter().map(|(step, _)| step).collect();
     insert_steps(conn, &steps).await?;
-    let executions = executions.iter().map(|(step_id, pipeline)| NewExecution {
-        id: ExecutionId::new(),
-        step_id: *step_id,
-        pipeline,
-        attempt: 1,
-        retry_count: 0,
-        crash_count: 0,
-        due_in: Some(0),
-    });
+    let executions = executions
+        .iter()
+        .map(|(step, pipeline)| NewExecution::first(*step, pipeline, Some(0)));
     let executions: Vec<_> = executions.collect();
     insert_executions(conn, &executions).await?;
     available.extend(executions.iter().map(|row| row.pipeline.to_owned()));

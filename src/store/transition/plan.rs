@@ -119,6 +119,8 @@ pub(in crate::store) struct NewBranch<'a> {
     pub step_id: StepId,
 }
 
+/// A new execution: the first of a step, or another attempt of it.
+#[derive(Clone, Copy)]
 pub(in crate::store) struct NewExecution<'a> {
     pub id: ExecutionId,
     pub step_id: StepId,
@@ -129,6 +131,21 @@ pub(in crate::store) struct NewExecution<'a> {
     /// Microseconds from now; `None`: it precedes everything of its pipeline that is due, as it did when it
     /// was claimed.
     pub due_in: Option<i64>,
+}
+
+impl<'a> NewExecution<'a> {
+    /// The first attempt of a step.
+    pub fn first(step_id: StepId, pipeline: &'a str, due_in: Option<i64>) -> Self {
+        Self {
+            id: ExecutionId::new(),
+            step_id,
+            pipeline,
+            attempt: 1,
+            retry_count: 0,
+            crash_count: 0,
+            due_in,
+        }
+    }
 }
 
 pub(in crate::store) struct Moved<'a> {
@@ -447,13 +464,7 @@ fn enqueue<'a>(
     // A branch that has begun precedes one that has not. The elements of an expand queue after
     // everything that is due: there may be a million, and earlier runs would wait for all of them.
     let first = delay.is_zero() && via != Via::Expand;
-    writes.executions.push(NewExecution {
-        id: ExecutionId::new(),
-        step_id: id,
-        pipeline: parent.pipeline,
-        attempt: 1,
-        retry_count: 0,
-        crash_count: 0,
-        due_in: (!first).then(|| micros(delay)),
-    });
+    let due_in = (!first).then(|| micros(delay));
+    let execution = NewExecution::first(id, parent.pipeline, due_in);
+    writes.executions.push(execution);
 }
