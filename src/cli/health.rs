@@ -11,7 +11,7 @@ use crate::problem::{Problem, Problems};
 use crate::proc::stat;
 use crate::process::{live, proof, wakeup};
 use crate::store::delivery::{self, COUNTED};
-use crate::store::departed;
+use crate::store::departed::{self, Departed};
 use crate::store::process::{self, ProcessRow};
 use crate::store::writable::{self, Locked};
 use crate::store::{self, Conn, Purpose, query};
@@ -122,11 +122,14 @@ impl Health {
         })
     }
 
+    /// Only the processes of one host, or one process, are asked about: the answer decides whether these are restarted.
+    fn is_narrow(&self) -> bool {
+        self.here || self.pid.is_some()
+    }
+
     async fn look(&self, cli: &CliContext, config: &Config) -> Result<(), Failure> {
         let mut conn = setup::connect(config, Purpose::Look).await?;
-        // The answer for a single host or process decides whether that is restarted.
-        let narrow = self.here || self.pid.is_some();
-        let locked = match !narrow || writable::tells_at_once(&conn) {
+        let locked = match !self.is_narrow() || writable::tells_at_once(&conn) {
             true => writable::locked(&mut conn).await?,
             false => None,
         };
@@ -137,133 +140,92 @@ impl Health {
         }
         let processes = process::processes(&mut conn).await?;
         let now = query::now(&mut conn).await?;
-        let witness = Witness::of(config);
-        let me = &witness.me;
-        // Without a supervisor above it, a process in the foreground answers for itself.
-        let asked = |process: &&ProcessRow| match self.pid {
+        let mut found = Found::of(Witness::of(config), processes, now);
+        if !self.is_narrow() {
+            found.read(&mut conn, config, locked).await?;
+        }
+        let asked = self.asked(&found);
+        match cli.out.json {
+            true => self.print_json(cli, &found, &asked),
+            false => self.print(cli, &found, &asked),
+        }
+    }
+
+    /// The processes that this command was asked about. Without a supervisor above it, a process in the foreground answers
+    /// for itself.
+    fn asked<'a>(&self, found: &'a Found) -> Asked<'a> {
+        let (witness, me) = (&found.witness, &found.witness.me);
+        let is_asked = |process: &&ProcessRow| match self.pid {
             Some(pid) => process.pid == pid && process.host == me.host,
             None if self.here => {
                 process.supervisor.is_none() && me.would_know(&proof::identity(process))
             }
             None => process.supervisor.is_none(),
         };
-        let asked: Vec<&ProcessRow> = processes.iter().filter(asked).collect();
-        let stale: Vec<&ProcessRow> = asked
-            .iter()
-            .copied()
-            .filter(|process| witness.state(process) != State::Healthy)
-            .collect();
-        let obstacle = match (narrow, locked) {
-            (true, _) => None,
-            (false, Some(locked)) => Some(locked.into()),
-            (false, None) => setup::obstacle(&mut conn, config, &processes).await?,
-        };
-        let (stuck, pauses) = match narrow {
-            true => Default::default(),
-            false => {
-                let locked = setup::locked_rows(&mut conn, &processes, witness.lease).await?;
-                let is_told = obstacle.as_ref().is_some_and(|it| it.is_total);
-                stuck(&mut conn, &witness, &processes, &locked, is_told).await?
-            }
-        };
-        let (away, stuck): (Vec<Stuck>, Vec<Stuck>) =
-            stuck.into_iter().partition(Stuck::is_elsewhere);
-        let untraced = away.first();
-        let waits = match narrow {
-            true => Vec::new(),
-            false => delivery::unsent(&mut conn, &config.console.endpoints).await?,
-        };
-        let lost = match narrow {
-            true => Vec::new(),
-            false => departed::lost_lately(&mut conn, now).await?,
-        };
-        let careless = match narrow {
-            true => None,
-            false => {
-                let lease = config.supervisor.reaper_timeout;
-                writable::careless(&mut conn, lease).await?
-            }
-        };
-        let (kept, waits): (Vec<&Waits>, Vec<&Waits>) =
-            waits.iter().partition(|it| it.kept(now).is_some());
-        let undelivered = waits.iter().find_map(|it| it.oldest.fact(now));
-        let kept: Vec<(&str, u64)> = kept
-            .iter()
-            .filter_map(|it| Some((it.oldest.endpoint.as_str(), it.kept(now)?)))
-            .collect();
-        let dead = |process: &&&ProcessRow| witness.state(process) == State::Dead;
-        let dead = stale.iter().filter(dead).count();
+        let asked: Vec<&ProcessRow> = found.processes.iter().filter(is_asked).collect();
+        let in_state = |state| move |process: &&ProcessRow| witness.state(process) == state;
+        let stale = asked.iter().copied();
+        let stale: Vec<&ProcessRow> = stale.filter(|it| !in_state(State::Healthy)(it)).collect();
+        let dead = stale.iter().copied().filter(in_state(State::Dead)).count();
         // A console that runs alone moves nothing: it answers for itself, and does not count as a supervisor.
-        let counted = |process: &&&ProcessRow| narrow || process.role != Role::Console;
-        let stopping = asked.iter().filter(counted);
+        let counts = |process: &&&ProcessRow| self.is_narrow() || process.role != Role::Console;
+        let stopping = asked.iter().filter(counts);
         let stopping = stopping.filter(|it| it.intake == Intake::Stopping).count();
-        let counted = asked.iter().filter(counted).count();
-        let fine = counted > 0 && stale.is_empty() && stuck.is_empty() && obstacle.is_none();
-        if cli.out.json {
-            let printed = cli.out.value(&HealthJson {
-                healthy: fine,
-                supervisors: counted,
-                stale: stale.len(),
-                dead,
-                stopping,
-                obstacle: obstacle.as_ref().map(|it| it.fact.as_str()),
-                writer: obstacle
-                    .as_ref()
-                    .and_then(|it| Some(it.writer.as_ref()?.pid)),
-                stuck: stuck.iter().map(StuckJson::of).collect(),
-                paused: pauses.iter().map(PausedJson::of).collect(),
-                undelivered: undelivered.as_deref(),
-                kept: kept.iter().map(|(it, n)| KeptJson::of(it, *n)).collect(),
-                untraced: untraced.map(|it| it.fact.as_str()),
-                careless: careless.as_deref(),
-                lost: lost.iter().map(DepartedJson::of).collect(),
-                processes: self.verbose.then(|| json(&processes, &witness)),
-            });
-            return verdict(printed, quietly(fine, Code::Failed));
+        Asked {
+            counted: asked.iter().filter(counts).count(),
+            stopping,
+            dead,
+            stale,
+            all: asked,
         }
-        let mut told = String::new();
-        if self.verbose && !processes.is_empty() {
-            told += &table(cli, &processes, &witness, now);
-        }
-        // This needs no action, so only verbose output shows it.
-        for (endpoint, n) in kept.iter().filter(|_| self.verbose) {
-            let endpoint = out::clean(&webhook::short(endpoint));
-            let more = if *n >= COUNTED as u64 { " or more" } else { "" };
-            told += &format!(
-                "kept for {endpoint}, an endpoint that is no longer configured: {n}{more}\n"
-            );
-        }
-        // This is no fault, but somebody may have forgotten the pause.
-        for pause in &pauses {
-            let fact = out::clean(&pause.fact(now));
-            told += &format!("{fact}\n");
-        }
-        // Others have taken over its work, but there may be one host less.
-        if let Some(line) = processes::lost(&lost, now) {
-            told += &format!("{line}\n");
-        }
-        // Nothing is lost before the server's host goes down.
-        if let Some(fact) = &careless {
-            told += &format!("{fact}\n");
-        }
-        // The fault is the endpoint's, and no daemon can mend it.
-        if let Some(fact) = &undelivered {
-            told += &format!("{}\n", out::clean(fact));
-        }
-        // Nor can a daemon mend a collector.
-        if let Some(Stuck { fact, remedy, .. }) = untraced {
-            let (fact, remedy) = (out::clean(fact), out::clean(remedy));
-            told += &format!("{fact}; {remedy}\n");
-        }
-        let problem = self.problem(&witness, &asked, counted, &stale, dead);
-        let obstacle = obstacle.as_ref().map(mend);
-        let stuck = stuck.iter().map(problem_of);
+    }
+
+    fn print_json(
+        &self,
+        cli: &CliContext,
+        found: &Found,
+        asked: &Asked<'_>,
+    ) -> Result<(), Failure> {
+        let fine = found.is_fine() && asked.is_fine();
+        let obstacle = found.obstacle.as_ref();
+        let kept = found.kept();
+        let undelivered = found.undelivered();
+        let printed = cli.out.value(&HealthJson {
+            healthy: fine,
+            supervisors: asked.counted,
+            stale: asked.stale.len(),
+            dead: asked.dead,
+            stopping: asked.stopping,
+            obstacle: obstacle.map(|it| it.fact.as_str()),
+            writer: obstacle.and_then(|it| Some(it.writer.as_ref()?.pid)),
+            stuck: found.stuck.iter().map(StuckJson::of).collect(),
+            paused: found.pauses.iter().map(PausedJson::of).collect(),
+            undelivered: undelivered.as_deref(),
+            kept: kept.iter().map(|(it, n)| KeptJson::of(it, *n)).collect(),
+            untraced: found.untraced.as_ref().map(|it| it.fact.as_str()),
+            careless: found.careless.as_deref(),
+            lost: found.lost.iter().map(DepartedJson::of).collect(),
+            processes: self.verbose.then(|| json(&found.processes, &found.witness)),
+        });
+        verdict(printed, quietly(fine, Code::Failed))
+    }
+
+    fn print(&self, cli: &CliContext, found: &Found, asked: &Asked<'_>) -> Result<(), Failure> {
+        let mut told = match self.verbose {
+            true => details(cli, found),
+            false => String::new(),
+        };
+        told += &notes(found);
+        let problem = self.problem(&found.witness, asked);
+        let obstacle = found.obstacle.as_ref().map(mend);
+        let stuck = found.stuck.iter().map(problem_of);
         let problems: Vec<Problem> = obstacle.into_iter().chain(problem).chain(stuck).collect();
         if !problems.is_empty() {
             let problems = Failure::Problems(Code::Failed, Problems(problems));
             return verdict(cli.out.text(&told), Err(problems));
         }
-        let stopping = match stopping {
+        let counted = asked.counted;
+        let stopping = match asked.stopping {
             0 => String::new(),
             stopping => format!(", of which {stopping} stopping"),
         };
@@ -274,21 +236,14 @@ impl Health {
     /// True when this command would wait for the holder of this lock. For a single host or process, it reads only
     /// heartbeats.
     fn cannot_read(&self, locked: &Locked) -> bool {
-        let narrow = self.here || self.pid.is_some();
-        locked.hidden && (!narrow || locked.table == "ductwork_processes")
+        locked.hidden && (!self.is_narrow() || locked.table == "ductwork_processes")
     }
 
     /// The problem of the selected supervisors that give no signs of life, if there are any.
-    fn problem(
-        &self,
-        witness: &Witness,
-        asked: &[&ProcessRow],
-        counted: usize,
-        stale: &[&ProcessRow],
-        dead: usize,
-    ) -> Option<Problem> {
+    fn problem(&self, witness: &Witness, asked: &Asked<'_>) -> Option<Problem> {
         let me = &witness.me;
-        match (asked.len(), stale.first()) {
+        let stale = &asked.stale;
+        match (asked.all.len(), stale.first()) {
             (0, _) => {
                 let message = match self.pid {
                     Some(pid) => {
@@ -302,12 +257,12 @@ impl Health {
                 Some(Problem::new(message).help("`ductworkd` starts one"))
             }
             (n, Some(first)) => {
-                let what = match dead {
+                let what = match asked.dead {
                     0 => "stale",
                     dead if dead == stale.len() => "dead",
                     _ => "dead or stale",
                 };
-                let supervisors = asked.iter().all(|it| it.role == Role::Supervisor);
+                let supervisors = asked.all.iter().all(|it| it.role == Role::Supervisor);
                 let which = match supervisors {
                     true => "supervisors",
                     false => "processes",
@@ -339,13 +294,153 @@ impl Health {
                 let message = format!("unhealthy: {stale} of {n} {which} {are} {what}: {fact}");
                 Some(Problem::new(message).help(help))
             }
-            (_, None) if counted == 0 => {
+            (_, None) if asked.counted == 0 => {
                 let message = "unhealthy: no supervisor is registered, only a console";
                 Some(Problem::new(message).help("`ductworkd` starts one"))
             }
             (_, None) => None,
         }
     }
+}
+
+/// The state of the deployment. For a narrow question, only the processes are read.
+struct Found {
+    witness: Witness,
+    processes: Vec<ProcessRow>,
+    now: i64,
+    obstacle: Option<Obstacle>,
+    stuck: Vec<Stuck>,
+    /// The first of those whose fault is elsewhere: no daemon can mend it.
+    untraced: Option<Stuck>,
+    pauses: Vec<Pause>,
+    /// The oldest unsent message of each endpoint.
+    waits: Vec<Waits>,
+    /// The supervisors that died lately.
+    lost: Vec<Departed>,
+    /// The setting by which the database may lose what it has confirmed.
+    careless: Option<String>,
+}
+
+impl Found {
+    fn of(witness: Witness, processes: Vec<ProcessRow>, now: i64) -> Self {
+        Self {
+            witness,
+            processes,
+            now,
+            obstacle: None,
+            stuck: Vec::new(),
+            untraced: None,
+            pauses: Vec::new(),
+            waits: Vec::new(),
+            lost: Vec::new(),
+            careless: None,
+        }
+    }
+
+    /// Reads the rest.
+    async fn read(
+        &mut self,
+        conn: &mut Conn,
+        config: &Config,
+        locked: Option<Locked>,
+    ) -> Result<(), Failure> {
+        self.obstacle = match locked {
+            Some(locked) => Some(locked.into()),
+            None => setup::obstacle(conn, config, &self.processes).await?,
+        };
+        let locked = setup::locked_rows(conn, &self.processes, self.witness.lease).await?;
+        let is_told = self.obstacle.as_ref().is_some_and(|it| it.is_total);
+        let (stuck, pauses) = stuck(conn, &self.witness, &self.processes, &locked, is_told).await?;
+        let (away, stuck): (Vec<_>, Vec<_>) = stuck.into_iter().partition(Stuck::is_elsewhere);
+        self.stuck = stuck;
+        self.untraced = away.into_iter().next();
+        self.pauses = pauses;
+        self.waits = delivery::unsent(conn, &config.console.endpoints).await?;
+        self.lost = departed::lost_lately(conn, self.now).await?;
+        let lease = config.supervisor.reaper_timeout;
+        self.careless = writable::careless(conn, lease).await?;
+        Ok(())
+    }
+
+    fn is_fine(&self) -> bool {
+        self.stuck.is_empty() && self.obstacle.is_none()
+    }
+
+    /// The endpoints that are no longer configured, and how many messages are kept for each.
+    fn kept(&self) -> Vec<(&str, u64)> {
+        let kept = self.waits.iter();
+        kept.filter_map(|it| Some((it.oldest.endpoint.as_str(), it.kept(self.now)?)))
+            .collect()
+    }
+
+    /// The fact about the first configured endpoint that gets no messages.
+    fn undelivered(&self) -> Option<String> {
+        let waits = self.waits.iter();
+        let mut configured = waits.filter(|it| it.kept(self.now).is_none());
+        configured.find_map(|it| it.oldest.fact(self.now))
+    }
+}
+
+/// The processes that the command was asked about.
+struct Asked<'a> {
+    all: Vec<&'a ProcessRow>,
+    /// Those that give no signs of life.
+    stale: Vec<&'a ProcessRow>,
+    /// How many of these are dead.
+    dead: usize,
+    /// How many count as supervisors.
+    counted: usize,
+    /// How many of these are stopping.
+    stopping: usize,
+}
+
+impl Asked<'_> {
+    fn is_fine(&self) -> bool {
+        self.counted > 0 && self.stale.is_empty()
+    }
+}
+
+/// The lines that only verbose output has: no action is needed.
+fn details(cli: &CliContext, found: &Found) -> String {
+    let mut told = String::new();
+    if !found.processes.is_empty() {
+        told += &table(cli, &found.processes, &found.witness, found.now);
+    }
+    for (endpoint, n) in found.kept() {
+        let endpoint = out::clean(&webhook::short(endpoint));
+        let more = if n >= COUNTED as u64 { " or more" } else { "" };
+        told +=
+            &format!("kept for {endpoint}, an endpoint that is no longer configured: {n}{more}\n");
+    }
+    told
+}
+
+/// The lines about what is no fault of the deployment.
+fn notes(found: &Found) -> String {
+    let mut told = String::new();
+    // Somebody may have forgotten the pause.
+    for pause in &found.pauses {
+        let fact = out::clean(&pause.fact(found.now));
+        told += &format!("{fact}\n");
+    }
+    // Others have taken over its work, but there may be one host less.
+    if let Some(line) = processes::lost(&found.lost, found.now) {
+        told += &format!("{line}\n");
+    }
+    // Nothing is lost before the server's host goes down.
+    if let Some(fact) = &found.careless {
+        told += &format!("{fact}\n");
+    }
+    // The fault is the endpoint's, and no daemon can mend it.
+    if let Some(fact) = found.undelivered() {
+        told += &format!("{}\n", out::clean(&fact));
+    }
+    // Nor can a daemon mend a collector.
+    if let Some(Stuck { fact, remedy, .. }) = &found.untraced {
+        let (fact, remedy) = (out::clean(fact), out::clean(remedy));
+        told += &format!("{fact}; {remedy}\n");
+    }
+    told
 }
 
 /// The remedy for a process of this host that a signal has stopped.

@@ -28,11 +28,11 @@ use crate::failpoint::failpoint;
 use crate::model::{ProcessId, Role};
 use crate::step::registry::Registry;
 use crate::step::{Limits, StopCause};
-use crate::store::Location;
 use crate::store::definition::Definitions;
+use crate::store::{self, Location};
 use crate::telemetry::{self, Note, events};
 
-use super::console;
+use super::console::{self, Console};
 use super::dump::Dumper;
 use super::exit_conditions::{Over, unfit, until_idle};
 use super::hooks::{Functions, Hook, Moment};
@@ -100,65 +100,17 @@ impl Child {
     /// commands die with the thread that started them.
     pub async fn live(self, mut signals: Signals) -> ExitCode {
         exec::raise_open_files();
-        let location = match self.config.location() {
-            Ok(location) => location,
+        let context = match Context::of(&self.config) {
+            Ok(context) => context,
             Err(error) => {
                 tracing::error!(error = crate::telemetry::chain(&error), "no database");
                 return ExitCode::from(2);
             }
         };
-        let policy = Policy::new(Arc::clone(&self.config));
-        let definitions = Arc::new(Definitions::default());
-        let mut lives = Vec::new();
-        let mut console = None;
-        for kind in &self.kinds {
-            failpoint!("child.start");
-            let shared = Shared::new(ProcessId::new());
-            if *kind == ChildKind::Console {
-                // Opened before anything waits for the database: the console lives without one.
-                let is_child = self.supervisor.is_some();
-                let opened = console::open(
-                    &self.config,
-                    &self.pipelines,
-                    &location,
-                    is_child,
-                    &shared,
-                    (&mut signals, self.after_signal),
-                );
-                match opened.await {
-                    Ok(opened) => console = Some(opened),
-                    Err(code) => return code,
-                }
-            }
-            let recovers = *kind != ChildKind::Console;
-            let is_first = lives.is_empty();
-            let sweeps = self.supervisor.is_none() && is_first && recovers;
-            let life = RegisteredLoop::begin(
-                &self,
-                kind,
-                shared,
-                (is_first, sweeps),
-                &location,
-                &policy,
-                &definitions,
-            );
-            let mut life = std::pin::pin!(life);
-            // A stop that comes before there is anything to stop ends it here.
-            let begun = tokio::select! {
-                biased;
-                () = signals.stop_asked() => None,
-                life = &mut life => Some(life),
-            };
-            let Some(begun) = begun else {
-                // RACE: the database has the new row already, and this process has yet to hear so. A row that is
-                // left behind looks like that of a process that died. Proven by
-                // `a_stop_that_comes_while_a_process_registers_leaves_no_row`.
-                lives.extend(tokio::time::timeout(REGISTERS, life).await);
-                deregister(lives).await;
-                return self.after_signal.into();
-            };
-            lives.push(begun);
-        }
+        let (lives, console) = match self.register(&mut signals, &context).await {
+            Ok(begun) => begun,
+            Err(code) => return code,
+        };
         let Some(first) = lives.first() else {
             return ExitCode::SUCCESS;
         };
@@ -177,7 +129,7 @@ impl Child {
             Some(_) => Notify::default(),
         });
         if self.supervisor.is_none() {
-            stamp(&lives, &location, &notify);
+            stamp(&lives, &context.location, &notify);
             if role == Role::Worker {
                 watched = self.be_watched(&lives);
             }
@@ -193,49 +145,15 @@ impl Child {
             () = signals.stop_asked() => true,
             () = self.run_hook(start, &lives) => false,
         };
-        match stopped {
-            true => notify.stopping(),
-            false => notify.ready(),
-        }
-        let mut since = Instant::now();
-        let code = match stopped {
-            true => self.after_signal.into(),
+        let (ended, asked) = match stopped {
+            true => {
+                notify.stopping();
+                (None, Instant::now())
+            }
             false => {
-                let dumper = Dumper::start();
-                let mut loops = JoinSet::new();
-                for life in &lives {
-                    life.work(&self, &location, &policy, &definitions, &mut loops);
-                }
-                if let Some(console) = console.take() {
-                    loops.spawn_local(console::run(console, Arc::clone(&first.shared)));
-                }
-                // A supervisor looks at the database for its children.
-                let alone = self.supervisor.is_none();
-                let over = async {
-                    tokio::select! {
-                        () = idle(&first.requests, self.until_idle.clone()) => Over::with(0),
-                        over = unfit(&first.requests, &location), if alone => over,
-                    }
-                };
-                let all = All {
-                    shared: lives.iter().map(|life| Arc::clone(&life.shared)).collect(),
-                    connected: lives.iter().map(|life| life.connected.clone()).collect(),
-                    claims: role != Role::Console,
-                };
-                let (drain, parent) = (self.drain(), self.parent);
-                let looped = run_loops(&mut signals, &mut loops, &all, drain, parent, dumper, over);
-                // A supervisor deletes old runs for its children.
-                let retention = self.config.retention;
-                let retention = retention.filter(|_| alone && role == Role::Advancer);
-                let (ended, asked) = tokio::select! {
-                    biased;
-                    never = report_the_stop(&first.shared, &notify) => match never {},
-                    never = prune_in_turn(&first.requests, retention) => match never {},
-                    looped = looped => looped,
-                };
-                since = asked;
-                count_the_stop(&lives, asked);
-                ExitCode::from(ended.unwrap_or(self.after_signal))
+                notify.ready();
+                let worked = self.work(&mut signals, &lives, console, &context, &notify);
+                worked.await
             }
         };
         // Done before the row is gone: a successor that finds the row hunts for strays.
@@ -253,9 +171,100 @@ impl Child {
         deregister(lives).await;
         // For its children, a supervisor reports the stop.
         if self.supervisor.is_none() {
-            events::stopped(None, Some(since));
+            events::stopped(None, Some(asked));
         }
-        code
+        ended.unwrap_or(self.after_signal).into()
+    }
+
+    /// Registers a process for each loop, and opens the console. An exit status where the process ends here.
+    async fn register(
+        &self,
+        signals: &mut Signals,
+        context: &Context,
+    ) -> Result<(Vec<RegisteredLoop>, Option<Console>), ExitCode> {
+        let mut lives = Vec::new();
+        let mut console = None;
+        for kind in &self.kinds {
+            failpoint!("child.start");
+            let shared = Shared::new(ProcessId::new());
+            if *kind == ChildKind::Console {
+                // Opened before anything waits for the database: the console lives without one.
+                let opened = console::open(
+                    &self.config,
+                    &self.pipelines,
+                    &context.location,
+                    self.supervisor.is_some(),
+                    &shared,
+                    (&mut *signals, self.after_signal),
+                );
+                console = Some(opened.await?);
+            }
+            let life = RegisteredLoop::begin(self, kind, shared, lives.is_empty(), context);
+            let mut life = std::pin::pin!(life);
+            // A stop that comes before there is anything to stop ends it here.
+            let begun = tokio::select! {
+                biased;
+                () = signals.stop_asked() => None,
+                life = &mut life => Some(life),
+            };
+            let Some(begun) = begun else {
+                // RACE: the database has the new row already, and this process has yet to hear so. A row that is
+                // left behind looks like that of a process that died. Proven by
+                // `a_stop_that_comes_while_a_process_registers_leaves_no_row`.
+                lives.extend(tokio::time::timeout(REGISTERS, life).await);
+                deregister(lives).await;
+                return Err(self.after_signal.into());
+            };
+            lives.push(begun);
+        }
+        Ok((lives, console))
+    }
+
+    /// Runs the loops until all have ended. Returns the exit status, unless a signal has ended them, and the time at
+    /// which they were asked to end.
+    async fn work(
+        &self,
+        signals: &mut Signals,
+        lives: &[RegisteredLoop],
+        console: Option<Console>,
+        context: &Context,
+        notify: &Notify,
+    ) -> (Option<u8>, Instant) {
+        let first = &lives[0];
+        let role = first.kind.role();
+        let dumper = Dumper::start();
+        let mut loops = JoinSet::new();
+        for life in lives {
+            life.work(self, context, &mut loops);
+        }
+        if let Some(console) = console {
+            loops.spawn_local(console::run(console, Arc::clone(&first.shared)));
+        }
+        // A supervisor looks at the database, and deletes old runs, for its children.
+        let alone = self.supervisor.is_none();
+        let over = async {
+            tokio::select! {
+                () = idle(&first.requests, self.until_idle.clone()) => Over::with(0),
+                over = unfit(&first.requests, &context.location), if alone => over,
+            }
+        };
+        let all = All {
+            shared: lives.iter().map(|life| Arc::clone(&life.shared)).collect(),
+            connected: lives.iter().map(|life| life.connected.clone()).collect(),
+            claims: role != Role::Console,
+        };
+        let (drain, parent) = (self.drain(), self.parent);
+        let looped = run_loops(signals, &mut loops, &all, drain, parent, dumper, over);
+        let retention = self.config.retention;
+        let retention = retention.filter(|_| alone && role == Role::Advancer);
+        let (ended, asked) = tokio::select! {
+            biased;
+            never = report_the_stop(&first.shared, notify) => match never {},
+            never = prune_in_turn(&first.requests, retention) => match never {},
+            looped = looped => looped,
+        };
+        count_the_stop(lives, asked);
+        (ended, asked)
     }
 
     /// Starts a watcher, which recognises the steps of these lives by the keys of their processes.
@@ -347,6 +356,23 @@ fn count_the_stop(lives: &[RegisteredLoop], asked: Instant) {
     }
 }
 
+/// The database of the loops of a process, and their limits.
+struct Context {
+    location: Location,
+    policy: Policy,
+    definitions: Arc<Definitions>,
+}
+
+impl Context {
+    fn of(config: &Arc<Config>) -> Result<Self, store::Error> {
+        Ok(Self {
+            location: config.location()?,
+            policy: Policy::new(Arc::clone(config)),
+            definitions: Arc::new(Definitions::default()),
+        })
+    }
+}
+
 /// One loop, registered as one process. A role of its own may have several, which share nothing by
 /// which the database tells them apart: when a loop asks about its process after a lost connection
 /// (what it holds, whose statements are too late), the answer covers no other loop. Proven by
@@ -367,11 +393,14 @@ impl RegisteredLoop {
         child: &Child,
         kind: &ChildKind,
         shared: Arc<Shared>,
-        (is_first, sweeps): (bool, bool),
-        location: &Location,
-        policy: &Policy,
-        definitions: &Arc<Definitions>,
+        is_first: bool,
+        context: &Context,
     ) -> Self {
+        let Context {
+            location,
+            policy,
+            definitions,
+        } = context;
         let identity = Identity::current();
         let process = shared.process();
         let role = kind.role();
@@ -390,6 +419,8 @@ impl RegisteredLoop {
             let heard = Arc::clone(&shared);
             wakeup.listen_for_claims(process, move || heard.check.notify_one());
         }
+        // A supervisor recovers for its children.
+        let sweeps = child.supervisor.is_none() && is_first && *kind != ChildKind::Console;
         let sweeper = sweeps.then(|| {
             let sweeper = Sweeper::new(
                 policy.clone(),
@@ -426,15 +457,13 @@ impl RegisteredLoop {
     }
 
     /// Starts its loop.
-    fn work(
-        &self,
-        child: &Child,
-        location: &Location,
-        policy: &Policy,
-        definitions: &Arc<Definitions>,
-        loops: &mut JoinSet<()>,
-    ) {
+    fn work(&self, child: &Child, context: &Context, loops: &mut JoinSet<()>) {
         let config = &child.config;
+        let Context {
+            location,
+            policy,
+            definitions,
+        } = context;
         match &self.kind {
             ChildKind::Worker { pipeline } => {
                 let registry = Arc::clone(&child.registry);

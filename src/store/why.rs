@@ -228,87 +228,101 @@ pub async fn facts(
         }
         // For a run in progress, these tell how it will end.
         facts.halts = halts(conn, run, HALTS_MAX).await?;
-        if found.status.is_terminal() {
-            facts.revived_as = revived_as(conn, run).await?;
-            facts.hook = hook_of_end(conn, run, stale_after).await?;
-            // Nobody answered these, perhaps because nobody was told.
-            let unanswered = HaltReason::Unanswered.to_string();
-            let halts = facts.halts.iter();
-            let halted = halts.filter(|halt| halt.reason == unanswered);
-            let mut unanswered: Vec<StepId> = halted.filter_map(|halt| halt.step).collect();
-            unanswered.extend(decided(conn, run).await?);
-            let failed = failed_wait_hooks(conn, unanswered).await?;
-            facts.untold = failed.into_values().next();
-            return Ok(Some(facts));
+        match found.status.is_terminal() {
+            true => ended(conn, &mut facts).await?,
+            false => moving(conn, &mut facts).await?,
         }
-        let (leaves, barriers, are_all) = leaves_and_barriers(conn, run, &facts.pipeline).await?;
-        for row in leaves {
-            let node: String = row.get("node")?;
-            let place = definition.as_ref().ok();
-            let place = place.and_then(|it| Some(it.node(it.find(&node)?)));
-            facts.leaves.push(Leaf {
-                deadline: Due::read(&row, facts.now)?.map(|due| due.words()),
-                prompt: place.and_then(|node| node.prompt.clone()),
-                attempt: row.get::<Option<i64>>("attempt")?.map(|n| n.max(0) as u32),
-                error: row.get("error_message")?,
-                state: state(&row)?,
-                node,
-            });
-        }
-        if are_all && facts.cancelling_at.is_none() {
-            facts.questions = questions(conn, run, definition.as_deref().ok()).await?;
-        }
-        for row in barriers {
-            facts.barriers.push(BarrierFact {
-                node: row.get("node")?,
-                width: row.get("width")?,
-                arrived: row.get("arrived")?,
-            });
-        }
-        let mut movers: HashMap<ProcessId, Mover> = stuck::movers(conn)
-            .await?
-            .into_iter()
-            .map(|mover| (mover.id, mover))
-            .collect();
-        for process in process::processes(conn).await? {
-            let mover = movers.remove(&process.id);
-            facts.processes.push(ProcessFact {
-                id: process.id,
-                supervisor: process.supervisor,
-                role: process.role,
-                pipeline: process.pipeline,
-                host: process.host,
-                pid: process.pid,
-                age: process.age,
-                dead: process.condemned.is_some(),
-                condemned: process.condemned.is_some(),
-                intake: process.intake,
-                holds: mover.as_ref().map_or(0, |mover| mover.holds),
-                moved_at: mover
-                    .as_ref()
-                    .map_or(process.started_at, |mover| mover.moved_at),
-                trouble: mover.and_then(|mover| Some(mover.trouble?.0)),
-            });
-        }
-        let waits = |process: &ProcessFact| {
-            let trouble = process.trouble.as_deref();
-            trouble.is_some_and(|trouble| trouble.contains(why::LOCKED))
-        };
-        if facts.processes.iter().any(waits) {
-            facts.holder = writable::row_holder(conn).await?;
-        }
-        let pipeline = [
-            ("pipeline", (&facts.pipeline).into()),
-            ("most", (BACKLOG_MAX as i64).into()),
-        ];
-        let backlog = conn.fetch_optional(&BACKLOG, &pipeline).await?;
-        facts.backlog = backlog
-            .map(|row| row.get::<i64>("n"))
-            .transpose()?
-            .map(|n| n as u64);
         Ok(Some(facts))
     })
     .await
+}
+
+/// The facts about a run that has ended.
+async fn ended(conn: &mut Conn, facts: &mut Facts) -> Result<(), Error> {
+    let run = facts.run_id;
+    facts.revived_as = revived_as(conn, run).await?;
+    facts.hook = hook_of_end(conn, run, facts.stale_after).await?;
+    // Nobody answered these, perhaps because nobody was told.
+    let unanswered = HaltReason::Unanswered.to_string();
+    let halts = facts.halts.iter();
+    let halted = halts.filter(|halt| halt.reason == unanswered);
+    let mut unanswered: Vec<StepId> = halted.filter_map(|halt| halt.step).collect();
+    unanswered.extend(decided(conn, run).await?);
+    let failed = failed_wait_hooks(conn, unanswered).await?;
+    facts.untold = failed.into_values().next();
+    Ok(())
+}
+
+/// The facts about a run that has not ended, and about those that move it.
+async fn moving(conn: &mut Conn, facts: &mut Facts) -> Result<(), Error> {
+    let run = facts.run_id;
+    let (leaves, barriers, are_all) = leaves_and_barriers(conn, run, &facts.pipeline).await?;
+    for row in leaves {
+        let node: String = row.get("node")?;
+        let place = facts.graph.as_ref();
+        let place = place.and_then(|it| Some(it.node(it.find(&node)?)));
+        facts.leaves.push(Leaf {
+            deadline: Due::read(&row, facts.now)?.map(|due| due.words()),
+            prompt: place.and_then(|node| node.prompt.clone()),
+            attempt: row.get::<Option<i64>>("attempt")?.map(|n| n.max(0) as u32),
+            error: row.get("error_message")?,
+            state: state(&row)?,
+            node,
+        });
+    }
+    if are_all && facts.cancelling_at.is_none() {
+        facts.questions = questions(conn, run, facts.graph.as_deref()).await?;
+    }
+    for row in barriers {
+        facts.barriers.push(BarrierFact {
+            node: row.get("node")?,
+            width: row.get("width")?,
+            arrived: row.get("arrived")?,
+        });
+    }
+    facts.processes = process_facts(conn).await?;
+    let waits = |process: &ProcessFact| {
+        let trouble = process.trouble.as_deref();
+        trouble.is_some_and(|trouble| trouble.contains(why::LOCKED))
+    };
+    if facts.processes.iter().any(waits) {
+        facts.holder = writable::row_holder(conn).await?;
+    }
+    let pipeline = [
+        ("pipeline", (&facts.pipeline).into()),
+        ("most", (BACKLOG_MAX as i64).into()),
+    ];
+    let backlog = conn.fetch_optional(&BACKLOG, &pipeline).await?;
+    let backlog = backlog.map(|row| row.get::<i64>("n")).transpose()?;
+    facts.backlog = backlog.map(|n| n as u64);
+    Ok(())
+}
+
+/// The processes, each with its claims and its trouble.
+async fn process_facts(conn: &mut Conn) -> Result<Vec<ProcessFact>, Error> {
+    let movers = stuck::movers(conn).await?.into_iter();
+    let mut movers: HashMap<ProcessId, Mover> = movers.map(|mover| (mover.id, mover)).collect();
+    let facts = process::processes(conn).await?.into_iter().map(|process| {
+        let mover = movers.remove(&process.id);
+        ProcessFact {
+            id: process.id,
+            supervisor: process.supervisor,
+            role: process.role,
+            pipeline: process.pipeline,
+            host: process.host,
+            pid: process.pid,
+            age: process.age,
+            dead: process.condemned.is_some(),
+            condemned: process.condemned.is_some(),
+            intake: process.intake,
+            holds: mover.as_ref().map_or(0, |mover| mover.holds),
+            moved_at: mover
+                .as_ref()
+                .map_or(process.started_at, |mover| mover.moved_at),
+            trouble: mover.and_then(|mover| Some(mover.trouble?.0)),
+        }
+    });
+    Ok(facts.collect())
 }
 
 /// The rows of LEAVES and BARRIERS, at a cost that does not grow with the width of the run; except
