@@ -1,14 +1,16 @@
 //! A new run from a halted one.
 //!
 //! Owns: copying the completed rows, and restarting the halted branches, in one transaction.
-//! Payloads never leave the database, and no list of the copied rows exists in memory: a copy's id
-//! follows from its original's (`{copied:…}`), so each table is one statement. Never: decides where
-//! a branch takes up its work (`machine::revive`).
+//! Payloads never leave the database: a copy's id follows from its original's (`{copied:…}`). A wide run is
+//! copied in chunks of its branches, so that no statement takes long; of all its rows, only the ids of the
+//! branches are in memory. Never: decides where a branch takes up its work (`machine::revive`).
 //!
 //! Not copied: transitions and advancements (the old run made the crossings; copies name their
 //! originals as `source_step_id`), executions, hooks.
 
 use std::collections::BTreeSet;
+
+use uuid::Uuid;
 
 use crate::definition::Definition;
 use crate::failpoint::failpoint;
@@ -45,6 +47,12 @@ statements! {
                r.trace_state, r.baggage
           FROM ductwork_runs r WHERE r.id = :from";
     REVIVED_RUN = "SELECT pipeline, definition FROM ductwork_runs WHERE id = :to";
+    /// No index has the branches of a run in the order of their ids. With a limit, the inner query is planned on its own:
+    /// PostgreSQL might otherwise follow the primary key through the branches of all runs.
+    REVIVED_BRANCHES = "
+        SELECT x.id
+          FROM (SELECT br.id FROM ductwork_branches br WHERE br.run_id = :from LIMIT :all) x
+         WHERE x.id > :behind ORDER BY x.id LIMIT :n";
     /// A halted branch waits: for the branches of its fan-out, which are no longer halted, or, if
     /// it halted by itself, until it is restarted later in this transaction.
     REVIVE_BRANCHES = "
@@ -53,7 +61,8 @@ statements! {
         SELECT {copied:br.id}, :to, br.pipeline, {copied:br.fan_out_id}, br.ordinal,
                CASE br.status WHEN 'completed' THEN 'completed' ELSE 'waiting' END,
                {copied:br.step_id}, br.output, {now}
-          FROM ductwork_branches br WHERE br.run_id = :from";
+          FROM {rows:c(id id)}
+          JOIN ductwork_branches br ON {key:br.id;c.id}";
     /// The halted branches have yet to arrive.
     REVIVE_FAN_OUTS = "
         INSERT INTO ductwork_fan_outs
@@ -62,18 +71,17 @@ statements! {
         SELECT {copied:f.id}, :to, {copied:f.branch_id}, f.node, f.via, f.width, f.arrived - f.halted,
                {copied:f.parent_fan_out_id}, f.parent_ordinal, f.created_at,
                CASE WHEN f.arrived - f.halted = f.width THEN f.fired_at END
-          FROM ductwork_branches br
-          JOIN ductwork_fan_outs f ON {key:f.branch_id;br.id}
-         WHERE br.run_id = :from";
+          FROM {rows:c(id id)}
+          JOIN ductwork_fan_outs f ON {key:f.branch_id;c.id}";
     REVIVE_COMPLETED_STEPS = "
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, source_step_id, status, input, output,
              created_at, completed_at)
         SELECT {copied:s.id}, :to, {copied:s.branch_id}, s.ordinal, s.node, s.step, s.via, s.id,
                s.status, s.input, s.output, s.created_at, s.completed_at
-          FROM ductwork_branches br
-          JOIN ductwork_steps s ON s.branch_id = br.id
-         WHERE br.run_id = :from AND s.status = 'completed' AND s.via NOT IN ('on_halt', 'on_complete', 'on_wait')
+          FROM {rows:c(id id)}
+          JOIN ductwork_steps s ON {key:s.branch_id;c.id}
+         WHERE s.status = 'completed' AND s.via NOT IN ('on_halt', 'on_complete', 'on_wait')
            AND s.id NOT IN (SELECT b.id FROM {rows:b(id id)})";
     /// These are not copies: they have yet to be done.
     REVIVE_FAILED_STEPS = "
@@ -81,23 +89,26 @@ statements! {
             (id, run_id, branch_id, ordinal, node, step, via, status, input, created_at)
         SELECT {copied:s.id}, :to, {copied:s.branch_id}, s.ordinal, s.node, s.step, s.via,
                'in_progress', s.input, {now}
-          FROM ductwork_branches br
+          FROM {rows:c(id id)}
+          JOIN ductwork_branches br ON {key:br.id;c.id}
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
-         WHERE br.run_id = :from AND s.status = 'failed' AND s.via <> 'dampen'";
+         WHERE s.status = 'failed' AND s.via <> 'dampen'";
     REVIVE_TUPLES = "
         INSERT INTO ductwork_tuples (run_id, \"key\", value, first_set_at, last_set_at)
         SELECT :to, t.\"key\", t.value, t.first_set_at, t.last_set_at
           FROM ductwork_tuples t WHERE t.run_id = :from";
     /// A fan-out that leaves a branch's current node was made at the branch's current step: the
-    /// graph has no cycle, so a branch visits a node once.
+    /// graph has no cycle, so a branch visits a node once. (The condition is written so that PostgreSQL does not look for
+    /// these branches among the halted ones of all runs.)
     HALTED_BRANCHES = "
         SELECT br.id, br.step_id AS from_step_id, {copied:br.id} AS branch_id,
                {copied:br.step_id} AS step_id, s.status, s.node, s.ordinal, s.via,
-               substr(s.output, 1, 1) AS begins, br.halt_reason, {copied:f.id} AS fan_out_id
-          FROM ductwork_branches br
+               substr(s.output, 1, 1) AS begins, {copied:f.id} AS fan_out_id
+          FROM {rows:c(id id)}
+          JOIN ductwork_branches br ON {key:br.id;c.id}
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
           LEFT JOIN ductwork_fan_outs f ON {key:f.branch_id;br.id} AND f.node = s.node
-         WHERE br.run_id = :from AND br.halt_reason IS NOT NULL
+         WHERE coalesce(br.halt_reason, '') <> ''
          ORDER BY br.id";
     RESTART_BRANCHES = "
         UPDATE {into:ductwork_branches;b(id id, to_status text, ready int)}
@@ -162,8 +173,15 @@ statements! {
          ORDER BY br.ordinal DESC LIMIT 1";
 }
 
-/// How many rows one statement takes.
-const CHUNK: usize = 1_000;
+/// How many branches one statement takes. Where tests inject faults between two chunks, a small run has several.
+const CHUNK: usize = if cfg!(feature = "failpoints") {
+    2
+} else {
+    2_000
+};
+
+/// How many ids of branches one query returns: each such query reads all of them.
+const PAGE: usize = 20 * CHUNK;
 
 /// The result of a revival.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -286,60 +304,107 @@ async fn copy(
     conn.write(&REVIVE_RUN, &args, 1).await?;
     let run = conn.fetch_optional(&REVIVED_RUN, &both[1..]).await?;
     let run = run.ok_or_else(|| Error::Corrupt(format!("{to:?} is not there")))?;
-    let pipeline: String = run.get("pipeline")?;
-    conn.execute(&REVIVE_BRANCHES, &both).await?;
-    conn.execute(&REVIVE_FAN_OUTS, &both).await?;
-    failpoint!(conn, "revive.branched");
-    let rows = conn.fetch(&HALTED_BRANCHES, &both).await?;
+    let digest: String = run.get("definition")?;
+    // A definition that this version cannot read decides nothing.
     let read = match wanted.definition {
         Some(_) => None,
-        None => needed(conn, &rows, &run.get::<String>("definition")?).await?,
+        None => Definitions::default().read(conn, &digest).await?.ok(),
     };
-    let definition = wanted.definition.or(read.as_deref());
-    let mut halted = Vec::new();
-    for row in &rows {
-        halted.push(Halted::read(row, definition)?);
+    let copying = Copying {
+        to,
+        pipeline: run.get("pipeline")?,
+        definition: wanted.definition.or(read.as_deref()),
+    };
+    let (mut halted, mut behind) = (Vec::new(), Uuid::nil());
+    loop {
+        let page = page(conn, from, behind).await?;
+        for chunk in page.chunks(CHUNK) {
+            halted.extend(copying.copy(conn, chunk).await?);
+        }
+        match page.last() {
+            Some(last) if page.len() == PAGE => behind = *last,
+            _ => break,
+        }
     }
     if halted.is_empty() {
         let text = format!("I15: {from:?} has halted, but no branch of it by itself");
         return Err(Error::Corrupt(text));
     }
-    let redone = || halted.iter().filter_map(|it| Some((it.from, it.redone()?)));
-    let rows = Rows::new().ids("id", redone().map(|row| row.0));
-    let args = [
-        ("from", from.0.into()),
-        ("to", to.0.into()),
-        ("b", (&rows).into()),
-    ];
-    conn.execute(&REVIVE_COMPLETED_STEPS, &args).await?;
-    conn.execute(&REVIVE_FAILED_STEPS, &both).await?;
-    if redone().next().is_some() {
-        let rows = Rows::new()
-            .ids("id", redone().map(|row| row.0))
-            .texts("status", redone().map(|row| row.1.as_str()));
-        let args = [("to", to.0.into()), ("b", (&rows).into())];
-        conn.write(&REDO_STEPS, &args, redone().count()).await?;
-    }
     if wanted.context {
         conn.execute(&REVIVE_TUPLES, &both).await?;
     }
     failpoint!(conn, "revive.copied");
+    let mut asked = 0;
     for chunk in halted.chunks(CHUNK) {
-        set_in_motion(conn, chunk, &pipeline).await?;
+        asked += copying.restart(conn, chunk).await?;
     }
-    let asked: Vec<&Halted> = halted
-        .iter()
-        .filter(|it| it.restart == Restart::Ask)
-        .collect();
-    if !asked.is_empty() {
-        let args = [("to", to.0.into()), ("n", asked.len().into())];
+    if asked > 0 {
+        let args = [("to", to.0.into()), ("n", asked.into())];
         conn.write(&ASK_REVIVED_RUN, &args, 1).await?;
+    }
+    Ok(Revive::Done(to))
+}
+
+/// The first branches of a run behind this one.
+async fn page(conn: &mut Conn, from: RunId, behind: Uuid) -> Result<Vec<Uuid>, Error> {
+    let args = [
+        ("from", from.0.into()),
+        ("behind", behind.into()),
+        ("all", i64::MAX.into()),
+        ("n", PAGE.into()),
+    ];
+    let rows = conn.fetch(&REVIVED_BRANCHES, &args).await?;
+    rows.iter().map(|row| row.get("id")).collect()
+}
+
+/// A revival under way.
+struct Copying<'a> {
+    to: RunId,
+    pipeline: String,
+    /// The new run's definition, if this version can read it.
+    definition: Option<&'a Definition>,
+}
+
+impl Copying<'_> {
+    /// Copies these branches, with their fan-outs and their steps. Returns those that had halted by themselves.
+    async fn copy(&self, conn: &mut Conn, branches: &[Uuid]) -> Result<Vec<Uuid>, Error> {
+        let branches = Rows::new().ids("id", branches.iter().copied());
+        let args = [("to", self.to.0.into()), ("c", (&branches).into())];
+        conn.execute(&REVIVE_BRANCHES, &args).await?;
+        conn.execute(&REVIVE_FAN_OUTS, &args).await?;
+        failpoint!(conn, "revive.branched");
+        let halted = self.halted(conn, &branches).await?;
+        let redone = || halted.iter().filter_map(|it| Some((it.from, it.redone()?)));
+        let kept_out = Rows::new().ids("id", redone().map(|row| row.0));
+        let completed = [args[0].clone(), args[1].clone(), ("b", (&kept_out).into())];
+        conn.execute(&REVIVE_COMPLETED_STEPS, &completed).await?;
+        conn.execute(&REVIVE_FAILED_STEPS, &args).await?;
+        if redone().next().is_some() {
+            let rows = Rows::new()
+                .ids("id", redone().map(|row| row.0))
+                .texts("status", redone().map(|row| row.1.as_str()));
+            let args = [args[0].clone(), ("b", (&rows).into())];
+            conn.write(&REDO_STEPS, &args, redone().count()).await?;
+        }
+        Ok(halted.iter().map(|it| it.original).collect())
+    }
+
+    /// Sets the copies of these halted branches in motion, after all branches have been copied. Returns how many of them
+    /// ask a person.
+    async fn restart(&self, conn: &mut Conn, halted: &[Uuid]) -> Result<usize, Error> {
+        let rows = Rows::new().ids("id", halted.iter().copied());
+        let halted = self.halted(conn, &rows).await?;
+        set_in_motion(conn, &halted, &self.pipeline).await?;
+        let asked: Vec<&Halted> = halted
+            .iter()
+            .filter(|it| it.restart == Restart::Ask)
+            .collect();
         let wait = |branch: &&Halted| {
-            let definition = definition?;
+            let definition = self.definition?;
             Some(Wait {
                 branch_id: branch.branch_id,
-                run_id: to,
-                pipeline: &pipeline,
+                run_id: self.to,
+                pipeline: &self.pipeline,
                 definition,
                 step: branch.step_id,
                 node: definition.find(&branch.node)?,
@@ -348,31 +413,19 @@ async fn copy(
             })
         };
         let waits: Vec<Wait<'_>> = asked.iter().filter_map(wait).collect();
-        for waits in waits.chunks(CHUNK) {
-            // The revive command wakes the workers of the run's pipeline.
-            hooks::begin_waits(conn, waits, &mut BTreeSet::new()).await?;
-        }
+        // The revive command wakes the workers of the run's pipeline.
+        hooks::begin_waits(conn, &waits, &mut BTreeSet::new()).await?;
+        Ok(asked.len())
     }
-    Ok(Revive::Done(to))
-}
 
-/// The definition, where a branch halted because its output did not fit the definition, or because
-/// nobody answered. A definition that this version cannot read decides nothing, and the branch is
-/// advanced again.
-async fn needed(
-    conn: &mut Conn,
-    halted: &[super::Row],
-    digest: &str,
-) -> Result<Option<std::sync::Arc<Definition>>, Error> {
-    for row in halted {
-        let reason: String = row.get("halt_reason")?;
-        let asks = [HaltReason::TransitionInvalid, HaltReason::Unanswered];
-        if asks.iter().any(|it| it.as_str() == reason) {
-            let read = Definitions::default().read(conn, digest).await?;
-            return Ok(read.ok());
-        }
+    /// Those of these original branches that halted by themselves.
+    async fn halted(&self, conn: &mut Conn, among: &Rows<'_>) -> Result<Vec<Halted>, Error> {
+        let args = [("to", self.to.0.into()), ("c", among.into())];
+        let rows = conn.fetch(&HALTED_BRANCHES, &args).await?;
+        rows.iter()
+            .map(|row| Halted::read(row, self.definition))
+            .collect()
     }
-    Ok(None)
 }
 
 /// The kinds of rows in a run.
@@ -425,6 +478,7 @@ fn left(row: &super::Row) -> Result<Left, Error> {
 
 /// A branch of the new run whose original had halted.
 struct Halted {
+    original: Uuid,
     branch_id: BranchId,
     step_id: StepId,
     fan_out_id: Option<FanOutId>,
@@ -440,7 +494,7 @@ struct Halted {
 
 impl Halted {
     fn read(row: &super::Row, definition: Option<&Definition>) -> Result<Self, Error> {
-        let fan_out_id = row.get::<Option<uuid::Uuid>>("fan_out_id")?.map(FanOutId);
+        let fan_out_id = row.get::<Option<Uuid>>("fan_out_id")?.map(FanOutId);
         let step = row.word("status")?;
         let split = fan_out_id.is_some();
         let node: String = row.get("node")?;
@@ -457,10 +511,11 @@ impl Halted {
             fits,
         };
         let restart = restart(view).ok_or_else(|| {
-            let original = row.get::<uuid::Uuid>("id").unwrap_or_default();
+            let original = row.get::<Uuid>("id").unwrap_or_default();
             Error::Corrupt(format!("branch {original} has halted with its step {step}"))
         })?;
         Ok(Self {
+            original: row.get("id")?,
             branch_id: BranchId(row.get("branch_id")?),
             step_id: StepId(row.get("step_id")?),
             fan_out_id,
@@ -536,9 +591,9 @@ async fn reopen(conn: &mut Conn, fan_out: FanOutId) -> Result<(BranchId, StepId)
         let args = [("fan_out", fan_out.0.into())];
         let last = conn.fetch_optional(&LAST_OF_FAN_OUT, &args).await?;
         let last = last.ok_or_else(corrupt)?;
-        let waits: uuid::Uuid = last.get("waits")?;
+        let waits: Uuid = last.get("waits")?;
         conn.write(&WAIT_AGAIN, &[("id", waits.into())], 1).await?;
-        match last.get::<Option<uuid::Uuid>>("fan_out_id")? {
+        match last.get::<Option<Uuid>>("fan_out_id")? {
             Some(inner) => fan_out = FanOutId(inner),
             None => return Ok((BranchId(last.get("id")?), StepId(last.get("step_id")?))),
         }

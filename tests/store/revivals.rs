@@ -12,7 +12,7 @@ use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::Statement;
 use serde_json::json;
 
-use crate::driver::{Did, Driver, together};
+use crate::driver::{Did, Driver, input, together};
 use crate::flows::{flows, ink, third};
 use crate::on_every_database;
 use crate::support::Db;
@@ -273,6 +273,34 @@ on_every_database! {
             assert_eq!(shown, expected, "{generation}");
             run = revived(&mut driver, run).await;
         }
+    }
+
+    /// It is copied in chunks of 2,000 branches. Of each chunk some branches are complete, and some have halted.
+    async fn a_wide_run_is_revived_chunk_by_chunk(db: Db) {
+        let width = 2_100;
+        let mut driver = Driver::new(&db).await;
+        let flow = Pipeline::named("P").start("Many").expand("A").collapse("All");
+        let run = driver.trigger(&flow.build().unwrap(), "1").await;
+        driver.audited = false;
+        driver
+            .work("P", |claimed| match (claimed.step.as_str(), input(claimed).as_i64()) {
+                ("Many", _) => Did::Returned((0..width).collect()),
+                (_, Some(element)) if element % 3 == 0 => Did::Refused,
+                (_, element) => Did::Returned(json!(element)),
+            })
+            .await;
+        assert_eq!(driver.run(run).await, (RunStatus::Halted, None));
+        let again = revived(&mut driver, run).await;
+        let mut ran = 0;
+        driver
+            .work("P", |claimed| {
+                ran += i64::from(claimed.step == "A");
+                Did::Returned(input(claimed))
+            })
+            .await;
+        assert_eq!(ran, width / 3);
+        assert_eq!(driver.run(again).await, (RunStatus::Completed, Some((0..width).collect())));
+        driver.audit().await;
     }
 
     async fn only_a_halted_run_is_revived_and_its_context_goes_with_it(db: Db) {
