@@ -31,6 +31,9 @@ pub const UNSET: &str = "some values of contexts wait to be written";
 /// The words in which a worker says that it cannot store some results; the reason follows.
 pub const UNSTORED: &str = "some results cannot be stored";
 
+/// At most this many queues that stand still are reported.
+const REPORTED: usize = 20;
+
 /// The words in which a process says that it cannot pass deadlines and the like; the reason follows.
 pub const UNKEPT: &str = "some deadlines, unfinished cancellations or deletions of old runs wait";
 
@@ -195,7 +198,8 @@ pub fn stuck(facts: &Facts) -> Vec<Stuck> {
         .filter(|process| facts.alive(process))
         .filter_map(|process| facts.troubled(process))
         .collect();
-    stuck.extend(facts.due.iter().filter_map(|waiting| facts.due(waiting)));
+    let due = facts.due.iter().filter_map(|waiting| facts.due(waiting));
+    stuck.extend(due.take(REPORTED));
     stuck.extend(
         facts
             .ready

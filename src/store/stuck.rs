@@ -76,7 +76,7 @@ statements! {
           JOIN ductwork_executions e ON e.id = a.execution_id
           JOIN ductwork_steps s ON s.id = e.step_id
          WHERE a.due_at < {now} - :grace
-         ORDER BY a.due_at LIMIT 20";
+         ORDER BY a.due_at LIMIT 10000";
     STUCK_READY = "
         SELECT pipeline, run_id, ready_at AS since FROM ductwork_branches
          WHERE ready_at IS NOT NULL AND ready_at < {now} - :grace
@@ -114,6 +114,7 @@ statements! {
          WHERE a.completed_at IS NULL{narrow: AND a.holder IS NOT NULL} AND a.lease_until < {now} - :grace
          LIMIT 100";
     /// A daemon goes on with a cancellation that nobody continues before a lease is over.
+    /// While cancellations go on, the others await their turns.
     STUCK_UNKEPT = "
         SELECT 'question' AS kind, br.pipeline, br.run_id, x.answer_by AS since
           FROM (SELECT branch_id, answer_by FROM ductwork_deadlines

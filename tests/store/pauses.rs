@@ -204,6 +204,15 @@ on_every_database! {
         let facts = stuck::facts(&mut driver.conn, LEASE).await.unwrap();
         let due: Vec<RunId> = facts.due.iter().map(|it| it.run_id).collect();
         assert_eq!(due, [run]);
+        // Nor do the queues of others hide it, whose workers may be busy.
+        for n in 0..20 {
+            let pipeline = format!("Busy{n}");
+            driver.trigger(&one(&pipeline), "1").await;
+            age(&mut driver, &pipeline, 3).await;
+        }
+        let facts = stuck::facts(&mut driver.conn, LEASE).await.unwrap();
+        assert_eq!(facts.due.len(), 21);
+        assert_eq!(facts.due[20].run_id, run);
     }
 }
 

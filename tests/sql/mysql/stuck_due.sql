@@ -8,4 +8,4 @@ SELECT a.pipeline, s.run_id, a.due_at AS since
   JOIN ductwork_executions e ON e.id = a.execution_id
   JOIN ductwork_steps s ON s.id = e.step_id
  WHERE a.due_at < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ?
- ORDER BY a.due_at LIMIT 20;
+ ORDER BY a.due_at LIMIT 10000;

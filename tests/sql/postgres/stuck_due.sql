@@ -14,4 +14,4 @@ SELECT a.pipeline, s.run_id, a.due_at AS since
   JOIN ductwork_executions e ON e.id = a.execution_id
   JOIN ductwork_steps s ON s.id = e.step_id
  WHERE a.due_at < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1
- ORDER BY a.due_at LIMIT 20
+ ORDER BY a.due_at LIMIT 10000
