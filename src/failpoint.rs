@@ -145,6 +145,7 @@ mod armed {
         "supervisor.killing",
         "supervisor.replacing",
         "supervisor.stopping",
+        "supervisor.reading",
     ];
 
     /// The variables of the places and faults, of the file of hits, and of the condition to leave out.

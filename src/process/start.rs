@@ -396,7 +396,7 @@ fn triggered_by(kinds: &[ChildKind], config: &Config, embedded: &Embedded) -> Ve
 fn reloader(options: &Options, embedded: Embedded, largest_payload: Option<u64>) -> Reload {
     let (file, env) = (options.file.clone(), options.env.clone());
     let leaves_out_mistakes = options.leaves_out_mistakes;
-    Box::new(move |before| {
+    Arc::new(move |before| {
         // A file that was found is not looked for again.
         let file = file.clone().or_else(|| before.file.clone());
         let config = Config::load_here(file, env.clone()).map_err(|p| p.to_string())?;

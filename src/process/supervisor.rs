@@ -3,10 +3,10 @@
 //! Owns: the children, their proofs of death, the daemon's start and stop as the service manager sees them.
 //! Rules: a database failure never kills a child; an exit seen by `wait` is acted on at once; nothing in the
 //! loop waits for the database (its one connection belongs to the lifeline, another task), nor for anything
-//! else without a bound, except that a reload reads its files here. It runs no user code and opens no listening
-//! socket; the console does that.
+//! else without a bound. It runs no user code and opens no listening socket; the console does that.
 
 mod children;
+mod reloading;
 mod stopping;
 
 use std::collections::{HashMap, HashSet};
@@ -25,7 +25,6 @@ use crate::engine::reaper::{Finding, ProvenDeath, Sweeper};
 use crate::engine::shared::{Mode, Shared};
 use crate::engine::trouble::Trouble;
 use crate::engine::{Policy, Waker};
-use crate::machine::stuck::NOT_RELOADED;
 use crate::model::{ProcessId, Role};
 use crate::store::Location;
 use crate::store::definition::Definitions;
@@ -49,8 +48,8 @@ use super::writer;
 /// How a child of this kind is started: its arguments.
 pub type ChildArgv = Box<dyn Fn(&Config, &ChildKind, ProcessId) -> Vec<OsString>>;
 
-/// Reads the configuration and the pipelines again, to replace this one; a failure is shown as it is.
-pub type Reload = Box<dyn Fn(&Config) -> Result<(Arc<Config>, Served), String>>;
+pub use reloading::Reload;
+use reloading::Reloading;
 
 /// The pipelines of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +126,7 @@ struct Supervisor {
     notify: Notify,
     stamp: Option<Stamp>,
     began: Instant,
+    reloading: Reloading,
     /// The last reload failed, and why.
     not_reloaded: Option<String>,
     stopping: Option<Stopping>,
@@ -283,6 +283,7 @@ impl Supervisor {
             notify: Notify::from_environment(),
             stamp: wakeup.stamp(),
             began: Instant::now(),
+            reloading: Reloading::default(),
             not_reloaded: None,
             stopping: None,
             exit: None,
@@ -319,6 +320,7 @@ impl Supervisor {
             self.report_the_stop();
             self.watch_own_beat();
             self.watch_the_writer(&rows.borrow());
+            self.watch_the_reload();
             self.notify.watchdog();
             self.stamp.iter_mut().for_each(Stamp::touch);
             if let Some(retention) = self.setup.config.retention
@@ -359,6 +361,7 @@ impl Supervisor {
                     let rows = Arc::clone(&rows.borrow_and_update());
                     self.judge(&rows);
                 },
+                read = self.reloading.read() => self.reloaded(read),
                 over = &mut until, if !is_over => {
                     is_over = true;
                     // Work that ends in the drain makes no difference to the signal that began it.
@@ -470,80 +473,6 @@ impl Supervisor {
                 tracing::info!("TTOU means nothing here; set job_worker.count and send HUP");
             }
         }
-    }
-
-    fn reload(&mut self) {
-        if self.stopping.is_some() {
-            tracing::info!("stopping: the configuration is not read again");
-            return;
-        }
-        self.notify.reloading();
-        let read = (self.setup.reload)(&self.setup.config).and_then(|(config, pipelines)| {
-            let fixed = self.setup.config.fixed(&config);
-            match fixed.is_empty() {
-                true => Ok((config, pipelines)),
-                false => Err(format!(
-                    "error: `{}` changes with a restart only",
-                    fixed.join("`, `")
-                )),
-            }
-        });
-        match read {
-            Ok((config, pipelines)) => {
-                self.not_reloaded = None;
-                self.me.over(Trouble::Reloading, "");
-                let before = &self.setup.pipelines;
-                let same = config == self.setup.config && pipelines.names == before.names;
-                let defined = pipelines.digests == before.digests;
-                // A replacement drains a worker's steps and kills those that outlast the drain: not for nothing.
-                let old = &self.setup.config;
-                let stays = pipelines.names.iter().filter(|name| {
-                    before.names.contains(name) && config.is_same_for_worker(old, name)
-                });
-                let stays: Vec<ChildKind> = stays
-                    .map(|pipeline| ChildKind::Worker {
-                        pipeline: pipeline.clone(),
-                    })
-                    .collect();
-                events::reloaded(&before.names, &pipelines.names, stays.len());
-                if config.logger != old.logger {
-                    tracing::warn!(
-                        "the supervisor itself logs as before until it is started again"
-                    );
-                }
-                self.policy.take_over(Arc::clone(&config));
-                self.setup.config = config;
-                self.setup.pipelines = pipelines;
-                if !same {
-                    self.replace(stays);
-                } else if !defined && wanted(&self.setup).contains(&ChildKind::Console) {
-                    // Runs carry their own definitions, so no other child has them from files.
-                    tracing::info!("definitions have changed: replacing the console");
-                    let at = self.at();
-                    self.handle(roster::Event::Redefined { at });
-                }
-            }
-            Err(problems) => {
-                tracing::error!(
-                    %problems,
-                    "the configuration was not reloaded; the old one stays in use"
-                );
-                let mut lines = problems.lines();
-                let first = lines.next().unwrap_or_default();
-                let first = first.strip_prefix("error: ").unwrap_or(first);
-                let place = lines
-                    .next()
-                    .and_then(|line| line.trim_start().strip_prefix("--> "))
-                    .map_or(String::new(), |place| format!(" ({place})"));
-                // A different mistake is a different trouble.
-                self.me.over(Trouble::Reloading, "");
-                self.not_reloaded = Some(format!("{NOT_RELOADED}: {first}{place}"));
-            }
-        }
-        self.notify.ready();
-        // `health` reports it without waiting for the next heartbeat.
-        self.report_status();
-        self.me.check.notify_one();
     }
 
     /// Tells the service manager and the holders of a handle.

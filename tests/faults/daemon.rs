@@ -183,9 +183,17 @@ fn deaths(on: On) -> Vec<Vec<Fault>> {
     groups
 }
 
+/// The file system does not answer a supervisor that reads its files again.
+const WHILE_READING: &str = "supervisor.reading";
+
 /// Every fault that a test in this file makes.
 pub fn all() -> Vec<Fault> {
-    let rare = [AROUND_A_STEP.to_vec(), AROUND_A_CHILD.to_vec()].concat();
+    let rare = [
+        AROUND_A_STEP.to_vec(),
+        AROUND_A_CHILD.to_vec(),
+        vec![(WHILE_READING, "pause")],
+    ]
+    .concat();
     let mut all = [deaths(On::InTurn).concat(), rare].concat();
     let kinds = [
         unavailable,
@@ -472,6 +480,42 @@ on_every_database! {
         fixture.succeeded_once_each().await;
         fixture.audited().await;
         assert!(!lives(frozen), "the one that stood still has been left behind");
+    }
+
+    /// The supervisor beats, and replaces a child that dies. In the end, the files answer.
+    async fn files_that_do_not_answer_stop_a_reload_and_nothing_else(db: Db) {
+        let place = tempfile::tempdir().unwrap();
+        let (fifo, pause) = pause_in(place.path());
+        let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[WORK]).await;
+        std::fs::write(fixture.path("step.sh"), STEP).unwrap();
+        let faults = [(WHILE_READING, pause)];
+        fixture.variables = armed(&fixture, &faults);
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        daemon.send(Signal::SIGHUP);
+        let said = daemon.says("not reloaded").await;
+        assert!(said[0]["problems"].as_str().unwrap().contains("does not answer"), "{said:#?}");
+        assert_eq!(to_come(&fixture, &faults), []);
+        let worker = daemon.child("worker Work", None).await;
+        send(worker, Signal::SIGKILL);
+        daemon.child("worker Work", Some(worker)).await;
+        fixture.trigger("Work", "[1,2,3]", 1).await;
+        fixture.completed(PATIENCE).await;
+        let health = fixture.run(&[], &["health"]);
+        let health = String::from_utf8(health.stderr).unwrap();
+        assert!(health.contains("has been working with an old configuration"), "{health}");
+        // It is read once more, after the files have answered.
+        daemon.send(Signal::SIGHUP);
+        std::fs::write(&fifo, "go on").unwrap();
+        daemon.says("configuration reloaded").await;
+        eventually_every(SELDOM, PATIENCE, "`health` has nothing to tell", async || {
+            (fixture.run(&[], &["health"]).status.code() == Some(0)).then_some(())
+        })
+        .await;
+        daemon.stop().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     /// The worker is told to end while it claims, and never learns which executions it was given.
