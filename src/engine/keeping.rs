@@ -6,7 +6,7 @@
 //! waits for it ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)). Never: claims work.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::machine::stuck::UNKEPT;
 use crate::machine::why::LOCKED;
+use crate::model::RunId;
 use crate::store::cancel::{self, Cancelling};
 use crate::store::cursor::Cursor;
 use crate::store::prune::{self, Pruning};
@@ -32,6 +33,9 @@ const REPORT_EVERY: Duration = Duration::from_secs(60);
 /// Old runs may take hours to delete, and wide runs minutes to cancel. Each of the two has a turn of this length, and
 /// between two turns deadlines are passed.
 const TURN: Duration = Duration::from_secs(5);
+
+// Nobody takes over a cancellation that only waits for the other two turns.
+const _: () = assert!(2 * TURN.as_secs() < cancel::PAUSES_FOR.as_secs());
 
 /// The task that does this work, one at a time.
 #[derive(Default)]
@@ -163,7 +167,7 @@ async fn keep(
         Ok(conn) => conn,
         Err(error) => return keeps(shared, retention, &Err::<(), _>(error)),
     };
-    let mut cancelling = VecDeque::new();
+    let mut cancelling = Cancellations::default();
     let mut deleting = Deleting::new(retention, places.deletions);
     let mut failed = Ok(());
     loop {
@@ -190,6 +194,33 @@ async fn keep(
     conn.close().await;
 }
 
+/// The cancellations that this task finishes.
+#[derive(Default)]
+struct Cancellations {
+    under_way: VecDeque<Cancelling>,
+    /// Those that could not go on: another task tries them again.
+    failed: HashSet<RunId>,
+}
+
+/// At most this many cancellations go on in turns.
+const TOGETHER: usize = 100;
+
+impl Cancellations {
+    fn has_room(&self) -> bool {
+        self.under_way.len() < TOGETHER
+    }
+
+    fn add(&mut self, runs: Vec<RunId>) {
+        for run in runs {
+            let is_known = self.under_way.iter().any(|it| it.run_id == run);
+            if !is_known && !self.failed.contains(&run) {
+                let cancelling = Cancelling::of(run, cancel::BATCH);
+                self.under_way.push_back(cancelling);
+            }
+        }
+    }
+}
+
 /// One round of this work.
 struct Turn<'a> {
     /// The time after which nobody continues a cancellation.
@@ -208,35 +239,37 @@ impl Turn<'_> {
         &mut self,
         conn: &mut Conn,
         places: &mut Places,
-        cancelling: &mut VecDeque<Cancelling>,
+        cancelling: &mut Cancellations,
         deleting: &mut Deleting,
     ) -> Result<(bool, Result<(), Error>), Error> {
         let decided = match pass_deadlines(conn, self.stopped, &mut places.deadlines).await {
             Err(error) if error.is_unavailable() => return Err(error),
             decided => decided,
         };
-        if cancelling.is_empty() {
+        if cancelling.has_room() {
             match cancel::unfinished(conn, self.left_after, places.cancellations).await {
                 Ok((runs, next)) => {
                     places.cancellations = next;
-                    let runs = runs.into_iter();
-                    cancelling.extend(runs.map(|run| Cancelling::of(run, cancel::BATCH)));
+                    cancelling.add(runs);
                 }
                 Err(error) => self.then(Err(error))?,
             }
         }
         let until = Instant::now() + TURN;
         // Each has a share of the turn, so that none stands still for as long as an abandoned one does.
-        let shares = u32::try_from(cancelling.len().max(1)).unwrap_or(u32::MAX);
+        let shares = u32::try_from(cancelling.under_way.len().max(1)).unwrap_or(u32::MAX);
         while !self.stopped.is_set()
             && Instant::now() < until
-            && let Some(mut first) = cancelling.pop_front()
+            && let Some(mut first) = cancelling.under_way.pop_front()
         {
             let share = until.min(Instant::now() + TURN / shares);
             match go_on(conn, &mut first, self.stopped, share).await {
-                Ok(true) => cancelling.push_back(first),
+                Ok(true) => cancelling.under_way.push_back(first),
                 Ok(false) => {}
-                Err(error) => self.then(Err(error))?,
+                Err(error) => {
+                    cancelling.failed.insert(first.run_id);
+                    self.then(Err(error))?;
+                }
             }
         }
         let deleted = deleting.turn(conn, self.stopped).await;
@@ -245,7 +278,9 @@ impl Turn<'_> {
             Ok(more) => more,
             Err(error) => self.then(Err(error)).map(|()| false)?,
         };
-        let more = !self.stopped.is_set() && (deletes || !cancelling.is_empty());
+        // Behind this place, the next look may find others.
+        let cancels = !cancelling.under_way.is_empty() || places.cancellations != Cursor::FIRST;
+        let more = !self.stopped.is_set() && (deletes || cancels);
         Ok((more, decided))
     }
 
@@ -362,4 +397,59 @@ impl Deleting {
 /// meanwhile (`bench retention`).
 pub(crate) fn pause(took: Duration) -> Duration {
     took * 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::Pipeline;
+    use crate::engine::actor::Actor;
+    use crate::model::{ProcessId, RunStatus};
+    use crate::store::statement::Statement;
+    use crate::store::{migrate, query};
+
+    static ABANDONED: Statement = Statement::new(
+        "TEST_ABANDONED",
+        "UPDATE ductwork_runs SET cancelling_at = 5",
+    );
+
+    /// As many as one look finds cannot go on, and these come first.
+    #[tokio::test]
+    async fn cancellations_that_cannot_go_on_hold_up_none_behind_them() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let location = Location::sqlite(directory.path().join("t.db"));
+        let conn = location.connect(Purpose::Engine).await;
+        let mut conn = conn.expect("a file of its own");
+        migrate::migrate(&mut conn).await.expect("a new schema");
+        let actor = Actor::register(conn, "here", Duration::from_secs(30));
+        let mut actor = actor.await.expect("a process");
+        let mut runs = Vec::new();
+        for (pipeline, n) in [("Held", 10), ("Free", 2)] {
+            let definition = Pipeline::named(pipeline).start("A").build();
+            let definition = definition.expect("a definition");
+            for _ in 0..n {
+                let run = actor.trigger(&definition, "1").await;
+                runs.push((pipeline, run.expect("a run")));
+            }
+        }
+        let conn = &mut actor.conn;
+        let abandoned = conn.execute(&ABANDONED, &[]).await;
+        assert_eq!(abandoned.expect("all of them"), 12);
+        let held =
+            "CREATE TRIGGER held BEFORE UPDATE ON ductwork_branches WHEN NEW.pipeline = 'Held'
+                    BEGIN SELECT RAISE(ABORT, 'it is held'); END";
+        conn.script("HELD", held).await.expect("a trigger");
+        let shared = Shared::new(ProcessId::new());
+        let (stopped, mut places) = (Stopped::default(), Places::default());
+        let lease = Duration::from_secs(30);
+        keep(&shared, &location, None, lease, &stopped, &mut places).await;
+        for (pipeline, run) in runs {
+            let state = query::run_state(conn, run).await.expect("an answer");
+            let expected = match pipeline {
+                "Held" => RunStatus::InProgress,
+                _ => RunStatus::Cancelled,
+            };
+            assert_eq!(state.expect("the run").status, expected, "{pipeline}");
+        }
+    }
 }

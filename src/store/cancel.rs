@@ -30,6 +30,7 @@ use super::statement::{Rows, Statement, statements};
 
 statements! {
     CANCEL_RUN_STATUS = "SELECT status FROM ductwork_runs WHERE id = :run";
+    CANCEL_MARKED = "SELECT cancelling_at FROM ductwork_runs WHERE id = :run";
     /// The branches of the youngest fan-outs come first: among the waiting branches, these are the innermost, except in
     /// a revived run, whose fan-outs are copies, and where the clocks of hosts differ.
     CANCEL_OPEN_BRANCHES = "
@@ -202,14 +203,23 @@ pub async fn cancel_by(
 /// How long those who cancel may pause between two transactions: a daemon does so for its turn at other cancellations
 /// and for its turn at deletions, of 5 s each (`engine::keeping`). Somebody who has left the rest of a cancellation to
 /// others does not come back, and the steps of its open branches run on until then. Two who cancel at once do no harm.
-const PAUSES_FOR: Duration = Duration::from_secs(15);
+pub const PAUSES_FOR: Duration = Duration::from_secs(15);
 
 /// The time after which nobody continues a cancellation, where a lease holds for that long.
 pub fn left_after(lease: Duration) -> Duration {
     lease.min(PAUSES_FOR)
 }
 
-/// How many cancellations one look finishes.
+/// Whether a cancellation of this run has begun, which has yet to end.
+pub async fn is_marked(conn: &mut Conn, run_id: RunId) -> Result<bool, Error> {
+    let args = [("run", run_id.0.into())];
+    Ok(match conn.fetch_optional(&CANCEL_MARKED, &args).await? {
+        Some(row) => row.get::<Option<i64>>("cancelling_at")?.is_some(),
+        None => false,
+    })
+}
+
+/// How many cancellations one look finds.
 const UNFINISHED: usize = 10;
 
 /// Some runs whose cancellation nobody has continued for this long, behind a place, and the place behind

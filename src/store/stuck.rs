@@ -63,7 +63,7 @@ statements! {
           JOIN ductwork_executions e ON e.id = a.execution_id
           JOIN ductwork_steps s ON s.id = e.step_id
          WHERE a.due_at < {now} - :grace
-         ORDER BY a.due_at LIMIT 20", on Mysql [&STUCK_DUE_OF];
+         ORDER BY a.due_at LIMIT 10000", on Mysql [&STUCK_DUE_OF];
     /// The same, for these pipelines.
     STUCK_DUE_OF in Mysql = "
         SELECT a.pipeline, s.run_id, a.due_at AS since
@@ -125,6 +125,8 @@ statements! {
         SELECT 'cancellation', x.pipeline, x.id, x.cancelling_at
           FROM (SELECT pipeline, id, cancelling_at FROM ductwork_runs
                  WHERE cancelling_at < {now} - :grace - :lease
+                   AND NOT EXISTS (SELECT 1 FROM ductwork_runs m
+                                    WHERE m.cancelling_at BETWEEN {now} - :lease AND {now})
                  ORDER BY cancelling_at LIMIT 100) x";
 }
 

@@ -7,4 +7,6 @@ UNION ALL
 SELECT 'cancellation', x.pipeline, x.id, x.cancelling_at
   FROM (SELECT pipeline, id, cancelling_at FROM ductwork_runs
          WHERE cancelling_at < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ? - ?
+           AND NOT EXISTS (SELECT 1 FROM ductwork_runs m
+                            WHERE m.cancelling_at BETWEEN TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ? AND TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
          ORDER BY cancelling_at LIMIT 100) x

@@ -7,4 +7,6 @@ UNION ALL
 SELECT 'cancellation', x.pipeline, x.id, x.cancelling_at
   FROM (SELECT pipeline, id, cancelling_at FROM ductwork_runs
          WHERE cancelling_at < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1 - $2
+           AND NOT EXISTS (SELECT 1 FROM ductwork_runs m
+                            WHERE m.cancelling_at BETWEEN (extract(epoch from statement_timestamp()) * 1000000)::bigint - $2 AND (extract(epoch from statement_timestamp()) * 1000000)::bigint)
          ORDER BY cancelling_at LIMIT 100) x

@@ -7,4 +7,6 @@ UNION ALL
 SELECT 'cancellation', x.pipeline, x.id, x.cancelling_at
   FROM (SELECT pipeline, id, cancelling_at FROM ductwork_runs
          WHERE cancelling_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1 - ?2
+           AND NOT EXISTS (SELECT 1 FROM ductwork_runs m
+                            WHERE m.cancelling_at BETWEEN CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?2 AND CAST(unixepoch('subsec') * 1000000 AS INTEGER))
          ORDER BY cancelling_at LIMIT 100) x
