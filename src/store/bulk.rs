@@ -830,7 +830,7 @@ async fn intervene(
     })
 }
 
-/// An advancer closes the rest of a wide run.
+/// A daemon closes the rest of a wide run.
 async fn cancelled(conn: &mut Conn, run: RunId, by: Actor) -> Result<Outcome, Error> {
     let mut cancelling = Cancelling::of(run, cancel::BATCH).by(Some(by));
     let until = Instant::now() + CANCELS_FOR;

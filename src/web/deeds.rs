@@ -36,7 +36,7 @@ use super::{Site, visitor};
 /// The number of a name's letters that a refusal shows.
 const LETTERS: usize = 200;
 
-/// After this time, the rest of a run that is still being cancelled is left to an advancer.
+/// After this time, the rest of a run that is still being cancelled is left to a daemon.
 const CANCELS_FOR: Duration = Duration::from_secs(2);
 
 /// The refusal of a deed that may have been done.
@@ -252,7 +252,7 @@ pub async fn revive(
         }
         Ok(Ok(revived))
     });
-    match asked.await.map_err(unsure)?? {
+    match asked.await.map_err(|error| unrevived(error, run))?? {
         Revive::Done(next) => Ok((next, true)),
         Revive::AlreadyRevived(next) => Ok((next, false)),
         Revive::NotFound => Err(no_run(run)),
@@ -265,6 +265,19 @@ pub async fn revive(
             found.join(", ")
         ))),
     }
+}
+
+/// The refusal of a revival. One that takes too long for the console does so each time.
+fn unrevived(error: ReadError, run: RunId) -> Refusal {
+    if !matches!(error, ReadError::Late) {
+        return unsure(error);
+    }
+    let detail = format!(
+        "the database could not revive the run {run} in the time that the console gives it"
+    );
+    let remedy = "look whether it was revived; if not, it may be too wide for the console, or others hold its rows: \
+                  `ductworkd revive` takes as long as it needs";
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail).remedy(remedy)
 }
 
 /// Ends a run for good; true while part of it has yet to end.
@@ -284,7 +297,12 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
             }
         };
         wake_for(&shared, conn, run).await;
-        Ok((ended, cancelling.closed))
+        let is_marked = match ended {
+            Some(_) => false,
+            // Somebody else who cancels the run may have locked its rows.
+            None => cancelling.closed > 0 || cancel::is_marked(conn, run).await?,
+        };
+        Ok((ended, is_marked))
     });
     match asked.await.map_err(unsure)? {
         (Some(Cancel::Done { .. } | Cancel::NotActive(RunStatus::Cancelled)), _) => Ok(false),
@@ -293,8 +311,8 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
             "the run {run} has ended: it is {}",
             word(status)
         ))),
-        (None, 1..) => Ok(true),
-        (None, 0) => {
+        (None, true) => Ok(true),
+        (None, false) => {
             let detail = "others have locked the run's rows: nothing was done";
             Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail).later(2))
         }

@@ -458,6 +458,54 @@ async fn a_console_goes_on_beside_a_run_that_somebody_has_locked_and_comes_back_
     crate::support::with(Db::postgres().await, body).await;
 }
 
+/// Only PostgreSQL locks a single row. Another try would take as long as the first one.
+#[tokio::test]
+async fn the_answer_to_an_action_on_a_run_that_others_hold_says_what_helps() {
+    static MARKED: Statement = Statement::new(
+        "TEST_MARKED",
+        "UPDATE ductwork_runs SET cancelling_at = {now} WHERE id = :run",
+    );
+    let body = async |db: Db| {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let run = halted(&mut fixture, 1).await[0];
+        let asks = fixture.trigger("Asks", "1", 1).await[0];
+        eventually(PATIENCE, "it asks", async || {
+            let state = query::run_state(&mut fixture.conn, asks).await.unwrap()?;
+            (state.status == RunStatus::Dampened).then_some(())
+        })
+        .await;
+        let mut held = sqlx::PgConnection::connect(&db.url).await.unwrap();
+        let lock = "BEGIN; SELECT 1 FROM ductwork_runs FOR UPDATE";
+        held.execute(sqlx::raw_sql(lock)).await.unwrap();
+        let secret = token(&fixture, &["--scope", "operate"]);
+        let act = |run: RunId, verb: &str| {
+            let path = format!("/api/v1/runs/{run}/{verb}");
+            Ask::json(&path, "{}").bearer(&secret).of(&console)
+        };
+        let revived = act(run, "revive");
+        assert_eq!(revived.status, 503, "{revived:?}");
+        assert_eq!(revived.header("retry-after"), None);
+        assert!(revived.body.contains("`ductworkd revive`"), "{revived:?}");
+        let cancelled = act(asks, "cancel");
+        assert_eq!(cancelled.status, 503, "{cancelled:?}");
+        assert!(cancelled.body.contains("nothing was done"), "{cancelled:?}");
+        held.execute("COMMIT").await.unwrap();
+        // As if somebody else had cancelled the first part of it, and were at work on the next one.
+        let args = [("run", asks.0.into())];
+        fixture.conn.execute(&MARKED, &args).await.unwrap();
+        held.execute(sqlx::raw_sql(lock)).await.unwrap();
+        let cancelled = act(asks, "cancel");
+        assert_eq!(cancelled.status, 202, "{cancelled:?}");
+        assert_eq!(cancelled.value()["ending"], json!(true));
+        held.execute("COMMIT").await.unwrap();
+        assert_eq!(act(run, "revive").status, 201);
+        fixture.ended(PATIENCE).await;
+        daemon.stop().await;
+        fixture.audited().await;
+    };
+    crate::support::with(Db::postgres().await, body).await;
+}
+
 /// A trigger of somebody leaves the row of the bulk action as it is, so that each round finds it changed by another.
 #[tokio::test]
 async fn a_bulk_action_that_cannot_go_on_is_tried_again_after_a_pause() {
