@@ -1195,6 +1195,9 @@ fn an_input_that_is_not_one_json_value_is_2_and_says_where() {
             ended.stderr.lines().next().unwrap().contains("line "),
             "{ended:?}"
         );
+        // Without this option, an empty file starts a run.
+        let each = "`xargs -r -d '\\n' -n 1 ductworkd trigger NAME < FILE`";
+        assert!(ended.stderr.contains(each), "{ended:?}");
     }
     let runs = place.run(["runs", "--json"]);
     assert_eq!(

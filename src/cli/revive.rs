@@ -30,7 +30,7 @@ use super::setup::{self, CliContext};
   ductworkd revive 5d91c07e
   ductworkd revive 5d91c07e --latest   # after the pipeline's file was changed
   ductworkd runs --status halted --limit 1000 --json | \\
-    jq -r '.[] | select(.revived_as == null) | .id' | xargs -n1 ductworkd revive
+    jq -r '.[] | select(.revived_as==null) | .id' | xargs -rn1 ductworkd revive
 
 The new run begins where the old one halted: no completed step runs again, unless the run halted because of its \
 output. The new run keeps the definition that the old one was started with; with --latest it continues with the one \

@@ -586,7 +586,7 @@ pub fn json(
             }
             _ if given == "-" && what == "input" => {
                 "one JSON value is read from standard input; for a run for each line of a file: \
-                 `xargs -d '\\n' -n 1 ductworkd trigger NAME < FILE`"
+                 `xargs -r -d '\\n' -n 1 ductworkd trigger NAME < FILE`"
                     .to_owned()
             }
             _ if given == "-" => "one JSON value is read from standard input".to_owned(),

@@ -125,7 +125,7 @@ fn calls(line: &str) -> Vec<Vec<String>> {
             call.push(word.to_owned());
         }
         // A command may follow variables, and xargs with its options.
-        is_command = ends || word.contains('=') || word == "xargs" || word == "-n1";
+        is_command = ends || word.contains('=') || ["xargs", "-rn1"].contains(&word);
     }
     calls.extend(call);
     calls
@@ -210,6 +210,25 @@ fn every_call_has_a_verb_and_options_that_the_program_knows() {
     }
     none(found);
     assert!(seen > 60, "only {seen} calls were found");
+}
+
+/// Without this option, `xargs` calls its command once for an empty list, and so would trigger a run.
+#[test]
+fn no_call_of_xargs_runs_a_command_for_an_empty_list() {
+    let mut found = Vec::new();
+    let mut seen = 0;
+    for chapter in chapters() {
+        for (at, line) in chapter.text.lines().enumerate() {
+            if let Some((_, call)) = line.split_once("xargs -") {
+                seen += 1;
+                if !call.starts_with('r') {
+                    found.push(format!("{}:{}: xargs without -r", chapter.path, at + 1));
+                }
+            }
+        }
+    }
+    none(found);
+    assert!(seen >= 3, "only {seen} calls of xargs were found");
 }
 
 #[test]
