@@ -55,8 +55,10 @@ pub const PLANNED_KEYS: [(&str, &str); 3] = [
         "until then `job_worker.count` in the configuration bounds the steps that run at once",
     ),
 ];
+/// In UTC: by a local clock, one hour of the year comes twice. In a crontab, `%` ends the command.
 const TIMER: &str = "until then let cron or a systemd timer call `ductworkd trigger NAME`; with a key for each period, such as \
-     `--key \"$(date +%F)\"` daily or `--key \"$(date +%FT%H)\"` hourly, a call that is repeated starts no second run";
+     `--key \"$(date -u +%F)\"` daily or `--key \"$(date -u +%FT%H)\"` hourly, a call that is repeated starts no second \
+     run; a crontab needs `\\%` for each `%`";
 /// The keys of a step's backoff.
 pub const BACKOFF_KEYS: [&str; 4] = ["initial", "factor", "max", "jitter"];
 /// The keys of a variable of a step's `env` that is more than a text.

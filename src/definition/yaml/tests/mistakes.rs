@@ -594,6 +594,14 @@ fn every_mistake_in_a_file_is_found_where_it_is() {
             vec![(2, 1, "starts no second run")],
         ),
         (
+            &format!("pipeline: P\ncron: daily\n{rest}"),
+            vec![(
+                2,
+                1,
+                "`--key \"$(date -u +%FT%H)\"` hourly, a call that is repeated starts no second run; a crontab needs `\\%`",
+            )],
+        ),
+        (
             &format!("pipline: P\n{rest}"),
             vec![(1, 1, "did you mean `pipeline`?")],
         ),
