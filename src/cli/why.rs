@@ -17,13 +17,16 @@ use crate::wire::run::WhyJson;
 use super::exit::Failure;
 use super::follow;
 use super::hint;
-use super::out::{self, paint};
+use super::out::{self, paint, short};
 use super::patiently::waiting;
 use super::setup::{self, CliContext};
 use super::shot;
 
 /// The number of values to decide on that are shown.
 const ASKED: usize = 5;
+
+/// The most characters of a fact that are shown: the message of an error has up to 8 KiB.
+const FACT_MAX: usize = 500;
 
 /// Explains a run.
 #[derive(Debug, clap::Args)]
@@ -64,7 +67,7 @@ impl Why {
             let remedy = why.remedy.as_deref().map(hint::pasteable);
             return cli.out.value(&WhyJson::of(run, status, &why, remedy));
         }
-        let mut text = format!("{}\n", out::clean(&why.fact));
+        let mut text = format!("{}\n", told(&why.fact, run));
         if why.cause == "dampened" {
             let steps = resume::waiting(&mut conn, run).await?;
             for step in steps.iter().take(ASKED) {
@@ -83,6 +86,18 @@ impl Why {
             ));
         }
         cli.out.text(&text)
+    }
+}
+
+/// A fact, and the command that prints all of it where only its beginning is shown.
+fn told(fact: &str, run: RunId) -> String {
+    let shown = short(fact, FACT_MAX);
+    match shown == out::clean(fact) {
+        true => shown,
+        false => {
+            let whole = hint::pasteable(&format!("ductworkd why {run} --json"));
+            format!("{shown} (all of it: `{whole}`)")
+        }
     }
 }
 
@@ -168,4 +183,19 @@ pub fn explained(halts: &[Halt]) -> String {
         text.push_str(&format!("{}\n", paint(out::BAD, &out::clean(&line))));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_fact_is_shown_up_to_500_characters_with_the_command_that_prints_all_of_it() {
+        let run = RunId::new();
+        let fits = "é".repeat(FACT_MAX);
+        assert_eq!(told(&fits, run), fits);
+        let long = told(&"é".repeat(8 * 1024), run);
+        let command = format!("`ductworkd why {} --json`", crate::model::short(run));
+        assert_eq!(long, format!("{fits}… (all of it: {command})"));
+    }
 }
