@@ -154,6 +154,22 @@ fn every_state_of_a_branch_has_its_own_cause() {
         assert_eq!(why(&facts).cause, cause, "{state:?}");
     }
     assert_eq!(why(&facts(None)).cause, "unknown");
+    let told = why(&Facts {
+        processes: fresh(Role::Worker),
+        ..facts(Some(running))
+    });
+    assert_eq!(
+        told.fact,
+        "Load has been running on box, in the worker with pid 7, for 5s"
+    );
+    let told = why(&Facts {
+        processes: stale(Role::Worker),
+        ..facts(Some(running))
+    });
+    assert_eq!(
+        told.fact,
+        "Load is held by the worker with pid 7 on box, whose heartbeat is 40s old"
+    );
     let unread = Facts {
         unreadable: Some(Unreadable {
             fact: "definition 0123456789ab cannot be read".into(),
@@ -578,7 +594,9 @@ fn who_is_dead_is_not_taken_for_busy_however_young_its_heartbeat_is() {
     let answer = why(&runs);
     assert_eq!(answer.cause, "process_gone");
     assert!(
-        answer.fact.contains("box (pid 7), which is dead"),
+        answer
+            .fact
+            .contains("the worker with pid 7 on box, which is dead"),
         "{}",
         answer.fact
     );

@@ -174,7 +174,10 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
         return Some(Why::new("process_gone", fact).remedy(HELD_BY_GONE.into()));
     };
     let span = time::whole(time::between(since, facts.now));
-    let at = format!("{} (pid {})", process.host, process.pid);
+    let holder = format!(
+        "the {} with pid {} on {}",
+        process.role, process.pid, process.host
+    );
     if process.is_alive(facts.stale_after) {
         let attempt = attempt(leaf);
         let trouble = process.trouble.as_deref().filter(|it| !is_of_a_start(it));
@@ -183,8 +186,8 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
             format!("; its {} has trouble: {trouble}", process.role)
         });
         let fact = format!(
-            "{}{attempt} has been {verb} on {at} for {span}{place}{trouble}",
-            leaf.node
+            "{}{attempt} has been {verb} on {}, in the {} with pid {}, for {span}{place}{trouble}",
+            leaf.node, process.host, process.role, process.pid
         );
         let why = Why::new("running", fact);
         return Some(match remedy {
@@ -205,7 +208,7 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     };
     if let Some(left) = troubles.find(concerns) {
         let fact = format!(
-            "{} is held by {at}, which is dead{place}; {left}",
+            "{} is held by {holder}, which is dead{place}; {left}",
             leaf.node
         );
         return Some(
@@ -213,13 +216,13 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
         );
     }
     if process.dead {
-        let fact = format!("{} is held by {at}, which is dead{place}", leaf.node);
+        let fact = format!("{} is held by {holder}, which is dead{place}", leaf.node);
         let remedy = "a `ductworkd` on that host recovers it within seconds, any other once its lease has \
              expired; start one if none runs";
         return Some(Why::new("process_gone", fact).remedy(remedy.into()));
     }
     let fact = format!(
-        "{} is held by {at}, whose heartbeat is {age} old{place}",
+        "{} is held by {holder}, whose heartbeat is {age} old{place}",
         leaf.node
     );
     let remedy = format!(
