@@ -32,9 +32,13 @@ use super::setup::CliContext;
   ductworkd check
   ductworkd check -e production --json | jq '.problems[] | {file, message}'
   ductworkd check --strict    # before a deployment
+  BANK_KEY=none ductworkd check    # without a secret of a step, as in a CI
+
+A program that does not exist or is not executable is a mistake, and so is a variable or a secret of a step that is not \
+set. A script that is an argument, as in `[python3, steps/x.py]`, is only noted if it does not exist.
 ")]
 pub struct Check {
-    /// Treat each note, such as a missing script, as a problem
+    /// Treat each note, such as that about a missing script of an interpreter, as a problem
     #[arg(long)]
     strict: bool,
 }
