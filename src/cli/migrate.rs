@@ -45,6 +45,7 @@ impl Migrate {
             }
             let mut conn = location.connect(Purpose::Query).await?;
             if !self.status {
+                setup::note_creation(&mut conn, &config).await?;
                 let patience = self.wait.unwrap_or(migrate::PATIENCE);
                 // If it is closed, there is nobody to tell.
                 let mut report = |waits: &str| drop(writeln!(std::io::stderr(), "{waits}"));

@@ -30,7 +30,7 @@ use super::Embedded;
 use super::exit::{self, Failure};
 use super::follow::say;
 use super::live::counted;
-use super::out::{Out, short};
+use super::out::{Out, clean, short};
 use super::patiently::{tell, waiting};
 
 /// A command that waits for longer than this tells for whom.
@@ -119,6 +119,7 @@ pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn
         let mut conn = location.connect(purpose).await?;
         match migrate::check(&mut conn).await {
             Err(store::Error::Schema(_)) => {
+                note_creation(&mut conn, config).await?;
                 let applied = migrate::migrate(&mut conn).await?;
                 // A database without runs was created just now, here or by a daemon beside this command.
                 if !applied.is_empty() && bulk::newest(&mut conn).await? != RunId(Uuid::nil()) {
@@ -133,6 +134,16 @@ pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn
         Ok(conn)
     })
     .await
+}
+
+/// Says so if the tables are about to be created in another database than the one that the file names.
+pub async fn note_creation(conn: &mut Conn, config: &Config) -> Result<(), store::Error> {
+    if let Some(note) = config.note_of_creation()
+        && migrate::applied(conn).await?.is_empty()
+    {
+        say(&format!("note: {}", clean(&note)));
+    }
+    Ok(())
 }
 
 /// The lock that made a command fail, if a lock did: the command began at `began`, has waited for a lock as long as it

@@ -166,6 +166,8 @@ pub struct Database {
     pub origin: String,
     /// The address.
     pub url: DatabaseUrl,
+    /// The address in the file, where `DATABASE_URL`, which other programs use, has another one.
+    pub outranked: Option<DatabaseUrl>,
 }
 
 impl Database {
@@ -379,6 +381,21 @@ impl Config {
             None => Location::parse(self.database.url.expose())?,
         };
         Ok(location.leased(self.supervisor.reaper_timeout))
+    }
+
+    /// The note for somebody whose tables are about to be created, if they are created in another database than the one
+    /// that the file names.
+    pub fn note_of_creation(&self) -> Option<String> {
+        let Database {
+            origin,
+            url,
+            outranked,
+        } = &self.database;
+        let file = self.file.as_ref()?.file_name()?.to_string_lossy();
+        let said = outranked.as_ref()?;
+        Some(format!(
+            "creating the tables in {url} (from {origin}; {file} says {said})"
+        ))
     }
 
     /// Reads the configuration, or reports everything that is wrong with it. Variables that only the console
@@ -647,7 +664,11 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
     let pipelines_path = read.one("pipelines_path", value::path);
     Config {
         others: source.map_or_else(Vec::new, |source| source.others(&environment)),
-        database: Database { origin, url },
+        database: Database {
+            outranked: read.outranked_url(&url, &base_dir),
+            origin,
+            url,
+        },
         pipelines: read.one("pipelines", value::names),
         pipelines_path: base_dir.join(pipelines_path).components().collect(),
         role: match read.one("role", value::choice) {

@@ -217,6 +217,15 @@ impl<'a> Reader<'a> {
         (self.choose_url(from_file, base_dir), origin, secrets)
     }
 
+    /// The address in the file, where a variable that other programs use wins over it and has another one.
+    pub fn outranked_url(&self, chosen: &DatabaseUrl, base_dir: &Path) -> Option<DatabaseUrl> {
+        self.url_name()
+            .filter(|name| name.starts_with("DATABASE_URL"))?;
+        let (node, _used) = expand::node(self.in_file("database.url")?, self.vars).ok()?;
+        let url = DatabaseUrl::parse(node.as_text()?, base_dir).ok()?;
+        (url != *chosen).then_some(url)
+    }
+
     /// The variables that a value of the file names, and the one that overrides it: they are secrets.
     pub fn variables_of(&self, path: &str) -> Vec<String> {
         let node = self.in_file(path);

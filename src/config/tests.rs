@@ -764,6 +764,7 @@ fn the_address_of_the_database_has_its_own_variables() {
         .var("PW", "pw");
     let url = |desk: &Desk| desk.config().database.url.expose().to_owned();
     assert_eq!(url(&desk), "postgres://u:pw@file/d");
+    assert_eq!(desk.config().note_of_creation(), None);
     let secret = desk.dir.path().join("secret").display().to_string();
     // From the weakest to the strongest.
     for (name, value, expected) in [
@@ -786,7 +787,16 @@ fn the_address_of_the_database_has_its_own_variables() {
     ] {
         desk = desk.var(name, value);
         assert_eq!(url(&desk), expected, "{name}");
+        // A variable of ours is set for this program.
+        let note = desk.config().note_of_creation();
+        let elsewhere = format!(
+            "creating the tables in {expected} (from {name}; ductwork.yml says postgres://u:***@file/d)"
+        );
+        assert_eq!(note, name.starts_with("DATABASE_URL").then_some(elsewhere));
     }
+    let same = Desk::with("database: {url: \"${DATABASE_URL:-sqlite://d.db}\"}\n");
+    let same = same.var("DATABASE_URL", "postgres://u:pw@plain/d");
+    assert_eq!(same.config().note_of_creation(), None);
     let secrets = desk.config().secret_variables().to_vec();
     for name in [
         "DATABASE_URL",

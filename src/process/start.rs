@@ -304,6 +304,11 @@ async fn prepare(location: &Location, config: &Config) -> Result<Option<u64>, st
         return Ok(largest);
     }
     let mut conn = location.connect(Purpose::Query).await?;
+    if let Some(note) = config.note_of_creation()
+        && migrate::applied(&mut conn).await?.is_empty()
+    {
+        tracing::warn!("{note}");
+    }
     let mut report = |waits: &str| tracing::warn!("{waits}");
     let migrated = migrate::migrate_within(&mut conn, migrate::PATIENCE, &mut report).await?;
     if let Some(last) = migrated.last() {

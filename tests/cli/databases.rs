@@ -118,3 +118,34 @@ fn a_copy_blames_the_url_that_it_was_given() {
         .run(["copy", "--to", "sqlite://ductwork.db"])
         .failed(2, "`--to` names the configured database itself");
 }
+
+#[test]
+fn tables_that_are_created_elsewhere_than_the_file_says_are_announced_once() {
+    let place = Place::empty();
+    place.run(["init"]).fine();
+    for (name, args) in [
+        ("one", &["migrate"][..]),
+        ("two", &["trigger", "Hello", "[]"]),
+        ("three", &["start", "--until-idle"]),
+    ] {
+        let with = |variable: &str| {
+            let mut command = place.command();
+            let url = format!("sqlite:{name}.db");
+            let output = command.args(args).env(variable, url).output();
+            Ended::of(output.unwrap())
+        };
+        let note = format!("{name}.db (from DATABASE_URL; ductwork.yml says sqlite://");
+        let created = with("DATABASE_URL");
+        let begins = "creating the tables in sqlite://";
+        assert!(
+            created.stderr.contains(begins) && created.stderr.contains(&note),
+            "{created:?}"
+        );
+        let again = with("DATABASE_URL");
+        assert!(!again.stderr.contains(begins), "{again:?}");
+        std::fs::remove_file(place.path().join(format!("{name}.db"))).unwrap();
+        // Nobody sets a variable of ours for another program.
+        let meant = with("DUCTWORK_DATABASE_URL");
+        assert!(!meant.stderr.contains(begins), "{meant:?}");
+    }
+}

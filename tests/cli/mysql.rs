@@ -104,7 +104,7 @@ fn run(url: &str, args: &[&str]) -> Ended {
     Ended::of(
         command
             .args(args)
-            .env("DATABASE_URL", url)
+            .env("DUCTWORK_DATABASE_URL", url)
             .output()
             .unwrap(),
     )
