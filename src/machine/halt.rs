@@ -223,16 +223,23 @@ impl HaltFact {
         }
     }
 
-    /// True if the step could not begin, for lack of a program, a directory or a variable: no other input helps.
-    fn is_of_environment(&self) -> bool {
-        const CLASSES: [&str; 4] = [
-            "command_not_found",
-            "cwd_not_found",
-            "secret_unusable",
-            "variable_not_set",
-        ];
-        let lacks = |class: &String| CLASSES.contains(&class.as_str());
-        self.is(HaltReason::JobRetriesExhausted) && self.class.as_ref().is_some_and(lacks)
+    /// The remedy if the step could not begin, for lack of a program, a directory or a variable: no other input helps.
+    fn lack(&self) -> Option<String> {
+        let node = &self.node;
+        let of_step = self.is(HaltReason::JobRetriesExhausted);
+        match self.class.as_deref().filter(|_| of_step)? {
+            "command_not_found" => {
+                Some(format!("install the program of {node}, or create its file"))
+            }
+            "cwd_not_found" => Some(format!("make the working directory of {node}")),
+            "secret_unusable" => Some(format!(
+                "set the secret of {node}, and restart `ductworkd` unless the secret is in a file"
+            )),
+            "variable_not_set" => Some(format!(
+                "set the variable of {node} where `ductworkd` runs, and restart it"
+            )),
+            _ => None,
+        }
     }
 
     /// True if a signal ended the last attempt: a fault of the step, or a limit.
@@ -289,12 +296,9 @@ impl HaltFact {
         if self.is(HaltReason::JobRetriesExhausted) && self.is_killed() {
             return Some(plain(format!("look for what kills {}", self.node)));
         }
-        if self.is_of_environment() {
-            let node = &self.node;
+        if let Some(first) = self.lack() {
             return Some(Fix {
-                first: format!(
-                    "give {node} what it lacks, and restart `ductworkd` if that is a variable of its own"
-                ),
+                first,
                 note: "    # add --latest if you edited the pipeline's file".to_owned(),
             });
         }
@@ -620,17 +624,25 @@ mod tests {
             fact.class = Some(class.to_owned());
             remedy(&[fact], run)
         };
-        for class in [
-            "command_not_found",
-            "cwd_not_found",
-            "secret_unusable",
-            "variable_not_set",
+        for (class, first) in [
+            (
+                "command_not_found",
+                "install the program of List, or create its file",
+            ),
+            ("cwd_not_found", "make the working directory of List"),
+            (
+                "secret_unusable",
+                "set the secret of List, and restart `ductworkd` unless the secret is in a file",
+            ),
+            (
+                "variable_not_set",
+                "set the variable of List where `ductworkd` runs, and restart it",
+            ),
         ] {
             assert_eq!(
                 exhausted(class),
                 format!(
-                    "give List what it lacks, and restart `ductworkd` if that is a variable of its own, then: {revive}    \
-                     # add --latest if you edited the pipeline's file"
+                    "{first}, then: {revive}    # add --latest if you edited the pipeline's file"
                 )
             );
         }
