@@ -70,21 +70,33 @@ fn asked(facts: &Facts, leaf: &Leaf, run: &RunId) -> Why {
         Some(deadline) => format!(" ({deadline})"),
         None => String::new(),
     };
-    // Only the first leaves are known, so they are not counted.
     let asks = |leaf: &&Leaf| matches!(leaf.state, LeafState::Asked);
-    let questions = facts.leaves.iter().filter(asks).count();
-    let others = match questions {
-        0 | 1 => "",
-        _ => " (and for other answers)",
+    let questions = match facts.questions.len() {
+        0 => facts.leaves.iter().filter(asks).count(),
+        known => known,
     };
     let fact = format!(
-        "it waits for a person at {}{prompt}{deadline}{others}",
-        leaf.node
+        "it waits for a person at {}{prompt}{deadline}{}",
+        leaf.node,
+        others(questions, facts.questions.len())
     );
     Why::new("dampened", fact).remedy(match are_late(facts) {
         true => "no answer counts any more: a daemon decides within 15 seconds; start `ductworkd` if none runs".to_owned(),
         false => answer(run, questions),
     })
+}
+
+/// The number of the other questions that wait: of a run with many branches, only some branches are known.
+fn others(questions: usize, known: usize) -> String {
+    let at_least = match known {
+        1..QUESTIONS_MAX => "",
+        _ => "at least ",
+    };
+    match questions.saturating_sub(1) {
+        0 => String::new(),
+        1 => format!(" (and {at_least}1 more question waits)"),
+        more => format!(" (and {at_least}{more} more questions wait)"),
+    }
 }
 
 /// True where no answer counts any more.
