@@ -133,18 +133,29 @@ fn syntax(text: &str, error: &serde_json::Error) -> JsonProblem {
         .sum::<usize>();
     let offset = line_start + error.column().saturating_sub(1);
     let offset = text.floor_char_boundary(offset.min(text.len()));
-    let (line, column) = position(text, offset);
     let said = error.to_string();
     let said = said.split(" at line ").next().unwrap_or(&said);
+    let is_letter = |char: char| char.is_ascii_alphabetic();
+    // The parser notices a wrong word at one of its letters.
+    let offset = match said {
+        "expected ident" => text[..offset].trim_end_matches(is_letter).len(),
+        _ => offset,
+    };
+    let (line, column) = position(text, offset);
     let found = &text[offset..];
-    let not_finite = ["NaN", "Infinity"]
-        .into_iter()
-        .find(|word| found.starts_with(word));
-    let message = match (not_finite, said) {
-        (Some(word), _) => format!("`{word}` is not JSON"),
-        (None, "trailing characters") => "more text follows the value".into(),
-        (None, said) if error.is_eof() => format!("it breaks off ({said})"),
-        (None, said) => said.to_owned(),
+    let word = &found[..found.len() - found.trim_start_matches(is_letter).len()];
+    let is_not_finite = ["nan", "inf", "infinity"]
+        .iter()
+        .any(|it| it.eq_ignore_ascii_case(word));
+    // No other word is shown: a step may have printed a secret.
+    let message = match said {
+        _ if is_not_finite => format!("`{word}` is not JSON"),
+        "expected ident" | "expected value" if !word.is_empty() => {
+            "expected a value, or a text in double quotes".into()
+        }
+        "trailing characters" => "more text follows the value".into(),
+        said if error.is_eof() => format!("it breaks off ({said})"),
+        said => said.to_owned(),
     };
     JsonProblem::Syntax {
         message,
@@ -242,7 +253,24 @@ mod tests {
                 b"null garbage",
                 "more text follows the value at line 1, column 6",
             ),
-            (b"hello", "expected value at line 1, column 1"),
+            (b"nan", "`nan` is not JSON at line 1, column 1"),
+            (b"[-inf]", "`inf` is not JSON at line 1, column 3"),
+            (
+                b"hello",
+                "expected a value, or a text in double quotes at line 1, column 1",
+            ),
+            (
+                b"[1, nope]",
+                "expected a value, or a text in double quotes at line 1, column 5",
+            ),
+            (
+                b"True",
+                "expected a value, or a text in double quotes at line 1, column 1",
+            ),
+            (
+                b"nullify",
+                "more text follows the value at line 1, column 5",
+            ),
             (
                 "\"ééé\" x".as_bytes(),
                 "more text follows the value at line 1, column 7",

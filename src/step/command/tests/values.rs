@@ -100,7 +100,11 @@ async fn an_output_file_that_is_no_file_any_more_wedges_nothing() {
 async fn an_output_that_is_not_json_is_an_error_that_says_what_and_where() {
     // The advice to print only the value is given only where there may be other text.
     for (script, part, among_text) in [
-        ("print('hello')", "expected value at line 1, column 1", true),
+        (
+            "print('hello')",
+            "expected a value, or a text in double quotes at line 1, column 1",
+            true,
+        ),
         ("print('NaN')", "`NaN` is not JSON", false),
         (
             "print('{}\\n{}')",
