@@ -91,18 +91,28 @@ pub(super) fn storable(mut text: String, max_bytes: usize) -> String {
     text
 }
 
-/// The first bytes of something that is not JSON, in quotes and on one line. It is covered before it is cut:
-/// half of a secret would not be found any more, and tells enough.
+/// The first bytes of something that is not JSON, in quotes and on one line, those that are no UTF-8 as `\xff`. It is
+/// covered before it is cut: half of a secret would not be found any more, and tells enough.
 pub(super) fn excerpt(bytes: &[u8], mask: Option<&Mask>) -> String {
     const SHOWN: usize = 200;
     let bytes: Cow<'_, [u8]> = match mask {
         Some(mask) => mask.beginning(bytes, SHOWN).into(),
         None => bytes.into(),
     };
-    let shown = &bytes[..bytes.len().min(SHOWN)];
-    let shown: Cow<'_, str> = String::from_utf8_lossy(shown);
-    let more = if bytes.len() > SHOWN { "…" } else { "" };
-    format!("{shown:?}{more}")
+    let is_cut = bytes.len() > SHOWN;
+    let mut shown = String::new();
+    let mut chunks = bytes[..bytes.len().min(SHOWN)].utf8_chunks().peekable();
+    while let Some(chunk) = chunks.next() {
+        let valid = format!("{:?}", chunk.valid());
+        shown.push_str(&valid[1..valid.len() - 1]);
+        // At the cut, this may be a part of a character.
+        if !is_cut || chunks.peek().is_some() {
+            let escaped = chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}"));
+            shown.extend(escaped);
+        }
+    }
+    let more = if is_cut { "…" } else { "" };
+    format!("\"{shown}\"{more}")
 }
 
 #[cfg(test)]
@@ -142,10 +152,10 @@ mod tests {
 
     #[test]
     fn an_excerpt_is_one_line_whatever_it_holds() {
-        assert_eq!(
-            excerpt(b"a\n\x1b[1m\xff", None),
-            "\"a\\n\\u{1b}[1m\u{fffd}\""
-        );
-        assert!(excerpt(&[b'x'; 500], None).ends_with("\"…"));
+        assert_eq!(excerpt(b"a\n\x1b[1m\xff", None), "\"a\\n\\u{1b}[1m\\xff\"");
+        assert_eq!(excerpt(b"\"\xff\xfe\"\xc3\xa9", None), r#""\"\xff\xfe\"é""#);
+        assert!(excerpt(&[b'x'; 500], None).ends_with("x\"…"));
+        let halved = format!("x{}", "é".repeat(200));
+        assert!(excerpt(halved.as_bytes(), None).ends_with("é\"…"));
     }
 }

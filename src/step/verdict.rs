@@ -107,7 +107,11 @@ fn with_log(error: StepError, log: Option<String>) -> StepError {
 pub const OUTPUT_INVALID: &str = "output_invalid";
 
 /// The beginnings of the advice with which the message of such an error ends.
-pub const ADVICE: [&str; 2] = ["Print only the value", "JSON needs double quotes:"];
+pub const ADVICE: [&str; 3] = [
+    "Print only the value",
+    "JSON needs double quotes:",
+    "JSON is UTF-8:",
+];
 
 /// True for a value as Python prints it: strings in single quotes.
 fn is_python(bytes: &[u8]) -> bool {
@@ -159,13 +163,18 @@ fn returned(said: &Said<'_>, max_payload: usize) -> Result<Box<RawValue>, StepEr
             format!(
                 "{source} is not one JSON value: {problem}; it begins {}{}",
                 excerpt(bytes, said.mask),
-                match is_python(bytes) {
-                    true => format!(". {} in Python, `print(json.dumps(value))`", ADVICE[1]),
-                    false if is_among_text(&problem) => format!(
+                match &problem {
+                    _ if is_python(bytes) =>
+                        format!(". {} in Python, `print(json.dumps(value))`", ADVICE[1]),
+                    JsonProblem::NotUtf8 { .. } => format!(
+                        ". {} encode a text so, and other bytes as a text, for example in base64",
+                        ADVICE[2]
+                    ),
+                    problem if is_among_text(problem) => format!(
                         ". {} (and the rest to stderr), or write it to the file $DUCTWORK_OUTPUT",
                         ADVICE[0]
                     ),
-                    false => String::new(),
+                    _ => String::new(),
                 }
             ),
         )),
@@ -280,6 +289,19 @@ mod tests {
         assert!(python.message.ends_with(advice), "{}", python.message);
         let error = error(judged(0, said(b"[it's]\n")));
         assert!(!error.message.contains("Python"), "{}", error.message);
+    }
+
+    #[test]
+    fn an_output_that_is_no_utf8_shows_its_bytes_and_says_how_they_are_encoded() {
+        let told = error(judged(0, said(b"\"\xff\xfe\""))).message;
+        assert_eq!(
+            told,
+            r#"stdout is not one JSON value: it is not UTF-8 at byte 1 (line 1); it begins "\"\xff\xfe\"". JSON is "#
+                .to_owned()
+                + "UTF-8: encode a text so, and other bytes as a text, for example in base64"
+        );
+        let (_, advice) = crate::view::attempt::parted(&told);
+        assert!(advice.is_some_and(|it| it.starts_with("JSON is UTF-8:")));
     }
 
     #[test]
