@@ -82,10 +82,31 @@ const ELSEWHERE: [(&[&str], &[&str]); 17] = [
     (&["ps", "workers"], &["processes"]),
     (&["status", "ping"], &["health", "processes"]),
     (&["stats"], &["top", "metrics"]),
-    (&["rerun", "retry", "restart"], &["revive"]),
-    (&["stop", "kill", "abort"], &["cancel", "pause"]),
+    (&["rerun", "retry"], &["revive"]),
+    (&["kill", "abort"], &["cancel", "pause"]),
     (&["drain", "quiet"], &["pause"]),
     (&["clean", "delete", "gc", "purge", "rm"], &["prune"]),
+];
+
+/// The words of other tools for which there is no verb, and the other way. A similar verb would mislead: `cancel` ends a
+/// run for good.
+const OTHERWISE: [(&[&str], &str); 4] = [
+    (
+        &["stop", "shutdown", "quit"],
+        "to stop the daemon, send it TERM; `ductworkd cancel RUN` ends a run for good",
+    ),
+    (
+        &["restart"],
+        "to restart the daemon, send it TERM and start it again; to reload its configuration, send it HUP",
+    ),
+    (
+        &["reload"],
+        "to reload the configuration, send HUP to the daemon",
+    ),
+    (
+        &["schedule", "cron"],
+        "Ductwork has no schedules: let cron or a systemd timer call `ductworkd trigger NAME`",
+    ),
 ];
 
 /// A mistake in these arguments, with the verbs for a word of another tool where a verb is expected.
@@ -107,6 +128,13 @@ pub fn hinted(mut error: clap::Error, args: &[OsString]) -> clap::Error {
         }
     }
     if super::verbs().any(|verb| args.iter().any(|arg| *arg == *verb)) {
+        return error;
+    }
+    let mut known = OTHERWISE.iter();
+    if let Some((_, way)) = known.find(|(words, _)| words.contains(&word.as_str())) {
+        let _similar = error.remove(ContextKind::SuggestedSubcommand);
+        let way = ContextValue::StyledStrs(vec![(*way).into()]);
+        let _none = error.insert(ContextKind::Suggested, way);
         return error;
     }
     let mut known = ELSEWHERE.iter();
@@ -224,6 +252,14 @@ mod tests {
                     assert!(verbs.iter().any(|it| it == verb), "{verb}");
                     assert!(told.contains(&format!("'{verb}'")), "{told}");
                 }
+            }
+        }
+        for (words, way) in OTHERWISE {
+            for word in words {
+                assert!(!verbs.iter().any(|verb| verb == word), "{word}");
+                let told = told(&["ductworkd", word]);
+                assert!(told.contains(&format!("tip: {way}\n")), "{told}");
+                assert!(!told.contains("similar"), "{told}");
             }
         }
         let nested = told(&["ductworkd", "token", "rm"]);
