@@ -2363,3 +2363,33 @@ fn only_a_start_with_a_console_and_check_need_the_variables_of_webhooks() {
     place.write("ductwork.yml", &silent);
     assert_eq!(run(&["start", "--until-idle"]).code, Some(0));
 }
+
+#[test]
+fn a_step_sees_no_variable_of_ours_that_the_guide_does_not_list() {
+    let place = Place::ready();
+    let print = "import json, os; print(json.dumps([it for it in os.environ if it.startswith('DUCTWORK_')]))";
+    let text = format!(
+        "pipeline: Print\nsteps:\n  Print: {{ command: [python3, -c, \"{print}\"] }}\nflow:\n  - start: Print\n"
+    );
+    place.write("pipelines/print.yml", &text);
+    // So that steps inherit all variables.
+    place.write(
+        "ductwork.yml",
+        "database: { url: \"sqlite://ductwork.db\" }\n",
+    );
+    let ended = place.run(["run", "Print"]);
+    let seen: Vec<String> = serde_json::from_str(&ended.stdout).unwrap();
+    let seen: Vec<&String> = seen
+        .iter()
+        .filter(|name| *name != "DUCTWORK_CONSOLE__LISTEN")
+        .collect();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/src/steps.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, section) = page.split_once("\n## The environment of a step\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let unlisted: Vec<&&String> = seen
+        .iter()
+        .filter(|name| !section.contains(&format!("`{name}`")))
+        .collect();
+    assert!(seen.len() > 10 && unlisted.is_empty(), "{unlisted:?}");
+}

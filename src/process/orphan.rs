@@ -25,7 +25,8 @@ use super::identity;
 use super::roster::Pid;
 use super::spawn::{self, Spawned};
 
-/// The variable that says which child a process descends from. Steps must inherit it.
+/// The variable that says which child a process descends from. Steps inherit it unless the configuration lists the
+/// variables that they inherit; [`PROCESS`] they always have.
 pub const TAG: &str = "DUCTWORK_CHILD";
 
 /// The time between two looks; a killed process needs about that long to die.
