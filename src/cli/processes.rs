@@ -11,6 +11,7 @@ use crate::store::departed::{self, Departed};
 use crate::store::process::{self, ProcessRow};
 use crate::store::{Purpose, query};
 use crate::time;
+use crate::view;
 use crate::wire::process::{DepartedJson, ProcessJson, State};
 
 use super::exit::Failure;
@@ -76,12 +77,22 @@ impl Processes {
                     .text("no processes are registered: `ductworkd` starts them\n")?,
                 false => cli.out.text(&table(cli, &processes, &witness, now))?,
             }
+            cli.out.text(&troubles(&processes, &witness))?;
             match lost(&departed::lost_lately(&mut conn, now).await?, now) {
                 Some(line) => cli.out.text(&format!("{line}\n")),
                 None => Ok(()),
             }
         })
     }
+}
+
+/// A line for each living process that reports a trouble.
+fn troubles(processes: &[ProcessRow], witness: &Witness) -> String {
+    let living = processes.iter().filter(|it| witness.state(it).lives());
+    let lines = living.filter_map(view::trouble);
+    lines
+        .map(|line| format!("{}\n", out::clean(&line)))
+        .collect()
 }
 
 /// The line about supervisors that were lost lately.
@@ -151,11 +162,13 @@ pub(super) fn table(
     };
     let above = |process: &ProcessRow| above(process).unwrap_or_default();
     let row = |process: &ProcessRow| {
-        let (word, style) = match witness.state(process) {
+        let trouble = process.trouble.as_ref().map(|(text, _)| text.as_str());
+        let (word, style) = match witness.state(process).with(process.role, trouble) {
             State::Healthy if process.intake == Intake::Quiet => ("quiet", out::ASKS),
             State::Healthy if process.intake == Intake::Stopping => ("stopping", out::ASKS),
             State::Healthy if process.paused => ("paused", out::ASKS),
             State::Healthy => ("healthy", out::GOOD),
+            State::Troubled => ("trouble", out::BAD),
             State::Stale => ("stale", out::BAD),
             State::Dead => ("dead", out::BAD),
         };

@@ -641,6 +641,7 @@ mod tests {
             age: Duration::from_secs(age_s.max(0) as u64),
             intake: Intake::Open,
             paused: false,
+            trouble: None,
             condemned: None,
             postponed: false,
             counters: Counters::default(),

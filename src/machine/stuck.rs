@@ -252,6 +252,11 @@ fn is_held_up(trouble: &str) -> bool {
     known.iter().any(|it| trouble.starts_with(it))
 }
 
+/// True if a trouble that a process of this role reports is a fault here, and not of somebody else's server.
+pub fn is_fault(role: Role, trouble: &str) -> bool {
+    role != Role::Console || !trouble.starts_with(AWAY)
+}
+
 /// The remedy for a trouble of a process that does work, if its words tell one; `holder` is the way to end the transaction
 /// of a session that is in the way.
 pub fn remedy(trouble: &str, holder: Option<&str>) -> Option<String> {
@@ -361,9 +366,7 @@ impl Facts {
         let (cause, remedy) = match (process.role, remedy) {
             (_, Some(remedy)) if is_held_up => (HELD_UP, remedy),
             // No work waits for it.
-            (Role::Console, _) if trouble.starts_with(AWAY) => {
-                (UNTRACED, MEND_COLLECTOR.to_owned())
-            }
+            _ if !is_fault(process.role, trouble) => (UNTRACED, MEND_COLLECTOR.to_owned()),
             (Role::Console, _) if trouble.starts_with(UNSENT) => (TROUBLE, READ_RUNS.to_owned()),
             (Role::Supervisor, _) if trouble.starts_with(NOT_RELOADED) => {
                 (TROUBLE, RELOAD.to_owned())

@@ -162,6 +162,7 @@ pub fn row(identity: &Identity, silent: Duration) -> ProcessRow {
         age: Duration::ZERO,
         intake: Intake::Open,
         paused: false,
+        trouble: None,
         condemned: None,
         postponed: false,
         counters: Counters::default(),

@@ -66,7 +66,7 @@ statements! {
         SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.boot_id, p.pid_namespace, p.pid,
                p.pid_started_at, p.version, p.started_at, p.last_heartbeat_at, p.beat_seq,
                {now} AS seen_at, p.epoch, p.claimed, p.succeeded, p.errored, p.crashed,
-               p.advanced, p.stale, p.statements, p.quiet, p.paused,
+               p.advanced, p.stale, p.statements, p.quiet, p.paused, p.trouble, p.troubled_at,
                (SELECT count(*) FROM (SELECT b.id FROM ductwork_branches b WHERE b.ready_at > {now} LIMIT 1) w) AS postponed
           FROM ductwork_processes p ORDER BY p.started_at, p.id";
     /// A row that somebody has locked cannot be beaten: its silence says nothing about its process. On SQLite
@@ -234,6 +234,8 @@ pub struct ProcessRow {
     pub intake: Intake,
     /// True where it claims nothing because its pipeline is paused.
     pub paused: bool,
+    /// The trouble that it reports, and since when it has lasted.
+    pub trouble: Option<(String, i64)>,
     /// It was declared dead, and holds claims that could not be given back yet.
     pub condemned: Option<Condemned>,
     /// True where a branch waited for a later time when this was read: the same in the rows of all
@@ -481,6 +483,8 @@ pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
             let count = |name| row.get::<i64>(name).map(|value| value as u64);
             let last_heartbeat_at: i64 = row.get("last_heartbeat_at")?;
             let seen_at: i64 = row.get("seen_at")?;
+            let trouble: Option<String> = row.get("trouble")?;
+            let troubled_at: Option<i64> = row.get("troubled_at")?;
             Ok(ProcessRow {
                 id: ProcessId(row.get("id")?),
                 supervisor: row
@@ -510,6 +514,7 @@ pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
                 },
                 intake: Intake::of(row.get("quiet")?),
                 paused: pause::is_told(row)?,
+                trouble: trouble.zip(troubled_at),
                 condemned: Condemned::of(row.get("epoch")?),
                 postponed: row.get::<i64>("postponed")? != 0,
             })

@@ -8,6 +8,7 @@ pub mod graph;
 
 use crate::machine::bulk::Filter;
 use crate::model::*;
+use crate::store::process::ProcessRow;
 use crate::store::query::Run;
 use crate::time;
 
@@ -18,6 +19,20 @@ pub fn word(status: RunStatus) -> &'static str {
         RunStatus::InProgress => "running",
         other => other.as_str(),
     }
+}
+
+/// The trouble that a process reports, in a sentence.
+pub fn trouble(process: &ProcessRow) -> Option<String> {
+    let (trouble, since) = process.trouble.as_ref()?;
+    let pipeline = process.pipeline.iter();
+    let pipeline: String = pipeline.map(|name| format!(" {name}")).collect();
+    Some(format!(
+        "{}{pipeline} (pid {} on {}) has had trouble for {}: {trouble}",
+        process.role,
+        process.pid,
+        process.host,
+        time::whole(time::between(*since, process.seen_at)),
+    ))
 }
 
 /// An action's verb, in the past; a newer version may know further ones.

@@ -5,17 +5,21 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::machine::stuck;
 use crate::model::{Intake, ProcessId, Role};
 use crate::store::departed::Departed;
 use crate::store::process::ProcessRow;
 
 use super::Time;
 
-/// The state of a process, as far as a host can know it.
+/// The state of a process, as far as a host can know it. Work asks only whether a process lives; people and programs
+/// learn of its trouble as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It gives signs of life.
     Healthy,
+    /// It gives signs of life, and reports a trouble that makes the deployment unhealthy.
+    Troubled,
     /// Its heartbeat is too old.
     Stale,
     /// Its host, which is this one, knows that it is dead.
@@ -30,6 +34,22 @@ impl State {
             true => Self::Healthy,
             false => Self::Stale,
         }
+    }
+
+    /// The same, for a process of this role that reports this trouble. The words of one that gives no signs of life are
+    /// old.
+    pub fn with(self, role: Role, trouble: Option<&str>) -> Self {
+        match trouble {
+            Some(trouble) if self == Self::Healthy && stuck::is_fault(role, trouble) => {
+                Self::Troubled
+            }
+            _ => self,
+        }
+    }
+
+    /// True if it gives signs of life.
+    pub fn lives(self) -> bool {
+        matches!(self, Self::Healthy | Self::Troubled)
     }
 }
 
@@ -55,7 +75,7 @@ pub struct ProcessJson<'a> {
     last_heartbeat_at: Time,
     /// The age of that heartbeat, by the database's clock.
     heartbeat_age_ms: u64,
-    /// True if it gives signs of life.
+    /// True if it gives signs of life, and reports no trouble that `health` calls a fault.
     healthy: bool,
     /// True if it ran on the host that was asked, and that host knows that it is dead.
     dead: bool,
@@ -65,11 +85,18 @@ pub struct ProcessJson<'a> {
     stopping: bool,
     /// True if it claims nothing because its pipeline is paused.
     paused: bool,
+    /// The trouble that it reports: something keeps it from its work, or from a part of it. Null if it reports none, or
+    /// gives no signs of life.
+    trouble: Option<&'a str>,
+    /// Since when that trouble has lasted.
+    troubled_at: Option<Time>,
 }
 
 impl<'a> ProcessJson<'a> {
     /// The form of a process in this state.
     pub fn of(process: &'a ProcessRow, state: State) -> Self {
+        let trouble = process.trouble.as_ref().filter(|_| state.lives());
+        let state = state.with(process.role, trouble.map(|(text, _)| text.as_str()));
         Self {
             id: process.id,
             role: process.role,
@@ -85,6 +112,8 @@ impl<'a> ProcessJson<'a> {
             quiet: process.intake == Intake::Quiet,
             stopping: process.intake == Intake::Stopping,
             paused: process.paused,
+            trouble: trouble.map(|(text, _)| text.as_str()),
+            troubled_at: trouble.map(|(_, since)| Time::of(*since)),
         }
     }
 }

@@ -61,6 +61,39 @@ on_every_database! {
         daemon.stop().await;
     }
 
+    async fn a_process_in_trouble_is_told_as_such_everywhere_and_still_counts_as_alive(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, ANYBODY).await;
+        let worker = registered(&mut fixture.conn, "Elsewhere", 4_711).await;
+        let trouble = "no <b>claims</b>";
+        let reported = Some((trouble, Duration::from_secs(65)));
+        process::report_trouble(&mut fixture.conn, worker, reported).await.unwrap();
+        let sentence = "worker Elsewhere (pid 4711 on far) has had trouble for 1m ";
+        let text = String::from_utf8(fixture.run(&[], &["processes"]).stdout).unwrap();
+        let rows: Vec<&str> = text.lines().filter(|line| line.contains("Elsewhere")).collect();
+        assert!(rows[0].contains(" trouble "), "{text}");
+        assert!(rows[1].starts_with(sentence) && rows[1].ends_with(trouble), "{text}");
+        let told = fixture.run(&[], &["processes", "--json"]).stdout;
+        let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
+        for told in [told, console.json("/api/v1/processes")] {
+            for process in told.as_array().unwrap() {
+                let is_it = process["id"] == worker.to_string();
+                assert_eq!(process["healthy"], !is_it, "{told}");
+                assert_eq!(process["trouble"].as_str(), is_it.then_some(trouble), "{told}");
+                assert_eq!(process["troubled_at"].is_string(), is_it, "{told}");
+            }
+        }
+        for path in ["/", "/processes"] {
+            let page = console.get(path).body;
+            assert!(page.contains("no &#60;b&#62;claims"), "{page}");
+            let row = page.split("<tr>").find(|row| row.contains("<td class=\"number\">4711</td>"));
+            assert!(row.is_some_and(|row| row.contains("trouble")), "{page}");
+        }
+        let pipelines = console.json("/api/v1/pipelines");
+        let own = pipelines.as_array().unwrap().iter().find(|it| it["name"] == "Elsewhere");
+        assert_eq!(own.unwrap()["workers"], 1, "{pipelines}");
+        daemon.stop().await;
+    }
+
     async fn a_worker_that_takes_nothing_is_not_counted_among_those_that_do(db: Db) {
         static DUE: Statement = Statement::new(
             "TEST_DUE",

@@ -270,11 +270,13 @@ fn hosts(movers: &[Mover], judged: &dyn Fn(&Mover) -> Judged) -> Vec<Host> {
     let mut movers: Vec<&Mover> = movers.iter().collect();
     movers.sort_by(|a, b| (a.role, &a.pipeline, a.pid).cmp(&(b.role, &b.pipeline, b.pid)));
     for mover in movers {
+        let trouble = mover.trouble.as_ref().map(|(text, _)| text.as_str());
+        let judged = judged(mover).with(mover.role, trouble);
         hosts.entry(&mover.host).or_default().push(Process {
             role: mover.role.as_str(),
             pipeline: mover.pipeline.clone().unwrap_or_default(),
             pid: mover.pid,
-            state: parts::of_process(judged(mover), mover.intake),
+            state: parts::of_process(judged, mover.intake),
             beat: time::whole(mover.age),
             holds: mover.holds,
         });

@@ -145,11 +145,12 @@ fn of_open(attempt: &Attempt) -> State {
     }
 }
 
-/// Whether a process gives signs of life.
+/// Whether a process gives signs of life, and can do its work.
 pub fn of_process(judged: Judged, intake: Intake) -> State {
     match (judged, intake) {
         (Judged::Dead, _) => state("✗", "dead", "bad"),
         (Judged::Stale, _) => state("✗", "silent", "bad"),
+        (Judged::Troubled, _) => state("⚠", "trouble", "bad"),
         (Judged::Healthy, Intake::Quiet) => state("‖", "quiet", "asks"),
         (Judged::Healthy, Intake::Stopping) => state("■", "stopping", "asks"),
         (Judged::Healthy, Intake::Open) => state("✓", "healthy", "good"),

@@ -11,11 +11,13 @@ use axum::response::Response;
 use crate::number::grouped;
 use crate::store::{departed, page as store, process, query};
 use crate::time;
+use crate::view;
 use crate::web::Site;
 use crate::web::refusal::Refusal;
 
 use super::asked::Asked;
 use super::parts::{self, Moment, RunLink, State};
+use super::text::clip;
 use super::{Frame, page};
 
 /// The number of processes that are listed as gone, the last ones first.
@@ -30,10 +32,15 @@ const OF_ONE: usize = 20;
 /// and at least this many.
 const LEAST: usize = 3;
 
+/// A trouble shows at most so many letters.
+const LETTERS: usize = 1_000;
+
 #[derive(Template)]
 #[template(path = "processes.html")]
 struct Page {
     frame: Frame,
+    /// A sentence for each living process that reports a trouble.
+    troubles: Vec<String>,
     hosts: Vec<Host>,
     gone: Vec<Gone>,
     is_partial: bool,
@@ -94,6 +101,7 @@ pub async fn processes(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
     });
     let (mut processes, held, departed, now) = read.await?;
     processes.sort_by(|a, b| (a.role, &a.pipeline, a.pid).cmp(&(b.role, &b.pipeline, b.pid)));
+    let mut troubles = Vec::new();
     let mut hosts: BTreeMap<&str, Vec<Process>> = BTreeMap::new();
     for row in &processes {
         let holds = held.iter().filter(|held| held.process_id == row.id);
@@ -108,11 +116,14 @@ pub async fn processes(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
                 .map_or_else(String::new, |at| time::whole(time::between(at, now))),
         });
         let listed: Vec<Held> = listed.collect();
+        let judged = site.terms.witness.state(row);
+        let trouble = row.trouble.as_ref().map(|(text, _)| text.as_str());
+        troubles.extend(view::trouble(row).filter(|_| judged.lives()));
         hosts.entry(&row.host).or_default().push(Process {
             role: row.role.as_str(),
             pipeline: row.pipeline.clone().unwrap_or_default(),
             pid: row.pid,
-            state: parts::of_process(site.terms.witness.state(row), row.intake),
+            state: parts::of_process(judged.with(row.role, trouble), row.intake),
             beat: time::whole(row.age),
             started: parts::ago(row.started_at, now),
             version: row.version.clone(),
@@ -142,6 +153,7 @@ pub async fn processes(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
     };
     page(&Page {
         frame: Frame::of("processes", now),
+        troubles: troubles.iter().map(|it| clip(it, LETTERS)).collect(),
         hosts: hosts.into_iter().map(host).collect(),
         is_partial: departed.len() > GONE,
         gone: departed.iter().take(GONE).map(gone).collect(),

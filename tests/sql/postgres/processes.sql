@@ -1,6 +1,6 @@
 SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.boot_id, p.pid_namespace, p.pid,
        p.pid_started_at, p.version, p.started_at, p.last_heartbeat_at, p.beat_seq,
        (extract(epoch from statement_timestamp()) * 1000000)::bigint AS seen_at, p.epoch, p.claimed, p.succeeded, p.errored, p.crashed,
-       p.advanced, p.stale, p.statements, p.quiet, p.paused,
+       p.advanced, p.stale, p.statements, p.quiet, p.paused, p.trouble, p.troubled_at,
        (SELECT count(*) FROM (SELECT b.id FROM ductwork_branches b WHERE b.ready_at > (extract(epoch from statement_timestamp()) * 1000000)::bigint LIMIT 1) w) AS postponed
   FROM ductwork_processes p ORDER BY p.started_at, p.id
