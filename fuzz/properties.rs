@@ -116,12 +116,11 @@ pub fn output(bytes: &[u8]) {
         Err(JsonProblem::TooLarge { max }) => assert!(bytes.len() > max),
         Err(JsonProblem::Empty) => assert!(bytes.iter().all(u8::is_ascii_whitespace)),
     }
-    let filled = report::fill(
-        StepError::new("ExitStatus(1)", "it failed"),
-        bytes,
-        MAX,
-        None,
-    );
+    let error = StepError::new("ExitStatus(1)", "it failed");
+    let filled = match report::of(bytes, MAX) {
+        Some(report) => report::fill(error, &report, None),
+        None => error,
+    };
     for text in [&filled.class, &filled.message] {
         assert!(!text.is_empty() && !text.contains('\0'));
     }

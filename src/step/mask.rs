@@ -67,7 +67,7 @@ impl Mask {
     }
 
     /// The same mask, at the beginning of a text.
-    fn afresh(&self) -> Self {
+    pub fn afresh(&self) -> Self {
         Self {
             pieces: Arc::clone(&self.pieces),
             held: Vec::new(),

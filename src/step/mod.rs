@@ -5,7 +5,7 @@
 //!
 //! A command step is read top down: `command` drives one execution, with `environment`,
 //! `scratch`, `socket` and `resolve` before it, `spawner`, `spawn`, `child` and `strays` for its processes,
-//! `stderr`, `mask` and `quoted` for its log, and `verdict`, `report` and `output` for what it said. Native steps are
+//! `stderr`, `tail`, `mask` and `quoted` for its log, and `verdict`, `report` and `output` for what it said. Native steps are
 //! `registry`, `native` and `context`.
 
 mod child;
@@ -26,6 +26,7 @@ mod spawn;
 mod spawner;
 mod stderr;
 mod strays;
+mod tail;
 pub mod verdict;
 
 use std::io;

@@ -56,15 +56,20 @@ fn text(raw: &RawValue) -> Option<String> {
     read::<Text>(raw).filter(|_| is_string).map(|text| text.0)
 }
 
-/// Lets the step's report of its failure replace the fields of `error`. Its texts are covered before they are
-/// cut to the length that is kept: a part of a secret would not be found any more.
-pub fn fill(error: StepError, said: &[u8], max: usize, mask: Option<&Mask>) -> StepError {
-    let envelope = output::parse_json(said, max)
-        .ok()
-        .and_then(|json| serde_json::from_str::<Envelope>(json.get()).ok());
-    let Some(Envelope { error: fields }) = envelope else {
-        return error;
-    };
+/// A step's own report of its failure: the fields of its error object.
+pub struct Report(HashMap<String, Box<RawValue>>);
+
+/// The report in an output of at most `max` bytes, if the output is one.
+pub fn of(said: &[u8], max: usize) -> Option<Report> {
+    let json = output::parse_json(said, max).ok()?;
+    let Envelope { error: fields } = serde_json::from_str(json.get()).ok()?;
+    Some(Report(fields))
+}
+
+/// Lets the step's report replace the fields of `error`. Its texts are covered before they are cut to the length that is
+/// kept: a part of a secret would not be found any more.
+pub fn fill(error: StepError, report: &Report, mask: Option<&Mask>) -> StepError {
+    let Report(fields) = report;
     let field = |name: &str| fields.get(name).map(AsRef::as_ref);
     let covered = |text: String| match mask {
         Some(mask) => mask.text(&text),
@@ -128,7 +133,10 @@ mod tests {
 
     fn filled(said: &str) -> StepError {
         let error = StepError::new("ExitStatus(1)", "exit status 1").backtrace("log");
-        fill(error, said.as_bytes(), 100_000, None)
+        match of(said.as_bytes(), 100_000) {
+            Some(report) => fill(error, &report, None),
+            None => error,
+        }
     }
 
     #[test]

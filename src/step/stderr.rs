@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use super::Assignment;
-use super::error::storable;
 use super::mask::Mask;
+use super::tail::Tail;
 
 /// Longer lines are logged in pieces: one event must not carry a megabyte.
 const LINE_MAX: usize = 8 * 1024;
@@ -28,9 +28,7 @@ pub struct Log<'a> {
     assignment: &'a Assignment,
     rate: Rate,
     line: Vec<u8>,
-    tail: Vec<u8>,
-    tail_max: usize,
-    cut: bool,
+    tail: Tail,
     mask: Option<Mask>,
 }
 
@@ -41,9 +39,7 @@ impl<'a> Log<'a> {
             assignment,
             rate: Rate::since(Instant::now()),
             line: Vec::new(),
-            tail: Vec::new(),
-            tail_max,
-            cut: false,
+            tail: Tail::new(tail_max),
             mask: None,
         }
     }
@@ -68,7 +64,7 @@ impl<'a> Log<'a> {
     }
 
     fn take(&mut self, bytes: &[u8]) {
-        self.keep(bytes);
+        self.tail.keep(bytes);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let mut piece = piece;
             while !piece.is_empty() {
@@ -144,58 +140,14 @@ impl<'a> Log<'a> {
         self.line.clear();
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
-        let bytes = match bytes.len().checked_sub(self.tail_max) {
-            Some(excess @ 1..) => {
-                self.cut = true;
-                &bytes[excess..]
-            }
-            _ => bytes,
-        };
-        self.tail.extend_from_slice(bytes);
-        // Moved once per tail's length, so each byte is moved once.
-        if self.tail.len() > 2 * self.tail_max {
-            self.trim();
-        }
-    }
-
-    fn trim(&mut self) {
-        if let Some(excess @ 1..) = self.tail.len().checked_sub(self.tail_max) {
-            self.tail.drain(..excess);
-            self.cut = true;
-        }
-    }
-
     /// The end of the log; `None` when nothing was written.
     pub fn tail(&mut self) -> Option<String> {
-        self.trim();
-        self.last(self.tail_max)
+        self.tail.whole()
     }
 
     /// At most `max` bytes of the end of the log.
     pub fn last(&self, max: usize) -> Option<String> {
-        let excess = self.tail.len().saturating_sub(max);
-        let cut = self.cut || excess > 0;
-        let mut kept = &self.tail[excess..];
-        if cut {
-            // Half a line is worse than none, unless it is all there is.
-            let whole = kept.iter().position(|byte| *byte == b'\n');
-            kept = match whole {
-                Some(end) if end + 1 < kept.len() => &kept[end + 1..],
-                _ => kept,
-            };
-        }
-        let text = String::from_utf8_lossy(kept);
-        let text = text.trim_end();
-        if text.is_empty() {
-            return None;
-        }
-        let text = if cut {
-            format!("…\n{text}")
-        } else {
-            text.to_owned()
-        };
-        Some(storable(text, usize::MAX))
+        self.tail.last(max)
     }
 }
 
@@ -412,7 +364,7 @@ mod tests {
         for _ in 0..10_000 {
             log.push(b"0123456789");
         }
-        assert!(log.tail.capacity() <= 8_000 && log.line.capacity() <= 2 * LINE_MAX);
+        assert!(log.tail.bytes.capacity() <= 8_000 && log.line.capacity() <= 2 * LINE_MAX);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Owns: turning exit statuses, signals and outputs into an outcome; pure. Never: knows why we ended
 //! a command; `command` does.
 
+use std::borrow::Cow;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -12,18 +13,32 @@ use serde_json::value::RawValue;
 use super::error::excerpt;
 use super::mask::Mask;
 use super::output::{JsonProblem, half, parse_json};
+use super::report::Report;
 use super::stderr::last_line;
+use super::tail::Tail;
 use super::{Outcome, StepError, report};
 
 /// EX_DATAERR: the input is bad, and will be bad again.
 const DATA_ERROR: i32 = 65;
 
+/// At most this many bytes of the end of its standard output are kept of a command that failed.
+pub const PRINTED_END: usize = 8 * 1024;
+
+/// At most this many bytes are kept of both outputs of a command that failed.
+const LOG_END: usize = 64 * 1024;
+
+/// The line between the end of standard error and that of standard output.
+const PRINTED: &str = "[standard output]";
+
+/// So many bytes of an output are covered at once.
+const CHUNK: usize = 64 * 1024;
+
 /// The results of a command that ended by itself.
 #[derive(Debug)]
 pub struct Said<'a> {
-    /// Its standard output.
+    /// Its standard output, or the end of it.
     pub stdout: &'a [u8],
-    /// It printed more than is allowed.
+    /// It printed more than is allowed, and this is the end of it.
     pub overflowed: bool,
     /// The content of `$DUCTWORK_OUTPUT`; it wins over stdout when it is not empty.
     pub file: &'a [u8],
@@ -45,15 +60,18 @@ pub fn judge(status: ExitStatus, said: Said<'_>, max_payload: usize) -> Outcome 
             Err(error) => Outcome::Error(with_log(error, said.log)),
         };
     }
+    let report = report(&said, max_payload);
+    let printed = unreported(report.as_ref(), &said);
+    let lines = [said.log.as_deref(), printed.as_deref()];
     let mut error = StepError::new(
         format!("ExitStatus({code})"),
-        match said.log.as_deref().and_then(last_line) {
+        match lines.into_iter().flatten().find_map(last_line) {
             Some(line) => line.to_owned(),
             None => format!("exit status {code}"),
         },
     );
     error.retryable = code != DATA_ERROR;
-    Outcome::Error(reported(error, said, max_payload))
+    Outcome::Error(reported(error, said, report, printed))
 }
 
 fn killed(signal: i32, core_dumped: bool, said: Said<'_>, max_payload: usize) -> Outcome {
@@ -82,18 +100,78 @@ fn killed(signal: i32, core_dumped: bool, said: Said<'_>, max_payload: usize) ->
                 None => format!("killed by signal {name}{core}"),
             };
             let error = StepError::new(format!("Signal({name})"), message);
-            Outcome::Error(reported(error, said, max_payload))
+            let report = report(&said, max_payload);
+            let printed = unreported(report.as_ref(), &said);
+            Outcome::Error(reported(error, said, report, printed))
         }
     }
 }
 
-fn reported(error: StepError, said: Said<'_>, max_payload: usize) -> StepError {
-    let report = if said.file.is_empty() {
-        said.stdout
-    } else {
-        said.file
+/// The error object of a step that failed, if it has written one.
+fn report(said: &Said<'_>, max_payload: usize) -> Option<Report> {
+    match said.file.is_empty() {
+        true if said.overflowed => None,
+        true => report::of(said.stdout, max_payload),
+        false => report::of(said.file, max_payload),
+    }
+}
+
+/// The end of the standard output of a step that failed and has written no error object, without secrets. It is covered before it is cut. The beginning of
+/// an output over the limit is gone: a secret may lie across the cut, but across no end of a line.
+fn unreported(report: Option<&Report>, said: &Said<'_>) -> Option<String> {
+    if report.is_some() {
+        return None;
+    }
+    let whole = match said.overflowed {
+        true => said
+            .stdout
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .map(|end| &said.stdout[end..])?,
+        false => said.stdout,
     };
-    report::fill(with_log(error, said.log), report, max_payload, said.mask)
+    let mut tail = Tail::new(PRINTED_END).of_a_rest(said.overflowed);
+    match said.mask.map(Mask::afresh) {
+        Some(mut mask) => {
+            for chunk in whole.chunks(CHUNK) {
+                tail.keep(&mask.cover(chunk));
+            }
+            tail.keep(&mask.finish());
+        }
+        None => tail.keep(whole),
+    }
+    tail.whole()
+}
+
+fn reported(
+    error: StepError,
+    said: Said<'_>,
+    report: Option<Report>,
+    printed: Option<String>,
+) -> StepError {
+    let log = match (said.log, printed) {
+        (log, None) => log,
+        (None, Some(printed)) => Some(format!("{PRINTED}\n{printed}")),
+        (Some(log), Some(printed)) => {
+            let room = LOG_END - PRINTED_END - 2 * PRINTED.len();
+            Some(format!("{}\n{PRINTED}\n{printed}", end(&log, room)))
+        }
+    };
+    let error = with_log(error, log);
+    match report {
+        Some(report) => report::fill(error, &report, said.mask),
+        None => error,
+    }
+}
+
+/// The end of a text that is longer than this, from the beginning of a line if there is one.
+fn end(text: &str, max: usize) -> Cow<'_, str> {
+    let Some(excess @ 1..) = text.len().checked_sub(max) else {
+        return Cow::Borrowed(text);
+    };
+    let end = &text[text.ceil_char_boundary(excess)..];
+    let end = end.split_once('\n').map_or(end, |(_, whole)| whole);
+    Cow::Owned(format!("…\n{end}"))
 }
 
 fn with_log(error: StepError, log: Option<String>) -> StepError {
@@ -220,10 +298,11 @@ mod tests {
     #[test]
     fn every_exit_status_but_zero_is_an_error_and_only_65_is_final() {
         for code in 1..=255 {
-            let error = error(judged(code << 8, said(b"ignored")));
+            let error = error(judged(code << 8, said(b"printed\n")));
             assert_eq!(error.class, format!("ExitStatus({code})"));
             assert_eq!(error.message, "last");
-            assert_eq!(error.backtrace.as_deref(), Some("first\nlast"));
+            let log = "first\nlast\n[standard output]\nprinted";
+            assert_eq!(error.backtrace.as_deref(), Some(log));
             assert_eq!(error.retryable, code != 65, "{code}");
         }
     }
@@ -305,6 +384,61 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_stdout_is_kept_of_a_failure_alone_and_explains_it_where_stderr_is_empty() {
+        let mute = |stdout| Said {
+            log: None,
+            ..said(stdout)
+        };
+        let failed = error(judged(256, mute(b"10%\nERROR: disk quota exceeded\n\n")));
+        assert_eq!(failed.message, "ERROR: disk quota exceeded");
+        let log = "[standard output]\n10%\nERROR: disk quota exceeded";
+        assert_eq!(failed.backtrace.as_deref(), Some(log));
+        assert_eq!(error(judged(256, mute(b" \n"))).message, "exit status 1");
+        let signal = error(judged(11, mute(b"printed")));
+        assert_eq!(signal.message, "killed by SIGSEGV");
+        assert_eq!(
+            signal.backtrace.as_deref(),
+            Some("[standard output]\nprinted")
+        );
+        // Neither the log of a step whose output is wrong, nor that of an error object, has it.
+        assert_eq!(error(judged(0, mute(b"printed"))).backtrace, None);
+        let report = br#"{"error":{"message":"no"}}"#;
+        assert_eq!(error(judged(256, mute(report))).backtrace, None);
+        let beside = Said {
+            file: report,
+            ..mute(b"printed")
+        };
+        assert_eq!(error(judged(256, beside)).backtrace, None);
+    }
+
+    #[test]
+    fn both_outputs_of_a_failure_are_kept_within_the_bound_of_a_log() {
+        let stdout = format!("{}\n", "o".repeat(99)).repeat(1_000);
+        let both = Said {
+            log: Some("e\n".repeat(32 * 1024).trim_end().to_owned()),
+            ..said(stdout.as_bytes())
+        };
+        let log = error(judged(256, both)).backtrace.unwrap();
+        let (stderr, printed) = log.split_once("\n[standard output]\n").unwrap();
+        assert!(
+            log.len() <= LOG_END && log.len() > LOG_END - 1_000,
+            "{}",
+            log.len()
+        );
+        assert!(stderr.starts_with("…\ne\n") && stderr.ends_with("\ne"));
+        let lines: Vec<&str> = printed.lines().collect();
+        assert_eq!((lines[0], lines.len()), ("…", 82));
+        assert!(lines[1..].iter().all(|line| line.len() == 99));
+        let over = Said {
+            overflowed: true,
+            log: None,
+            ..said(b"half\nwhole\nlast\n")
+        };
+        let log = error(judged(256, over)).backtrace.unwrap();
+        assert_eq!(log, "[standard output]\n…\nwhole\nlast");
+    }
+
+    #[test]
     fn a_secret_is_covered_before_a_text_is_cut() {
         let mask = Mask::new(&["s3cr3t-key".into()]).unwrap().unwrap();
         let told = |status, stdout: &str| {
@@ -327,7 +461,7 @@ mod tests {
         for cut in [200, 256, 8 * 1024, 64 * 1024] {
             for before in cut - 12..=cut {
                 let text = format!("{}s3cr3t-key", "x".repeat(before));
-                let mut told_of = vec![told(0, &text)];
+                let mut told_of = vec![told(0, &text), told(256, &text)];
                 for field in ["type", "message", "backtrace"] {
                     told_of.push(told(256, &format!(r#"{{"error":{{"{field}":"{text}"}}}}"#)));
                 }

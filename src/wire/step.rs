@@ -78,7 +78,8 @@ pub struct ExecutionJson<'a> {
     error_class: Option<&'a str>,
     /// The error message, for people.
     error_message: Option<&'a str>,
-    /// The end of its output on stderr, if it failed. Always null in the API, where the execution's log has it.
+    /// The end of its output on stderr, and after `[standard output]` that of its output on stdout, if it failed. Always
+    /// null in the API, where the execution's log has it.
     error_backtrace: Option<&'a str>,
 }
 
@@ -161,7 +162,8 @@ pub struct LogJson<'a> {
     claimed_at: Option<Time>,
     /// When it ended.
     completed_at: Option<Time>,
-    /// The end of its output on stderr, at most 64 KiB. Null if it has not ended, wrote nothing, or was ended from
+    /// The end of its output on stderr, and of a failure also the end of its output on stdout, after a line
+    /// `[standard output]`; at most 64 KiB. Null if it has not ended, wrote nothing, or was ended from
     /// outside.
     log: Option<&'a str>,
 }

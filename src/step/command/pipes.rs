@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::failpoint::failpoint;
 use crate::step::StepError;
 use crate::step::spawn::Ends;
+use crate::step::verdict::PRINTED_END;
 
 use super::CHUNK;
 
@@ -109,6 +110,7 @@ pub(super) fn printed_too_much(max_payload: usize) -> StepError {
 /// The printed text, up to the limit. More than that is no output, but may be a report of progress, where the output is in
 /// its file.
 pub(super) struct Printed {
+    /// All of it, or the last of it if that is more than the limit.
     pub(super) bytes: Vec<u8>,
     max: usize,
     count: usize,
@@ -134,10 +136,23 @@ impl Printed {
             self.bytes.extend_from_slice(bytes);
             return;
         }
-        self.overflowed = true;
-        self.bytes = Vec::new();
+        if !self.overflowed {
+            self.overflowed = true;
+            let whole = std::mem::take(&mut self.bytes);
+            self.keep(&whole);
+        }
+        self.keep(bytes);
         if self.count / PRINTED_MAX > self.max {
             overflow.notify_one();
+        }
+    }
+
+    /// Keeps the end of an output over the limit, in case the step fails.
+    fn keep(&mut self, bytes: &[u8]) {
+        self.bytes
+            .extend_from_slice(&bytes[bytes.len().saturating_sub(PRINTED_END)..]);
+        if self.bytes.len() > 2 * PRINTED_END {
+            self.bytes.drain(..self.bytes.len() - PRINTED_END);
         }
     }
 }

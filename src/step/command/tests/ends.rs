@@ -17,10 +17,31 @@ async fn every_exit_status_is_what_the_contract_says() {
 
 #[tokio::test]
 async fn a_failure_is_explained_by_the_end_of_stderr() {
-    let script = "echo first >&2; echo ignored; printf 'last\\n\\n' >&2; exit 7";
+    let script = "echo first >&2; echo printed; printf 'last\\n\\n' >&2; exit 7";
     let error = error(Stage::new("1").sh(script).await);
     assert_eq!(error.message, "last");
-    assert_eq!(error.backtrace.as_deref(), Some("first\nlast"));
+    let log = "first\nlast\n[standard output]\nprinted";
+    assert_eq!(error.backtrace.as_deref(), Some(log));
+}
+
+#[tokio::test]
+async fn a_failure_with_an_empty_stderr_is_explained_by_the_end_of_stdout() {
+    let script = "echo 'ERROR: disk quota exceeded'; exit 1";
+    let error = error(Stage::new("1").sh(script).await);
+    assert_eq!(error.message, "ERROR: disk quota exceeded");
+    let log = "[standard output]\nERROR: disk quota exceeded";
+    assert_eq!(error.backtrace.as_deref(), Some(log));
+}
+
+#[tokio::test]
+async fn the_end_of_a_failure_that_printed_more_than_is_allowed_is_kept() {
+    let stage = Stage::new("1").max_payload(40_000);
+    let script = "i=0; while [ $i -lt 9000 ]; do echo \"line $i\"; i=$((i+1)); done; exit 1";
+    let error = error(stage.sh(script).await);
+    assert_eq!(error.message, "line 8999");
+    let log = error.backtrace.unwrap();
+    assert!(log.starts_with("[standard output]\n…\nline "), "{log}");
+    assert!(log.len() > 8_000 && log.len() < 9_000, "{}", log.len());
 }
 
 #[tokio::test]
