@@ -1085,6 +1085,18 @@ fn a_step_of_very_many_attempts_shows_the_last_of_them_and_says_where_the_others
     );
 }
 
+#[test]
+fn a_first_attempt_that_waits_for_its_time_is_shown_with_it() {
+    let place = Place::ready();
+    place.run(["trigger", "Hello", "1", "--delay", "2h"]).fine();
+    let runs = place.run(["runs", "--json"]).json();
+    let shown = place.run(["show", runs[0]["id"].as_str().unwrap()]);
+    shown.fine();
+    let line = shown.stdout.lines().find(|line| line.contains("is due"));
+    let line = line.unwrap_or_else(|| panic!("{shown:?}"));
+    assert!(line.contains(", attempt 1 is due in 1h 59m"), "{shown:?}");
+}
+
 /// Another host's command upgrades what the daemons work on.
 #[test]
 fn a_trigger_that_upgrades_a_database_says_so_and_one_that_makes_it_does_not() {

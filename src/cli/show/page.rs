@@ -176,6 +176,7 @@ pub fn draw(page: &Page<'_>) -> String {
     if page.detail.truncated && page.nodes.iter().all(|row| row.from.is_none()) {
         let _ = writeln!(text, "{}", paint(out::DIM, "and more: raise --limit"));
     }
+    scheduled(page, &mut text);
     for (step, spreads) in &page.troubled {
         trouble(page, step, spreads, &mut text);
     }
@@ -558,12 +559,36 @@ fn trouble(page: &Page<'_>, step: &StepRow, spreads: &[Spread], text: &mut Strin
         );
     }
     let open = step.executions.iter().find(|it| it.result.is_none());
-    let due = open
-        .and_then(|open| open.due_at)
-        .filter(|due| *due > page.detail.now);
-    if let (Some(open), Some(due)) = (open, due) {
-        let due = time::relative(due, page.detail.now);
-        let _ = writeln!(text, "    attempt {} is due {due}", open.attempt);
+    let due = open.and_then(|open| due(open.due_at?, open.attempt, page.detail.now));
+    if let Some(due) = due {
+        let _ = writeln!(text, "    {due}");
+    }
+}
+
+/// The time of an attempt that is still to come, in words.
+fn due(due_at: i64, attempt: u32, now: i64) -> Option<String> {
+    let due = || format!("attempt {attempt} is due {}", time::relative(due_at, now));
+    (due_at > now).then(due)
+}
+
+/// For each node whose steps wait for the time of their first attempt, the earliest of these times.
+fn scheduled(page: &Page<'_>, text: &mut String) {
+    let mut nodes: Vec<(&str, i64)> = Vec::new();
+    for step in &page.detail.steps {
+        let first = step.executions.iter().find(|it| it.result.is_none());
+        let Some(at) = first.filter(|it| it.attempt == 1).and_then(|it| it.due_at) else {
+            continue;
+        };
+        match nodes.iter_mut().find(|(node, _)| *node == step.node) {
+            Some((_, earliest)) => *earliest = at.min(*earliest),
+            None => nodes.push((&step.node, at)),
+        }
+    }
+    for (node, at) in nodes {
+        if let Some(due) = due(at, 1, page.detail.now) {
+            let (mark, node) = (page.glyphs.queued, paint(out::BOLD, &out::clean(node)));
+            let _ = writeln!(text, "\n{} {node}, {due}", paint(out::BUSY, mark));
+        }
     }
 }
 
