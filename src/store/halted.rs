@@ -79,6 +79,8 @@ pub struct HaltedKind {
     pub pipeline: String,
     /// The way in which they halted.
     pub kind: Kind,
+    /// The message of the newest of them, or the beginning of it.
+    pub message: String,
     /// How many there are among those that were looked at.
     pub runs: u64,
     /// Some of them, newest first.
@@ -102,15 +104,18 @@ pub struct Halted {
     pub looked_at: u64,
 }
 
-fn kind(row: &Row) -> Result<Kind, Error> {
+/// The way in which a run halted, and the message of its error.
+fn kind(row: &Row) -> Result<(Kind, String), Error> {
     let class: Option<String> = row.get("error_class")?;
     let message: Option<String> = row.get("error_message")?;
-    Ok(Kind {
+    let message = message.unwrap_or_default();
+    let kind = Kind {
         node: row.get("node")?,
         reason: row.get("halt_reason")?,
         class: class.as_deref().and_then(kind::class),
-        error: kind::of(&message.unwrap_or_default()).trim().to_owned(),
-    })
+        error: kind::of(class.as_deref(), &message).trim().to_owned(),
+    };
+    Ok((kind, message))
 }
 
 /// The ways in which these runs have halted.
@@ -125,7 +130,7 @@ pub(super) async fn kinds_of(
     let rows = Rows::new().ids("id", ids);
     let rows = conn.fetch(&HALTED_KINDS, &[("q", (&rows).into())]).await?;
     rows.iter()
-        .map(|row| Ok((RunId(row.get("id")?), kind(row)?)))
+        .map(|row| Ok((RunId(row.get("id")?), kind(row)?.0)))
         .collect()
 }
 
@@ -151,12 +156,13 @@ pub async fn by_kind(conn: &mut Conn, pipeline: Option<&str>) -> Result<Halted, 
                 if row.get::<Option<uuid::Uuid>>("revived_as")?.is_some() {
                     continue;
                 }
-                let kind = kind(row)?;
+                let (kind, message) = kind(row)?;
                 let at = row.get::<Option<i64>>("halted_at")?.unwrap_or_default();
                 let of = kinds.entry((pipeline.clone(), kind.clone()));
                 let of = of.or_insert_with(|| HaltedKind {
                     pipeline: pipeline.clone(),
                     kind,
+                    message,
                     runs: 0,
                     ids: Vec::new(),
                     first_at: at,

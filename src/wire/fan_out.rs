@@ -121,6 +121,8 @@ struct KindJson<'a> {
     class: Option<&'a str>,
     /// The error's message, without the details that are particular to a run.
     kind: &'a str,
+    /// The message of the newest of these runs, or its first 1,000 characters.
+    message: &'a str,
     /// The number of these runs among those that were looked at.
     runs: u64,
     /// The ids of up to 100 of them, newest first.
@@ -140,6 +142,7 @@ impl<'a> HaltedJson<'a> {
             reason: kind.kind.reason.as_deref(),
             class: kind.kind.class.as_deref(),
             kind: &kind.kind.error,
+            message: &kind.message,
             runs: kind.runs,
             ids: &kind.ids,
             first_at: Time::of(kind.first_at),

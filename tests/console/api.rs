@@ -184,6 +184,7 @@ on_every_database! {
         assert_eq!(alone["halts"][0]["node"], "Fail", "{alone}");
         let kinds = console.json("/api/v1/halted?pipeline=Halts");
         assert_eq!((&kinds["kinds"][0]["runs"], &kinds["is_partial"]), (&2.into(), &false.into()));
+        assert_eq!(kinds["kinds"][0]["message"], "no luck", "{kinds}");
         assert_eq!(console.json("/api/v1/halted?pipeline=Plain")["kinds"], Value::Array(Vec::new()));
         let failed = console.json(&format!("/api/v1/runs/{halted}/steps"));
         let log = text(&failed[0]["executions"][0]["id"]);

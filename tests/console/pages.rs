@@ -185,7 +185,7 @@ on_every_database! {
         let at = |path: &str| known.get(path).unwrap_or_else(|| panic!("{path} is nowhere: {:?}", known.keys()));
         has(at("/"), &["title=\"Steps that workers have claimed\">Busy", "Orders", "no money for #", "1</span> question waits", "supervisor", "console"]);
         has(at("/runs"), &["halted", "completed", "running", "waiting", "cancelled"]);
-        has(at("/halted"), &["Orders / Charge", "job_retries_exhausted", "exit status 3"]);
+        has(at("/halted"), &["Orders / Charge", "job_retries_exhausted", "exit status 3", "no money for #", "The newest: no money for 3"]);
         has(at("/waiting"), &["Shall &#60;b&#62;it&#60;/b&#62; go on?", "&#34;amount&#34;: 7"]);
         has(at("/pipelines"), &["Orders", "Fine", "Asks", "Waits"]);
         has(at("/pipelines/Orders"), &["<svg", "Charge", "latest"]);

@@ -80,6 +80,8 @@ pub struct Kind {
     pub reason: String,
     pub class: String,
     pub error: String,
+    /// The message of the newest run, if it tells more.
+    pub message: Option<String>,
     pub number: String,
     pub runs: Vec<RunLink>,
     /// The number of its runs that are not in this list; it ends with `+` where older runs were not looked at.
@@ -106,6 +108,7 @@ impl Kind {
             true => format!("{}+", grouped(n)),
             false => grouped(n),
         };
+        let message = kind.message.trim();
         let class = kind.kind.class.as_deref().map(view::attempt::class);
         Self {
             encoded: encoded(&kind.pipeline),
@@ -114,6 +117,7 @@ impl Kind {
             reason: word(&kind.kind.reason),
             class: clip(&class.unwrap_or_default(), LETTERS),
             error: clip(&kind.kind.error, LETTERS),
+            message: (message != kind.kind.error).then(|| clip(message, LETTERS)),
             number: counted(kind.runs),
             more: match kind.runs.saturating_sub(runs.len() as u64) {
                 0 => String::new(),
@@ -177,6 +181,7 @@ mod tests {
                 class: None,
                 error: String::new(),
             },
+            message: String::new(),
             runs,
             ids: vec![RunId::new()],
             first_at: 1,
