@@ -15,7 +15,7 @@ use crate::definition::yaml::{misnamed, nested};
 use crate::definition::{Definition, Edge, StepRunner, StepSpec};
 use crate::model::Hook;
 use crate::problem::{Problem, Problems, nearest};
-use crate::process::start::{Found, look, no_pipelines};
+use crate::process::start::{Embedded, Found, look, no_pipelines};
 use crate::step::Outcome;
 use crate::step::environment::Environment;
 use crate::step::resolve::resolve;
@@ -70,7 +70,7 @@ impl Check {
         notes.extend(unread(&config));
         notes.extend(doubtful(&config, &pipelines));
         notes.extend(compared(&pipelines));
-        programs(&config, &pipelines, cli, &mut problems);
+        programs(&config, &pipelines, &cli.embedded, &mut problems);
         if self.strict {
             problems.append(&mut notes);
         }
@@ -100,8 +100,8 @@ impl Check {
 
 /// Problems that do not prevent a daemon from starting: names that may be misspelt, and programs that do
 /// not exist yet. Empty if a pipeline is wrong, because then the daemon does not start.
-pub fn suspicions(config: &Config, cli: &CliContext) -> Vec<Problem> {
-    let (all, wrong) = look(config, &cli.embedded);
+pub fn suspicions(config: &Config, embedded: &Embedded) -> Vec<Problem> {
+    let (all, wrong) = look(config, embedded);
     if !wrong.is_empty() {
         return Vec::new();
     }
@@ -111,15 +111,20 @@ pub fn suspicions(config: &Config, cli: &CliContext) -> Vec<Problem> {
     problems.extend(nowhere(config, &all));
     problems.extend(exceptions(config, &all));
     problems.extend(interrupted(config, &pipelines));
-    programs(config, &pipelines, cli, &mut problems);
+    programs(config, &pipelines, embedded, &mut problems);
     problems
 }
 
 /// Adds the programs that do not exist.
-fn programs(config: &Config, pipelines: &[&Found], cli: &CliContext, problems: &mut Vec<Problem>) {
+fn programs(
+    config: &Config,
+    pipelines: &[&Found],
+    embedded: &Embedded,
+    problems: &mut Vec<Problem>,
+) {
     if config.role.runs_steps() {
         for found in pipelines {
-            steps(found, config, cli, problems);
+            steps(found, config, embedded, problems);
         }
     }
     hooks(config, problems);
@@ -321,7 +326,7 @@ fn compared(pipelines: &[&Found]) -> Vec<Problem> {
 }
 
 /// The check that is possible before a step runs: its program exists.
-fn steps(found: &Found, config: &Config, cli: &CliContext, problems: &mut Vec<Problem>) {
+fn steps(found: &Found, config: &Config, embedded: &Embedded, problems: &mut Vec<Problem>) {
     let pipeline = &found.definition;
     // The environment that the worker of this pipeline will have.
     let environment = Environment::inherit(
@@ -332,7 +337,7 @@ fn steps(found: &Found, config: &Config, cli: &CliContext, problems: &mut Vec<Pr
     for (name, step) in &pipeline.steps {
         let wrong = match &step.run {
             StepRunner::Command(argv) => command(argv, step, config, &environment),
-            StepRunner::Native => native(name, cli),
+            StepRunner::Native => native(name, embedded),
         };
         if let Some((message, help)) = wrong {
             let message = format!(
@@ -489,8 +494,8 @@ fn executable(program: &str, file: &Path) -> Option<(String, String)> {
     }
 }
 
-fn native(name: &str, cli: &CliContext) -> Option<(String, String)> {
-    let registry = &cli.embedded.registry;
+fn native(name: &str, embedded: &Embedded) -> Option<(String, String)> {
+    let registry = &embedded.registry;
     if registry.names().any(|known| known == name) {
         return None;
     }

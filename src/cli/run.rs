@@ -9,7 +9,7 @@ use super::exit::Failure;
 use super::follow::say;
 use super::setup::CliContext;
 use super::shot::{self, Shot};
-use super::start::block_signals;
+use super::start::{block_signals, warn};
 use super::trigger::{check_key, input};
 
 /// Runs one run from its trigger to its end.
@@ -73,6 +73,7 @@ impl Run {
             suspends: true,
             leaves_out_mistakes: true,
             environment: shot::environment(&config, quiet),
+            warn,
         };
         shot::run(config, cli.embedded, &options, shot)
     }

@@ -7,6 +7,7 @@ use crate::config::{Config, DaemonRole};
 use crate::model::ProcessId;
 use crate::problem::Problem;
 use crate::process::roster::ChildKind;
+use crate::process::start::Embedded;
 use crate::process::{signal, start, watcher};
 use crate::telemetry::{self, Level, LogFormat, ProcessLabel};
 
@@ -15,7 +16,7 @@ use super::exit::Failure;
 use super::setup::CliContext;
 use super::token;
 
-/// The number of suspicions that a start reports; `check` reports all.
+/// The number of suspicions that a start or a reload reports; `check` reports all.
 const SUSPICIONS: usize = 20;
 
 /// Runs the daemon.
@@ -52,7 +53,7 @@ impl Start {
             DaemonRole::Console => "console",
         };
         let _guard = log(&config, role, None);
-        warn(&suspicions(&config, &cli));
+        warn(&config, &cli.embedded);
         let options = start::Options {
             leaves_out_mistakes: false,
             file: cli.file,
@@ -60,6 +61,7 @@ impl Start {
             until_idle: self.until_idle,
             suspends: false,
             environment: Vec::new(),
+            warn,
         };
         Ok(start::start(config, cli.embedded, options)?)
     }
@@ -99,8 +101,9 @@ impl Console {
     }
 }
 
-/// Logs one line for each suspicion, with its place.
-fn warn(suspicions: &[Problem]) {
+/// Logs one line for each suspicion about a configuration, with its place.
+pub(super) fn warn(config: &Config, embedded: &Embedded) {
+    let suspicions = suspicions(config, embedded);
     for problem in suspicions.iter().take(SUSPICIONS) {
         let file = problem.place();
         let help = problem.help.as_deref();

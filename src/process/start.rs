@@ -192,6 +192,8 @@ pub struct Options {
     pub leaves_out_mistakes: bool,
     /// Changes to the environment of the children (`None` removes).
     pub environment: Vec<(OsString, Option<OsString>)>,
+    /// Logs its suspicions about a configuration that was read again: a start has logged them before.
+    pub warn: fn(&Config, &Embedded),
 }
 
 /// The exit status of a daemon that was to end when no work is left, and was told to stop before that. By the shell's
@@ -400,7 +402,7 @@ fn triggered_by(kinds: &[ChildKind], config: &Config, embedded: &Embedded) -> Ve
 
 fn reloader(options: &Options, embedded: Embedded, largest_payload: Option<u64>) -> Reload {
     let (file, env) = (options.file.clone(), options.env.clone());
-    let leaves_out_mistakes = options.leaves_out_mistakes;
+    let (leaves_out_mistakes, warn) = (options.leaves_out_mistakes, options.warn);
     Arc::new(move |before| {
         // A file that was found is not looked for again.
         let file = file.clone().or_else(|| before.file.clone());
@@ -418,7 +420,10 @@ fn reloader(options: &Options, embedded: Embedded, largest_payload: Option<u64>)
         let served = Served::of(&config, &definitions);
         match served.names.is_empty() {
             true => Err(no_pipelines(&config).to_string()),
-            false => Ok((Arc::new(config), served)),
+            false => {
+                warn(&config, &embedded);
+                Ok((Arc::new(config), served))
+            }
         }
     })
 }

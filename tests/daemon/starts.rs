@@ -63,6 +63,15 @@ async fn names_and_programs_that_are_not_there_are_told_once_and_keep_nothing_fr
         let program = warned("step `B` of pipeline `Work`: there is no program `./nowhere`");
         let file = program["file"].as_str().unwrap();
         assert!(file.ends_with(".yml:5"), "{file}");
+        // A reload tells of those that it brings.
+        let later = "pipeline: Later\nsteps: { A: { command: [./later] } }\nflow: [{ start: A }]\n";
+        std::fs::write(fixture.path("pipelines/Later.yml"), later).unwrap();
+        fixture.configure("  pipelines: [Work, Later]\n");
+        daemon.send(Signal::SIGHUP);
+        let told = daemon
+            .says("step `A` of pipeline `Later`: there is no program `./later`")
+            .await;
+        assert_eq!(told[0]["level"], "warn");
         daemon.stop().await;
     })
     .await;
