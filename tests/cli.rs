@@ -1097,6 +1097,23 @@ fn a_first_attempt_that_waits_for_its_time_is_shown_with_it() {
     assert!(line.contains(", attempt 1 is due in 1h 59m"), "{shown:?}");
 }
 
+#[test]
+fn a_first_start_on_an_empty_database_counts_no_errors_of_it() {
+    let place = Place::empty();
+    place.run(["init"]).fine();
+    let started = place.run(["start", "--until-idle"]);
+    assert_eq!(started.code, Some(0), "{started:?}");
+    let metrics = place.run(["metrics"]);
+    metrics.fine();
+    let errors = metrics.stdout.lines();
+    let errors: Vec<&str> = errors
+        .filter(|line| line.starts_with("ductwork_db_errors_total{"))
+        .filter(|line| !line.ends_with(" 0"))
+        .collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    assert!(metrics.stdout.contains("ductwork_"), "{metrics:?}");
+}
+
 /// Another host's command upgrades what the daemons work on.
 #[test]
 fn a_trigger_that_upgrades_a_database_says_so_and_one_that_makes_it_does_not() {

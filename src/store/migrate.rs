@@ -87,7 +87,8 @@ const CREATE_RECORD: &str = "
 statements! {
     RECORD = "
         INSERT INTO ductwork_migrations (version, name, applied_at) VALUES (:version, :name, {now})";
-    APPLIED = "SELECT version FROM ductwork_migrations ORDER BY version";
+    /// A database without our tables refuses it.
+    pub(super) APPLIED = "SELECT version FROM ductwork_migrations ORDER BY version";
     NEEDS = "
         SELECT coalesce(max(needs), 0) AS needs FROM ductwork_migrations
          WHERE version > :known";
