@@ -7,12 +7,14 @@ import { Browser, Daemon, eventually, test } from "./console.mjs";
 const PLAIN = "pipeline: Plain\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
 const WAITS = "pipeline: Waits\nsteps: { Wait: { command: [sh, -c, 'until [ -e go ]; do sleep 0.01; done; cat'] } }\n"
   + "flow: [{ start: Wait }]\n";
+const LONG = "pipeline: Long\nsteps: { A: { command: [cat] }, Wait: { command: [sh, -c, 'until [ -e far ]; do sleep 0.01; done; cat'] } }\n"
+  + `flow: [{ start: A }, ${"{ chain: A }, ".repeat(8)}{ chain: Wait }]\n`;
 const ASKS = "pipeline: Asks\nsteps: { A: { command: [cat] }, B: { command: [cat] } }\n"
   + "flow: [{ start: A }, dampen, { chain: B }]\n";
 
 let daemon, browser;
 before(async () => {
-  daemon = await Daemon.start({ "plain.yml": PLAIN, "waits.yml": WAITS, "asks.yml": ASKS });
+  daemon = await Daemon.start({ "plain.yml": PLAIN, "long.yml": LONG, "waits.yml": WAITS, "asks.yml": ASKS });
   browser = await Browser.start();
 });
 after(async () => {
@@ -46,6 +48,29 @@ test("a change is seen without a reload, and how soon is told", async () => {
   took.sort((a, b) => a - b);
   console.log(`seen after ${took.map(Math.round).join(", ")} ms`);
   assert.ok(await page.evaluate(() => window.isTheSame));
+  await sound(page);
+});
+
+test("a wide graph begins at the node that goes on, and stays where its reader scrolls it", async () => {
+  const run = await trigger("Long");
+  const page = await browser.open(`${daemon.url}/runs/${run}`, { viewport: { width: 1280, height: 700 } });
+  await isLive(page);
+  await eventually("the last step goes on", async () => {
+    await page.reload();
+    return await page.locator(".picture .node.is-running", { hasText: "Wait" }).count() === 1;
+  });
+  const left = () => page.evaluate(() => document.querySelector(".picture").scrollLeft);
+  const isSeen = await page.evaluate(() => {
+    const of = (it) => document.querySelector(it).getBoundingClientRect();
+    const [box, node] = [of(".picture"), of(".picture .node.is-running")];
+    return box.left <= node.left && node.right <= box.right;
+  });
+  assert.ok(isSeen && await left() > 0);
+  assert.equal(await page.evaluate(() => scrollY), 0);
+  await page.evaluate(() => { document.querySelector(".picture").scrollLeft = 7; });
+  await writeFile(`${daemon.dir}/far`, "");
+  await page.waitForFunction(() => !document.querySelector(".picture .node.is-running"));
+  assert.equal(await left(), 7);
   await sound(page);
 });
 

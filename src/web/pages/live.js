@@ -156,6 +156,8 @@
       const own = before.get(name);
       if (!own) old.insertBefore(document.importNode(child, true), at);
       else {
+        // An element that moves loses the place to which it was scrolled; a text between two elements may move instead.
+        while (own.nodeType === Node.ELEMENT_NODE && at !== own && at?.nodeType === Node.TEXT_NODE) at = at.nextSibling;
         if (own === at) at = at.nextSibling;
         else old.insertBefore(own, at);
         change(own, child);
@@ -178,6 +180,20 @@
       if (!isOwn(name) && !next.hasAttribute(name)) old.removeAttribute(name);
     }
     children(old, next);
+  }
+
+  // ---- The place in a wide graph ----
+
+  // A graph that is wider than its box begins at the first node that failed or goes on. The page does not move, and after
+  // its load no graph does.
+  function showNode() {
+    const node = main.querySelector(".picture .node:is(.is-failed, .is-queued, .is-running, .is-retrying, .is-waiting)");
+    const box = node?.closest(".picture");
+    if (!box) return;
+    const at = node.getBoundingClientRect(), within = box.getBoundingClientRect();
+    if (at.left < within.left || at.right > within.right) {
+      box.scrollLeft += (at.left + at.right - within.left - within.right) / 2;
+    }
   }
 
   // ---- The reader ----
@@ -204,6 +220,7 @@
     if (fresh !== null && stream) show();
   }, 500);
   bar.hidden = false;
+  showNode();
   say("reconnecting…", "away");
   if (!document.hidden) listen();
 })();
