@@ -52,9 +52,11 @@ macro_rules! asked {
                {big:octet_length(s.input)} AS input_size, ",
             $input,
             " AS input,
-               d.answer_by, d.unanswered
+               d.answer_by, d.unanswered, br.ordinal AS place, f.width, f.via
           FROM ductwork_steps s {by:ductwork_steps_asked}
           JOIN ductwork_runs r ON {key:r.id;s.run_id}
+          JOIN ductwork_branches br ON {key:br.id;s.branch_id}
+          LEFT JOIN ductwork_fan_outs f ON {key:f.id;br.fan_out_id}
           LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;s.branch_id}
          WHERE {any:s.run_id;b(id id)} AND s.via = 'dampen' AND s.status = 'waiting'
            AND (s.run_id > :run OR s.run_id = :run AND s.id > :step)
@@ -317,6 +319,8 @@ pub struct WaitingStep {
     pub step_id: StepId,
     /// Its node.
     pub node: String,
+    /// The number of its element, from 1, and of all elements, in the expand that its branch comes from.
+    pub element: Option<(u32, u32)>,
     /// The value with which it continues, unless the person gives another, or the beginning of that value.
     pub value: Payload,
     /// The time since which it waits, in µs since 1970.
@@ -615,7 +619,13 @@ pub async fn waiting_after(
 
 fn waiting_step(row: &Row) -> Result<WaitingStep, Error> {
     let text: Option<String> = row.get("input")?;
+    let via: Option<String> = row.get("via")?;
     Ok(WaitingStep {
+        // A path of a divide has a node of its own, whose name says enough.
+        element: match via.as_deref() {
+            Some("expand") => Some((row.count("place")? + 1, row.count("width")?)),
+            _ => None,
+        },
         run_id: RunId(row.get("run_id")?),
         pipeline: row.get("pipeline")?,
         definition: row.get("definition")?,

@@ -113,6 +113,10 @@ on_every_database! {
         let second = get(&next(&first).unwrap(), &cookie).await;
         assert_eq!((shown(&second), next(&second)), (ids[100..].to_vec(), None), "{second:?}");
         assert!(second.body.contains("href=\"/waiting\">First page"), "{second:?}");
+        // Each tells the element that it is about, except for the one that is about none.
+        let elements = |page: &Answer| page.body.matches("</a>, element ").count();
+        assert_eq!((elements(&first), elements(&second)), (100, 3));
+        assert!(first.body.contains("</a>, element 1 of 103 "), "{first:?}");
         // A run's own questions: those of a younger run, and the last ones of a wide run.
         let own = get(&format!("/waiting?run={one}"), &cookie).await;
         assert_eq!(shown(&own), ids[103..], "{own:?}");

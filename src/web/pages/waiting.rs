@@ -48,6 +48,8 @@ struct Question {
     is_late: bool,
     pipeline: String,
     node: String,
+    /// The number of its element, and how many there are.
+    element: Option<(u32, u32)>,
     step: String,
     prompt: Option<String>,
     value: Value,
@@ -147,6 +149,7 @@ pub async fn waiting(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Resp
             is_late: step.deadline.as_ref().is_some_and(store::Due::has_passed),
             pipeline: step.pipeline.clone(),
             node: step.node.clone(),
+            element: step.element,
             prompt: node
                 .and_then(|node| node.prompt.as_deref())
                 .map(|prompt| clip(prompt, LETTERS)),
