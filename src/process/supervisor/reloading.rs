@@ -59,7 +59,7 @@ impl Reloading {
         Ok(())
     }
 
-    /// What was read; pending while nothing is.
+    /// The result, when there is one; pending while nothing is read.
     pub(super) async fn read(&mut self) -> Read {
         loop {
             let read = match &mut self.reads {

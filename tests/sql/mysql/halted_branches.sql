@@ -5,5 +5,5 @@ SELECT br.id, br.step_id AS from_step_id, UNHEX(CONCAT(LEFT(HEX(CAST(? AS binary
   JOIN ductwork_branches br ON br.id = c.id
   JOIN ductwork_steps s ON s.id = br.step_id
   LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.node = s.node
- WHERE br.halt_reason IS NOT NULL
+ WHERE coalesce(br.halt_reason, '') <> ''
  ORDER BY br.id

@@ -5,5 +5,5 @@ SELECT br.id, br.step_id AS from_step_id, (left($1::uuid::text, 19) || substr(br
   JOIN ductwork_branches br ON br.id = ANY (ARRAY[c.id])
   JOIN ductwork_steps s ON s.id = ANY (ARRAY[br.step_id])
   LEFT JOIN ductwork_fan_outs f ON f.branch_id = ANY (ARRAY[br.id]) AND f.node = s.node
- WHERE br.halt_reason IS NOT NULL
+ WHERE coalesce(br.halt_reason, '') <> ''
  ORDER BY br.id
