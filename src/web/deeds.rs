@@ -304,7 +304,11 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
         };
         Ok((ended, is_marked))
     });
-    match asked.await.map_err(unsure)? {
+    let asked = match asked.await {
+        Err(ReadError::Late) if is_ending(site, run).await => return Ok(true),
+        asked => asked.map_err(unsure)?,
+    };
+    match asked {
         (Some(Cancel::Done { .. } | Cancel::NotActive(RunStatus::Cancelled)), _) => Ok(false),
         (Some(Cancel::NotFound), _) => Err(no_run(run)),
         (Some(Cancel::NotActive(status)), _) => Err(conflict(format!(
@@ -317,6 +321,14 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
             Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail).later(2))
         }
     }
+}
+
+/// Whether somebody cancels this run, as far as the database tells in time.
+async fn is_ending(site: &Arc<Site>, run: RunId) -> bool {
+    let marked = site
+        .source
+        .read(async move |conn| cancel::is_marked(conn, run).await);
+    marked.await.unwrap_or(false)
 }
 
 /// Only a hint: the action is in the database.
