@@ -252,7 +252,11 @@ impl Turn<'_> {
                     places.cancellations = next;
                     cancelling.add(runs);
                 }
-                Err(error) => self.then(Err(error))?,
+                Err(error) => {
+                    // This task does not look again at once.
+                    places.cancellations = Cursor::FIRST;
+                    self.then(Err(error))?;
+                }
             }
         }
         let until = Instant::now() + TURN;
