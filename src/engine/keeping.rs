@@ -6,7 +6,7 @@
 //! waits for it ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)). Never: claims work.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -179,7 +179,7 @@ async fn keep(
         let worked = turn.work(&mut conn, places, &mut cancelling, &mut deleting);
         let worked = worked.await;
         let (more, kept) = match worked {
-            Ok((more, Ok(()))) => (more, failed.clone()),
+            Ok((more, Ok(()))) => (more, failed.clone().and_then(|()| cancelling.reason())),
             Ok((more, undecided)) => (more, undecided),
             Err(error) => (false, Err(error)),
         };
@@ -198,25 +198,42 @@ async fn keep(
 #[derive(Default)]
 struct Cancellations {
     under_way: VecDeque<Cancelling>,
-    /// Those that could not go on: another task tries them again.
-    failed: HashSet<RunId>,
+    /// When those that could not go on were last tried, and why they could not.
+    failed: HashMap<RunId, (Instant, Error)>,
 }
 
-/// At most this many cancellations go on in turns.
-const TOGETHER: usize = 100;
+/// At most this many cancellations go on in turns: then a turn is long enough for one transaction of each, and none stands
+/// still for as long as an abandoned one does.
+const TOGETHER: usize = 10;
+
+/// The time after which one that could not go on is tried again, if it still has to be finished.
+const TRIED_AGAIN: Duration = Duration::from_secs(15);
 
 impl Cancellations {
-    fn has_room(&self) -> bool {
-        self.under_way.len() < TOGETHER
+    /// How many more may go on.
+    fn room(&self) -> usize {
+        TOGETHER.saturating_sub(self.under_way.len())
     }
 
     fn add(&mut self, runs: Vec<RunId>) {
+        self.failed
+            .retain(|_, (tried, _)| tried.elapsed() < TRIED_AGAIN);
         for run in runs {
             let is_known = self.under_way.iter().any(|it| it.run_id == run);
-            if !is_known && !self.failed.contains(&run) {
+            if !is_known && !self.failed.contains_key(&run) {
                 let cancelling = Cancelling::of(run, cancel::BATCH);
                 self.under_way.push_back(cancelling);
             }
+        }
+    }
+
+    /// Why one of them could not go on; a reason other than somebody's lock comes first.
+    fn reason(&self) -> Result<(), Error> {
+        let errors = || self.failed.values().map(|(_, error)| error);
+        let other = errors().find(|error| !matches!(error, Error::Retryable { .. }));
+        match other.or_else(|| errors().next()) {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
         }
     }
 }
@@ -226,8 +243,8 @@ struct Turn<'a> {
     /// The time after which nobody continues a cancellation.
     left_after: Duration,
     stopped: &'a Stopped,
-    /// The first error of a cancellation or of the deletions. A later error replaces it only if somebody's lock was its
-    /// cause. It is kept for later rounds, because they do not try a failed cancellation again.
+    /// The first error of the deletions, or of a look for cancellations. A later error replaces it only if somebody's lock was
+    /// its cause.
     failed: &'a mut Result<(), Error>,
 }
 
@@ -246,8 +263,9 @@ impl Turn<'_> {
             Err(error) if error.is_unavailable() => return Err(error),
             decided => decided,
         };
-        if cancelling.has_room() {
-            match cancel::unfinished(conn, self.left_after, places.cancellations).await {
+        if let room @ 1.. = cancelling.room() {
+            let found = cancel::unfinished(conn, self.left_after, places.cancellations, room);
+            match found.await {
                 Ok((runs, next)) => {
                     places.cancellations = next;
                     cancelling.add(runs);
@@ -270,9 +288,10 @@ impl Turn<'_> {
             match go_on(conn, &mut first, self.stopped, share).await {
                 Ok(true) => cancelling.under_way.push_back(first),
                 Ok(false) => {}
+                Err(error) if error.is_unavailable() => return Err(error),
                 Err(error) => {
-                    cancelling.failed.insert(first.run_id);
-                    self.then(Err(error))?;
+                    let failed = (Instant::now(), error);
+                    cancelling.failed.insert(first.run_id, failed);
                 }
             }
         }
@@ -340,11 +359,11 @@ async fn go_on(
             events::cancellation_finished(cancelling.run_id);
             return Ok(false);
         }
-        // A run that cannot be closed yet is not asked for all the time.
-        let rest = pause(asked.elapsed()).max(cancel::AGAIN);
+        // A run that cannot be closed yet is not asked for all the time; but a wait for somebody's lock is no work after which
+        // others need the database.
         let rest = match cancelling.closed > closed {
-            true => rest,
-            false => rest.min(TURN),
+            true => pause(asked.elapsed()).max(cancel::AGAIN),
+            false => cancel::AGAIN,
         };
         stopped.within(rest).await;
         if stopped.is_set() {

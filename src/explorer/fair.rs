@@ -129,6 +129,7 @@ pub fn finish(
             conn,
             LEASE,
             crate::store::cursor::Cursor::FIRST,
+            cancel::BATCH,
         ))
         .map_err(told)?;
         for run in runs {

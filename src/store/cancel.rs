@@ -219,26 +219,19 @@ pub async fn is_marked(conn: &mut Conn, run_id: RunId) -> Result<bool, Error> {
     })
 }
 
-/// How many cancellations one look finds.
-const UNFINISHED: usize = 10;
-
-/// Some runs whose cancellation nobody has continued for this long, behind a place, and the place behind
+/// At most `n` runs whose cancellation nobody has continued for this long, behind a place, and the place behind
 /// which the next look finds others: one that can never be finished hides none of them.
 pub async fn unfinished(
     conn: &mut Conn,
     age: Duration,
     behind: Cursor,
+    n: usize,
 ) -> Result<(Vec<RunId>, Cursor), Error> {
     let [time, id] = behind.args();
-    let args = [
-        ("age", micros(age).into()),
-        time,
-        id,
-        ("n", UNFINISHED.into()),
-    ];
+    let args = [("age", micros(age).into()), time, id, ("n", n.into())];
     let rows = conn.fetch(&CANCEL_UNFINISHED, &args).await?;
     let next = match rows.last() {
-        Some(last) if rows.len() == UNFINISHED => Cursor::of(last, "cancelling_at", "id")?,
+        Some(last) if rows.len() == n => Cursor::of(last, "cancelling_at", "id")?,
         _ => Cursor::FIRST,
     };
     let runs: Result<_, Error> = rows.iter().map(|row| Ok(RunId(row.get("id")?))).collect();

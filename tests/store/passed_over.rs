@@ -227,14 +227,14 @@ on_every_database! {
         let mut found = Vec::new();
         let mut place = Cursor::FIRST;
         for looked in [10, 10, 3] {
-            let (some, next) = unfinished(&mut driver.conn, Duration::ZERO, place).await.unwrap();
+            let (some, next) = unfinished(&mut driver.conn, Duration::ZERO, place, 10).await.unwrap();
             assert_eq!(some.len(), looked);
             found.extend(some);
             place = next;
         }
         assert_eq!(found, runs);
         // And from the beginning again.
-        let (some, _) = unfinished(&mut driver.conn, Duration::ZERO, place).await.unwrap();
+        let (some, _) = unfinished(&mut driver.conn, Duration::ZERO, place, 10).await.unwrap();
         assert_eq!(some, runs[..10]);
     }
 }

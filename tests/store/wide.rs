@@ -82,7 +82,7 @@ static BEFORE: Statement = Statement::new(
 
 /// The runs whose cancellation nobody has continued for this long.
 async fn left_off(conn: &mut Conn, age: Duration) -> Vec<RunId> {
-    let (runs, _) = unfinished(conn, age, Cursor::FIRST).await.unwrap();
+    let (runs, _) = unfinished(conn, age, Cursor::FIRST, 10).await.unwrap();
     runs
 }
 
