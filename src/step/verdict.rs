@@ -116,8 +116,9 @@ fn report(said: &Said<'_>, max_payload: usize) -> Option<Report> {
     }
 }
 
-/// The end of the standard output of a step that failed and has written no error object, without secrets. It is covered before it is cut. The beginning of
-/// an output over the limit is gone: a secret may lie across the cut, but across no end of a line.
+/// The end of the standard output of a step that failed and has written no error object, without secrets. It is covered
+/// before it is cut. The beginning of an output over the limit is gone: a secret may lie across the cut, but across no end
+/// of a line.
 fn unreported(report: Option<&Report>, said: &Said<'_>) -> Option<String> {
     if report.is_some() {
         return None;
@@ -140,7 +141,9 @@ fn unreported(report: Option<&Report>, said: &Said<'_>) -> Option<String> {
         }
         None => tail.keep(whole),
     }
+    // Bytes that are no UTF-8 become longer.
     tail.whole()
+        .map(|printed| end(&printed, PRINTED_END).into_owned())
 }
 
 fn reported(
@@ -153,7 +156,7 @@ fn reported(
         (log, None) => log,
         (None, Some(printed)) => Some(format!("{PRINTED}\n{printed}")),
         (Some(log), Some(printed)) => {
-            let room = LOG_END - PRINTED_END - 2 * PRINTED.len();
+            let room = LOG_END - printed.len() - 2 * PRINTED.len();
             Some(format!("{}\n{PRINTED}\n{printed}", end(&log, room)))
         }
     };
@@ -429,6 +432,18 @@ mod tests {
         let lines: Vec<&str> = printed.lines().collect();
         assert_eq!((lines[0], lines.len()), ("…", 82));
         assert!(lines[1..].iter().all(|line| line.len() == 99));
+        // Bytes that are no UTF-8 become longer.
+        let latin = b"\xe4\xf6\xfc\n".repeat(4 * 1024);
+        let both = Said {
+            log: Some("e\n".repeat(32 * 1024).trim_end().to_owned()),
+            ..said(&latin)
+        };
+        let log = error(judged(256, both)).backtrace.unwrap();
+        assert!(
+            log.len() <= LOG_END && log.ends_with('\u{fffd}'),
+            "{}",
+            log.len()
+        );
         let over = Said {
             overflowed: true,
             log: None,

@@ -147,8 +147,11 @@ impl Printed {
         }
     }
 
-    /// Keeps the end of an output over the limit, in case the step fails.
+    /// Keeps the end of an output over the limit, without a gap, in case the step fails.
     fn keep(&mut self, bytes: &[u8]) {
+        if bytes.len() >= PRINTED_END {
+            self.bytes.clear();
+        }
         self.bytes
             .extend_from_slice(&bytes[bytes.len().saturating_sub(PRINTED_END)..]);
         if self.bytes.len() > 2 * PRINTED_END {
@@ -192,5 +195,37 @@ fn advance<F: Future<Output = ()>>(slot: &mut Option<Pin<&mut F>>, context: &mut
         && future.as_mut().poll(context).is_ready()
     {
         *slot = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A secret would not be found in two texts that were put together.
+    #[test]
+    fn the_kept_end_of_an_output_over_the_limit_has_no_gap() {
+        let overflow = Notify::new();
+        let mut printed = Printed::new(1_000);
+        let text: String = (0..30_000).map(|line| format!("line {line}\n")).collect();
+        let (mut rest, mut all) = (text.as_bytes(), 0);
+        for size in [
+            16 << 10,
+            3,
+            16 << 10,
+            9_000,
+            16 << 10,
+            16 << 10,
+            8 << 10,
+            100,
+            7_000,
+        ] {
+            let (chunk, later) = rest.split_at(size);
+            printed.push(chunk, &overflow);
+            (rest, all) = (later, all + size);
+            assert!(text.as_bytes()[..all].ends_with(&printed.bytes), "{all}");
+            let kept = printed.bytes.len();
+            assert!((PRINTED_END..=2 * PRINTED_END).contains(&kept), "{kept}");
+        }
     }
 }
