@@ -30,7 +30,7 @@ use crate::view::word;
 
 use super::pages::clip;
 use super::refusal::{Refusal, no_run};
-use super::source::ReadError;
+use super::source::{ACTS_WITHIN, ReadError};
 use super::{Site, visitor};
 
 /// The number of a name's letters that a refusal shows.
@@ -252,7 +252,9 @@ pub async fn revive(
         }
         Ok(Ok(revived))
     });
-    match asked.await.map_err(|error| unrevived(error, run))?? {
+    let began = Instant::now();
+    let asked = asked.await;
+    match asked.map_err(|error| unrevived(error, run, began))?? {
         Revive::Done(next) => Ok((next, true)),
         Revive::AlreadyRevived(next) => Ok((next, false)),
         Revive::NotFound => Err(no_run(run)),
@@ -267,17 +269,20 @@ pub async fn revive(
     }
 }
 
-/// The refusal of a revival. One that takes too long for the console does so each time.
-fn unrevived(error: ReadError, run: RunId) -> Refusal {
-    if !matches!(error, ReadError::Late) {
+/// The refusal of a revival that was asked for at this time. One that took all the time that the console has for it takes
+/// as long the next time.
+fn unrevived(error: ReadError, run: RunId, asked: Instant) -> Refusal {
+    if !matches!(error, ReadError::Late) || asked.elapsed() < ACTS_WITHIN {
         return unsure(error);
     }
     let detail = format!(
-        "the database could not revive the run {run} in the time that the console gives it"
+        "the database needs more time to revive the run {run} than the console has; this may have been done or not"
     );
-    let remedy = "look whether it was revived; if not, it may be too wide for the console, or others hold its rows: \
+    let remedy = "look whether it was revived; if not, it is too wide for the console, or others hold its rows: \
                   `ductworkd revive` takes as long as it needs";
-    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail).remedy(remedy)
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+        .later(60)
+        .remedy(remedy)
 }
 
 /// Ends a run for good; true while part of it has yet to end.

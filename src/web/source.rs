@@ -25,7 +25,7 @@ use super::turns::{self, Lines};
 const BUDGET: Duration = Duration::from_millis(patience::PAGE.as_millis() as u64 * 9 / 8);
 
 /// The time limit of an action: a little less than a route's.
-const ACTS_WITHIN: Duration = Duration::from_millis(4_500);
+pub const ACTS_WITHIN: Duration = Duration::from_millis(4_500);
 
 /// A connection that acts is kept for this long after the last action.
 const IDLE: Duration = Duration::from_secs(30);

@@ -484,7 +484,7 @@ async fn the_answer_to_an_action_on_a_run_that_others_hold_says_what_helps() {
         };
         let revived = act(run, "revive");
         assert_eq!(revived.status, 503, "{revived:?}");
-        assert_eq!(revived.header("retry-after"), None);
+        assert_eq!(revived.header("retry-after"), Some("60"));
         assert!(revived.body.contains("`ductworkd revive`"), "{revived:?}");
         let cancelled = act(asks, "cancel");
         assert_eq!(cancelled.status, 503, "{cancelled:?}");
