@@ -418,13 +418,18 @@ fn reloader(options: &Options, embedded: Embedded, largest_payload: Option<u64>)
         let definitions = pipelines_for(leaves_out_mistakes, &config, &embedded);
         let definitions = definitions.map_err(|p| p.to_string())?;
         let served = Served::of(&config, &definitions);
-        match served.names.is_empty() {
-            true => Err(no_pipelines(&config).to_string()),
-            false => {
-                warn(&config, &embedded);
-                Ok((Arc::new(config), served))
-            }
+        if served.names.is_empty() {
+            return Err(no_pipelines(&config).to_string());
         }
+        let fixed = before.fixed(&config);
+        if !fixed.is_empty() {
+            return Err(format!(
+                "error: `{}` changes with a restart only",
+                fixed.join("`, `")
+            ));
+        }
+        warn(&config, &embedded);
+        Ok((Arc::new(config), served))
     })
 }
 
