@@ -41,7 +41,7 @@ pub fn of(class: Option<&str>, message: &str) -> String {
                 let found = &rest[..length];
                 let is_status = match before {
                     Some(word) => is_status_of(word, found),
-                    None => kind.is_empty() && is_http_failure(found),
+                    None => kind.is_empty() && is_http_failure(found, &rest[length..]),
                 };
                 // `HTTP/1.1 404`
                 if !(first.is_ascii_digit() && found.contains('.')) {
@@ -89,9 +89,13 @@ fn is_status_of(word: &str, number: &str) -> bool {
     is_short_number(number) && words.any(|status| word.eq_ignore_ascii_case(status))
 }
 
-/// True for a number as in `404 Not Found`.
-fn is_http_failure(number: &str) -> bool {
-    number.len() == 3 && is_short_number(number) && number.starts_with(['4', '5'])
+/// True for a number as in `404 Not Found`, and not for one as in `437 of 1000 rows`.
+fn is_http_failure(number: &str, rest: &str) -> bool {
+    let names_it = rest.starts_with(':')
+        || rest
+            .strip_prefix(' ')
+            .is_some_and(|name| name.starts_with(char::is_uppercase));
+    number.len() == 3 && is_short_number(number) && number.starts_with(['4', '5']) && names_it
 }
 
 /// The length of the word at the beginning of a text.
@@ -192,6 +196,8 @@ mod tests {
             ("error 4711", "error #"),
             ("an error. 12 rows", "an error. # rows"),
             ("12 rows and 404 more", "# rows and # more"),
+            ("503: busy since 12:00", "503: busy since #"),
+            ("437 of 1000 rows were refused", "# of # rows were refused"),
         ] {
             assert_eq!(of(None, message), kind, "{message}");
         }
