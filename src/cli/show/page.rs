@@ -576,7 +576,8 @@ fn scheduled(page: &Page<'_>, text: &mut String) {
     let mut nodes: Vec<(&str, i64)> = Vec::new();
     for step in &page.detail.steps {
         let first = step.executions.iter().find(|it| it.result.is_none());
-        let Some(at) = first.filter(|it| it.attempt == 1).and_then(|it| it.due_at) else {
+        let at = first.filter(|it| it.attempt == 1).and_then(|it| it.due_at);
+        let Some(at) = at.filter(|at| *at > page.detail.now) else {
             continue;
         };
         match nodes.iter_mut().find(|(node, _)| *node == step.node) {
