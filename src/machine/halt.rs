@@ -233,7 +233,7 @@ impl HaltFact {
             }
             "cwd_not_found" => Some(format!("make the working directory of {node}")),
             "secret_unusable" => Some(format!(
-                "set the secret of {node}, and restart `ductworkd` unless the secret is in a file"
+                "set or correct the secret of {node}, and restart `ductworkd` unless the secret is in a file"
             )),
             "variable_not_set" => Some(format!(
                 "set the variable of {node} where `ductworkd` runs, and restart it"
@@ -632,7 +632,7 @@ mod tests {
             ("cwd_not_found", "make the working directory of List"),
             (
                 "secret_unusable",
-                "set the secret of List, and restart `ductworkd` unless the secret is in a file",
+                "set or correct the secret of List, and restart `ductworkd` unless the secret is in a file",
             ),
             (
                 "variable_not_set",

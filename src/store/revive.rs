@@ -181,7 +181,11 @@ const CHUNK: usize = if cfg!(feature = "failpoints") {
 };
 
 /// How many ids of branches one query returns: each such query reads all of them.
-const PAGE: usize = 20 * CHUNK;
+const PAGE: usize = if cfg!(feature = "failpoints") {
+    CHUNK
+} else {
+    20 * CHUNK
+};
 
 /// The result of a revival.
 #[derive(Clone, Debug, PartialEq, Eq)]
