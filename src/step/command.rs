@@ -37,7 +37,7 @@ use super::spawn::{Ends, Flight, Image, spawn};
 use super::spawner::{Refused, Spawner};
 use super::stderr::Log;
 use super::strays::Strays;
-use super::verdict::{Said, judge};
+use super::verdict::{self, Said, judge};
 use super::{
     Assignment, Limits, Outcome, PROCESS, Performed, StepError, StopCause, StopSignal, abandoned,
     elapsed, is_of_the_machine, socket, stopped,
@@ -523,7 +523,7 @@ impl CommandRunner {
                     _ => "it is stuck in the kernel",
                 };
                 tracing::error!(pid = child.id(), step = %assignment.step, "a killed step does not die: {why}");
-                return self.cut_off(cut, left, log);
+                return self.cut_off(cut, left, log, &printed);
             }
             cut => cut,
         };
@@ -541,7 +541,7 @@ impl CommandRunner {
         if let Some((cut, left)) = cut {
             let finished = matches!(cut, Cut::Stop(StopCause::Shutdown))
                 && status.as_ref().is_ok_and(std::process::ExitStatus::success);
-            let outcome = self.cut_off(cut, left, log);
+            let outcome = self.cut_off(cut, left, log, &printed);
             // The work is done: doing it twice would not make it better.
             if !finished {
                 return outcome;
@@ -592,12 +592,22 @@ impl CommandRunner {
     }
 
     /// The outcome of a program that we ended.
-    fn cut_off(&self, cut: Cut, left: Left, log: &mut Log<'_>) -> Outcome {
+    fn cut_off(&self, cut: Cut, left: Left, log: &mut Log<'_>, printed: &Printed) -> Outcome {
+        let tail = log.tail();
+        let both = || {
+            verdict::cut_off(Said {
+                stdout: &printed.bytes,
+                overflowed: printed.overflowed,
+                file: b"",
+                log: tail,
+                mask: log.mask(),
+            })
+        };
         match cut {
             Cut::Stop(cause) => cause.into(),
             Cut::Overflow => {
                 let error = printed_too_much(self.limits.max_payload);
-                Outcome::Error(match log.tail() {
+                Outcome::Error(match both() {
                     Some(log) => error.backtrace(log),
                     None => error,
                 })
@@ -616,7 +626,7 @@ impl CommandRunner {
                 };
                 Outcome::TimedOut {
                     message: format!("timed out after {limit:?}; {how}"),
-                    backtrace: log.tail(),
+                    backtrace: both(),
                 }
             }
         }

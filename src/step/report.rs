@@ -59,11 +59,17 @@ fn text(raw: &RawValue) -> Option<String> {
 /// A step's own report of its failure: the fields of its error object.
 pub struct Report(HashMap<String, Box<RawValue>>);
 
-/// The report in an output of at most `max` bytes, if the output is one.
+/// The fields of an error object.
+const FIELDS: [&str; 5] = ["type", "message", "backtrace", "retryable", "retry_after"];
+
+/// The report in an output of at most `max` bytes, if the output is one: an object with an error object in which at least
+/// one field is known. Serde would read a list with one object as well.
 pub fn of(said: &[u8], max: usize) -> Option<Report> {
     let json = output::parse_json(said, max).ok()?;
-    let Envelope { error: fields } = serde_json::from_str(json.get()).ok()?;
-    Some(Report(fields))
+    let text = json.get().trim_start();
+    let Envelope { error: fields } = serde_json::from_str(text).ok()?;
+    let is_known = fields.keys().any(|name| FIELDS.contains(&name.as_str()));
+    (text.starts_with('{') && is_known).then_some(Report(fields))
 }
 
 /// Lets the step's report replace the fields of `error`. Its texts are covered before they are cut to the length that is

@@ -62,7 +62,12 @@ pub fn judge(status: ExitStatus, said: Said<'_>, max_payload: usize) -> Outcome 
     }
     let report = report(&said, max_payload);
     let printed = unreported(report.as_ref(), &said);
-    let lines = [said.log.as_deref(), printed.as_deref()];
+    // A value is for the next step, and not for those who may read no payloads.
+    let is_value = parse_json(said.stdout, max_payload).is_ok();
+    let lines = [
+        said.log.as_deref(),
+        printed.as_deref().filter(|_| !is_value),
+    ];
     let mut error = StepError::new(
         format!("ExitStatus({code})"),
         match lines.into_iter().flatten().find_map(last_line) {
@@ -123,13 +128,12 @@ fn unreported(report: Option<&Report>, said: &Said<'_>) -> Option<String> {
     if report.is_some() {
         return None;
     }
-    let whole = match said.overflowed {
-        true => said
-            .stdout
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .map(|end| &said.stdout[end..])?,
-        false => said.stdout,
+    let whole = match (said.overflowed, said.mask) {
+        (true, Some(_)) => {
+            let end = said.stdout.iter().position(|byte| *byte == b'\n');
+            &said.stdout[end?..]
+        }
+        _ => said.stdout,
     };
     let mut tail = Tail::new(PRINTED_END).of_a_rest(said.overflowed);
     match said.mask.map(Mask::afresh) {
@@ -152,19 +156,39 @@ fn reported(
     report: Option<Report>,
     printed: Option<String>,
 ) -> StepError {
-    let log = match (said.log, printed) {
+    let error = with_log(error, both(said.log, printed));
+    match report {
+        Some(report) => report::fill(error, &report, said.mask),
+        None => error,
+    }
+}
+
+/// The log of an attempt with both outputs.
+fn both(log: Option<String>, printed: Option<String>) -> Option<String> {
+    match (log, printed) {
         (log, None) => log,
         (None, Some(printed)) => Some(format!("{PRINTED}\n{printed}")),
         (Some(log), Some(printed)) => {
             let room = LOG_END - printed.len() - 2 * PRINTED.len();
             Some(format!("{}\n{PRINTED}\n{printed}", end(&log, room)))
         }
-    };
-    let error = with_log(error, log);
-    match report {
-        Some(report) => report::fill(error, &report, said.mask),
-        None => error,
     }
+}
+
+/// The log of a command that was ended, with the end of what it had printed. Only that end is covered, because the process
+/// beats on this thread.
+pub fn cut_off(said: Said<'_>) -> Option<String> {
+    let excess = said.stdout.len().saturating_sub(CHUNK);
+    let printed = unreported(
+        None,
+        &Said {
+            stdout: &said.stdout[excess..],
+            overflowed: said.overflowed || excess > 0,
+            log: None,
+            ..said
+        },
+    );
+    both(said.log, printed)
 }
 
 /// The end of a text that is longer than this, from the beginning of a line if there is one.
@@ -397,6 +421,22 @@ mod tests {
         let log = "[standard output]\n10%\nERROR: disk quota exceeded";
         assert_eq!(failed.backtrace.as_deref(), Some(log));
         assert_eq!(error(judged(256, mute(b" \n"))).message, "exit status 1");
+        // A value is no message; nor is a list an error object.
+        for value in [
+            &br#"{"customer":"Ada"}"#[..],
+            br#"[{"message":"hello","retryable":false}]"#,
+            br#"{"ok":false,"error":{"code":12}}"#,
+            b"7\n",
+        ] {
+            let failed = error(judged(256, mute(value)));
+            assert_eq!(
+                (failed.message.as_str(), failed.retryable),
+                ("exit status 1", true)
+            );
+            let log = failed.backtrace.unwrap();
+            let printed = log.strip_prefix("[standard output]\n").unwrap();
+            assert_eq!(printed.as_bytes(), value.trim_ascii_end());
+        }
         let signal = error(judged(11, mute(b"printed")));
         assert_eq!(signal.message, "killed by SIGSEGV");
         assert_eq!(

@@ -162,7 +162,7 @@ pub struct LogJson<'a> {
     claimed_at: Option<Time>,
     /// When it ended.
     completed_at: Option<Time>,
-    /// The end of its output on stderr; if it ended with another exit status than 0 or by a signal, also the end of its
+    /// The end of its output on stderr; if it ended with another exit status than 0, by a signal or at its timeout, also the end of its
     /// output on stdout, after a line `[standard output]`; at most 64 KiB. Null if it has not ended, wrote nothing, or was ended from
     /// outside.
     log: Option<&'a str>,

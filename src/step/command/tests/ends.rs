@@ -246,9 +246,11 @@ async fn a_dropped_execution_takes_its_processes_with_it() {
 #[tokio::test]
 async fn a_step_that_takes_too_long_is_asked_to_end() {
     let stage = Stage::new("1").timeout(Duration::from_millis(1500));
-    let (message, log) = timed_out(stage.sh("echo working >&2; sleep 600").await);
+    let script = "echo working >&2; echo waiting for db7; sleep 600";
+    let (message, log) = timed_out(stage.sh(script).await);
     assert_eq!(message, "timed out after 1.5s; ended by SIGTERM");
-    assert_eq!(log.as_deref(), Some("working"));
+    let both = "working\n[standard output]\nwaiting for db7";
+    assert_eq!(log.as_deref(), Some(both));
 }
 
 #[tokio::test]
