@@ -180,7 +180,10 @@ impl Supervisor {
 
     /// Tells the service manager that the reload has ended. `health` reports it without waiting for the next heartbeat.
     fn settle(&mut self) {
-        self.notify.ready();
+        // One that is still starting says so when it is ready.
+        if *self.ready.borrow() {
+            self.notify.ready();
+        }
         self.report_status();
         self.me.check.notify_one();
     }
