@@ -181,10 +181,14 @@ pub fn draw(page: &Page<'_>) -> String {
         trouble(page, step, spreads, &mut text);
     }
     if page.more > 0 {
-        let more = format!(
-            "\n{} more steps with errors: `--json` has them all",
-            page.more
-        );
+        // Of a wide run, only the first ones were read.
+        let more = match page.detail.truncated {
+            true => "\nand more steps with errors: `--json` has them all".to_owned(),
+            false => format!(
+                "\n{} more steps with errors: `--json` has them all",
+                page.more
+            ),
+        };
         let _ = writeln!(text, "{}", paint(out::DIM, &more));
     }
     for (step, spreads) in &page.waiting {
