@@ -495,7 +495,7 @@ on_every_database! {
         daemon.ready().await;
         daemon.send(Signal::SIGHUP);
         daemon.says("not reloaded").await;
-        // Whoever asks once more is answered as well.
+        // A second reload is answered as well.
         daemon.send(Signal::SIGHUP);
         let said = daemon.says_times("not reloaded", 2).await;
         assert!(said[1]["problems"].as_str().unwrap().contains("does not answer"), "{said:#?}");
