@@ -46,7 +46,7 @@ statements! {
         SELECT :to, r.pipeline, coalesce(:definition, r.definition), r.input, r.id, {now}, r.trace_parent,
                r.trace_state, r.baggage
           FROM ductwork_runs r WHERE r.id = :from";
-    REVIVED_RUN = "SELECT pipeline, definition FROM ductwork_runs WHERE id = :to";
+    REVIVED_RUN = "SELECT pipeline, definition, triggered_at FROM ductwork_runs WHERE id = :to";
     /// No index has the branches of a run in the order of their ids. With a limit, the inner query is planned on its own:
     /// PostgreSQL might otherwise follow the primary key through the branches of all runs.
     REVIVED_BRANCHES = "
@@ -83,12 +83,14 @@ statements! {
           JOIN ductwork_steps s ON {key:s.branch_id;c.id}
          WHERE s.status = 'completed' AND s.via NOT IN ('on_halt', 'on_complete', 'on_wait')
            AND s.id NOT IN (SELECT b.id FROM {rows:b(id id)})";
-    /// These are not copies: they have yet to be done.
+    /// These are not copies: they have yet to be done. They are made at one time, in however many chunks: steps of one time
+    /// are listed by their places. Proven by `a_revived_run_lists_its_steps_in_the_order_of_the_first_one`, where a chunk is
+    /// two branches.
     REVIVE_FAILED_STEPS = "
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, status, input, created_at)
         SELECT {copied:s.id}, :to, {copied:s.branch_id}, s.ordinal, s.node, s.step, s.via,
-               'in_progress', s.input, {now}
+               'in_progress', s.input, :at
           FROM {rows:c(id id)}
           JOIN ductwork_branches br ON {key:br.id;c.id}
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
@@ -125,7 +127,7 @@ statements! {
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, status, input, created_at)
         SELECT {copied:s.id}, :to, {copied:s.branch_id}, s.ordinal, s.node, s.step, s.via,
-               b.status, s.input, {now}
+               b.status, s.input, :at
           FROM {rows:b(id id, status text)}
           JOIN ductwork_steps s ON {key:s.id;b.id}";
     ASK_REVIVED_RUN = "UPDATE ductwork_runs SET status = 'dampened', dampened = :n WHERE id = :to";
@@ -316,6 +318,7 @@ async fn copy(
     };
     let copying = Copying {
         to,
+        at: run.get("triggered_at")?,
         pipeline: run.get("pipeline")?,
         definition: wanted.definition.or(read.as_deref()),
     };
@@ -364,6 +367,8 @@ async fn page(conn: &mut Conn, from: RunId, behind: Uuid) -> Result<Vec<Uuid>, E
 /// A revival under way.
 struct Copying<'a> {
     to: RunId,
+    /// When it was triggered, in microseconds.
+    at: i64,
     pipeline: String,
     /// The new run's definition, if this version can read it.
     definition: Option<&'a Definition>,
@@ -382,12 +387,14 @@ impl Copying<'_> {
         let kept_out = Rows::new().ids("id", redone().map(|row| row.0));
         let completed = [args[0].clone(), args[1].clone(), ("b", (&kept_out).into())];
         conn.execute(&REVIVE_COMPLETED_STEPS, &completed).await?;
-        conn.execute(&REVIVE_FAILED_STEPS, &args).await?;
+        let at = ("at", self.at.into());
+        let failed = [args[0].clone(), args[1].clone(), at.clone()];
+        conn.execute(&REVIVE_FAILED_STEPS, &failed).await?;
         if redone().next().is_some() {
             let rows = Rows::new()
                 .ids("id", redone().map(|row| row.0))
                 .texts("status", redone().map(|row| row.1.as_str()));
-            let args = [args[0].clone(), ("b", (&rows).into())];
+            let args = [args[0].clone(), ("b", (&rows).into()), at];
             conn.write(&REDO_STEPS, &args, redone().count()).await?;
         }
         Ok(halted.iter().map(|it| it.original).collect())

@@ -1,1 +1,1 @@
-SELECT pipeline, definition FROM ductwork_runs WHERE id = ?1
+SELECT pipeline, definition, triggered_at FROM ductwork_runs WHERE id = ?1
