@@ -129,7 +129,7 @@ pub fn finish(
             conn,
             LEASE,
             crate::store::cursor::Cursor::FIRST,
-            cancel::BATCH,
+            STEPS_MAX,
         ))
         .map_err(told)?;
         for run in runs {
