@@ -30,7 +30,6 @@ use super::statement::{Rows, Statement, statements};
 
 statements! {
     CANCEL_RUN_STATUS = "SELECT status FROM ductwork_runs WHERE id = :run";
-    CANCEL_MARKED = "SELECT cancelling_at FROM ductwork_runs WHERE id = :run";
     /// The branches of the youngest fan-outs come first: among the waiting branches, these are the innermost, except in
     /// a revived run, whose fan-outs are copies, and where the clocks of hosts differ.
     CANCEL_OPEN_BRANCHES = "
@@ -208,15 +207,6 @@ pub const PAUSES_FOR: Duration = Duration::from_secs(15);
 /// The time after which nobody continues a cancellation, where a lease holds for that long.
 pub fn left_after(lease: Duration) -> Duration {
     lease.min(PAUSES_FOR)
-}
-
-/// Whether a cancellation of this run has begun, which has yet to end.
-pub async fn is_marked(conn: &mut Conn, run_id: RunId) -> Result<bool, Error> {
-    let args = [("run", run_id.0.into())];
-    Ok(match conn.fetch_optional(&CANCEL_MARKED, &args).await? {
-        Some(row) => row.get::<Option<i64>>("cancelling_at")?.is_some(),
-        None => false,
-    })
 }
 
 /// At most `n` runs whose cancellation nobody has continued for this long, behind a place, and the place behind

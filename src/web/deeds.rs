@@ -305,7 +305,7 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
         let is_marked = match ended {
             Some(_) => false,
             // Somebody else who cancels the run may have locked its rows.
-            None => cancelling.closed > 0 || cancel::is_marked(conn, run).await?,
+            None => cancelling.closed > 0 || is_marked(conn, run).await?,
         };
         Ok((ended, is_marked))
     });
@@ -332,8 +332,13 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
 async fn is_ending(site: &Arc<Site>, run: RunId) -> bool {
     let marked = site
         .source
-        .read(async move |conn| cancel::is_marked(conn, run).await);
+        .read(async move |conn| is_marked(conn, run).await);
     marked.await.unwrap_or(false)
+}
+
+async fn is_marked(conn: &mut Conn, run: RunId) -> Result<bool, Error> {
+    let found = query::run_without_payloads(conn, run).await?;
+    Ok(found.is_some_and(|it| it.cancelling_at.is_some()))
 }
 
 /// Only a hint: the action is in the database.

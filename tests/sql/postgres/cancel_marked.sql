@@ -1,1 +1,0 @@
-SELECT cancelling_at FROM ductwork_runs WHERE id = $1
