@@ -5,6 +5,8 @@
 
 use std::time::{Duration, Instant};
 
+use anstream::adapter::strip_str;
+
 use super::Assignment;
 use super::mask::Mask;
 use super::tail::Tail;
@@ -218,16 +220,19 @@ fn half_a_character(bytes: &[u8]) -> usize {
     if after + 1 < length { after + 1 } else { 0 }
 }
 
-/// The last line that says something; of an error of our own commands the line with the error, which comes before the advice.
-pub fn last_line(log: &str) -> Option<&str> {
-    let mut lines = log.lines().map(str::trim);
-    let last = lines.clone().rfind(|line| !line.is_empty())?;
-    match last.starts_with("= help: ") {
+/// The last line that says something, without its colours; of an error of our own commands the line with the error, which
+/// comes before the advice.
+pub fn last_line(log: &str) -> Option<String> {
+    let lines = log.lines().rev().map(|line| strip_str(line).to_string());
+    let mut lines = lines.filter(|line| !line.trim().is_empty());
+    let last = lines.next()?;
+    let line = match last.trim().starts_with("= help: ") {
         true => lines
-            .rfind(|line| line.starts_with("error: "))
-            .or(Some(last)),
-        false => Some(last),
-    }
+            .find(|line| line.trim().starts_with("error: "))
+            .unwrap_or(last),
+        false => last,
+    };
+    Some(line.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -369,10 +374,15 @@ mod tests {
 
     #[test]
     fn the_last_line_is_the_last_that_says_something() {
-        assert_eq!(last_line("a\nb\n \n\n"), Some("b"));
+        let last = |log| last_line(log).unwrap_or_default();
+        assert_eq!(last("a\nb\n \n\n"), "b");
         assert_eq!(last_line(" \n"), None);
         let ours = "error: this is wrong\n  --> <argument>:1:1\n  = help: do that\n";
-        assert_eq!(last_line(ours), Some("error: this is wrong"));
-        assert_eq!(last_line("= help: me"), Some("= help: me"));
+        assert_eq!(last(ours), "error: this is wrong");
+        assert_eq!(last("= help: me"), "= help: me");
+        // Tools that colour their output reset the colour on a line of its own.
+        let coloured = "a\n\x1b[1;31merror\x1b[0m: no such user\n\x1b[0m\n\x1b[?25h";
+        assert_eq!(last(coloured), "error: no such user");
+        assert_eq!(last_line("\x1b[0m\n"), None);
     }
 }

@@ -57,13 +57,19 @@ pub fn judge(status: ExitStatus, said: Said<'_>, max_payload: usize) -> Outcome 
     if code == 0 {
         return match returned(&said, max_payload) {
             Ok(value) => Outcome::Success(value),
-            Err(error) => Outcome::Error(with_log(error, said.log)),
+            Err(error) => {
+                let printed = unreported(None, &said);
+                Outcome::Error(reported(error, said, None, printed))
+            }
         };
     }
     let report = report(&said, max_payload);
     let printed = unreported(report.as_ref(), &said);
     // A value is for the next step, and not for those who may read no payloads.
-    let is_value = parse_json(said.stdout, max_payload).is_ok();
+    let is_value = match said.overflowed {
+        false => parse_json(said.stdout, max_payload).is_ok(),
+        true => ends_like_a_value(said.stdout),
+    };
     let lines = [
         said.log.as_deref(),
         printed.as_deref().filter(|_| !is_value),
@@ -71,12 +77,17 @@ pub fn judge(status: ExitStatus, said: Said<'_>, max_payload: usize) -> Outcome 
     let mut error = StepError::new(
         format!("ExitStatus({code})"),
         match lines.into_iter().flatten().find_map(last_line) {
-            Some(line) => line.to_owned(),
+            Some(line) => line,
             None => format!("exit status {code}"),
         },
     );
     error.retryable = code != DATA_ERROR;
     Outcome::Error(reported(error, said, report, printed))
+}
+
+/// Whether an output whose beginning is gone may have been one large value.
+fn ends_like_a_value(printed: &[u8]) -> bool {
+    matches!(printed.trim_ascii_end().last(), Some(b'}' | b']' | b'"'))
 }
 
 fn killed(signal: i32, core_dumped: bool, said: Said<'_>, max_payload: usize) -> Outcome {
@@ -443,8 +454,26 @@ mod tests {
             signal.backtrace.as_deref(),
             Some("[standard output]\nprinted")
         );
-        // Neither the log of a step whose output is wrong, nor that of an error object, has it.
-        assert_eq!(error(judged(0, mute(b"printed"))).backtrace, None);
+        // The end of a large value is not one either, but that of other outputs over the limit is.
+        for (end, message) in [
+            (&b"1},\n {\"customer\":\"Ada\"}]\n"[..], "exit status 1"),
+            (
+                b"99%\nERROR: disk quota exceeded\n",
+                "ERROR: disk quota exceeded",
+            ),
+        ] {
+            let cut = Said {
+                overflowed: true,
+                ..mute(end)
+            };
+            assert_eq!(error(judged(256, cut)).message, message);
+        }
+        // The message about a wrong output shows its beginning.
+        let wrong = error(judged(0, mute(b"[1,\n2,\n3;]")));
+        assert_eq!(wrong.class, "output_invalid");
+        let log = "[standard output]\n[1,\n2,\n3;]";
+        assert_eq!(wrong.backtrace.as_deref(), Some(log));
+        // The log of an error object has none of it.
         let report = br#"{"error":{"message":"no"}}"#;
         assert_eq!(error(judged(256, mute(report))).backtrace, None);
         let beside = Said {
