@@ -7,7 +7,7 @@
 //!
 //! Only an orphan's environment tells from which child it descends: it may have left its group and its
 //! session and may have lost its parents one after the other. So every child gets an environment variable
-//! of its own ([`TAG`]), which steps inherit. A supervisor knows the tags of its own children. Only the
+//! of its own ([`CHILD`]), which steps inherit. A supervisor knows the tags of its own children. Only the
 //! database knows the children of others, so each step also has the key of its worker's row ([`PROCESS`]).
 
 use std::collections::{HashMap, HashSet};
@@ -19,15 +19,11 @@ use nix::unistd::Pid as NixPid;
 
 use crate::model::ProcessId;
 use crate::proc::{Stat, environment, try_stat, variables};
-use crate::step::PROCESS;
+use crate::step::{CHILD, PROCESS};
 
 use super::identity;
 use super::roster::Pid;
 use super::spawn::{self, Spawned};
-
-/// The variable that says which child a process descends from. Steps inherit it unless the configuration lists the
-/// variables that they inherit; [`PROCESS`] they always have.
-pub const TAG: &str = "DUCTWORK_CHILD";
 
 /// The time between two looks; a killed process needs about that long to die.
 const ROUND: Duration = Duration::from_millis(5);
@@ -412,7 +408,7 @@ fn tag_of(pid: Pid) -> Tag {
         return Tag::Unknown;
     };
     let mut variables = variables(&environment);
-    let tag = variables.find_map(|it| it.strip_prefix(TAG.as_bytes())?.strip_prefix(b"="));
+    let tag = variables.find_map(|it| it.strip_prefix(CHILD.as_bytes())?.strip_prefix(b"="));
     match tag {
         Some(tag) => Tag::Of(String::from_utf8_lossy(tag).into_owned()),
         None => Tag::Missing,
@@ -546,7 +542,7 @@ mod tests {
                 spawn::become_subreaper().unwrap();
                 let start = |name: &str| {
                     let tag: &OsStr = name.as_ref();
-                    Half::start(test, name, &place(), &[(TAG, tag)])
+                    Half::start(test, name, &place(), &[(CHILD, tag)])
                 };
                 let mut dead = start("dead");
                 let alive = start("alive");
@@ -619,7 +615,7 @@ mod tests {
         let tag = "told";
         let mut child = command
             .args(["-c", script])
-            .env(TAG, tag)
+            .env(CHILD, tag)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -817,7 +813,7 @@ mod tests {
             tags: HashSet::from(["alive".to_owned()]),
             ..Living::default()
         };
-        let mut shell = shell(TAG, "alive");
+        let mut shell = shell(CHILD, "alive");
         let mut unknown = 0;
         eventually("it was looked at between two programs", || {
             let sweep = sweep_once(&living).unwrap();

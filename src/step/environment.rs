@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::mask::Mask;
 use super::socket::VARIABLE;
-use super::{Outcome, StepError, is_of_the_machine};
+use super::{CHILD, Outcome, StepError, is_of_the_machine};
 use crate::definition::StepSpec;
 use crate::definition::variables::{self, Unexpanded};
 use crate::file::{self, Refused};
@@ -151,7 +151,7 @@ pub type Added = BTreeMap<OsString, OsString>;
 pub struct Unusable(pub String);
 
 impl Environment {
-    /// Of `variables`, keeps those that `listed` names, but not those that are withheld or `hidden`.
+    /// Of `variables`, keeps [`CHILD`] and those that `listed` names, but not those that are withheld or `hidden`.
     pub fn inherit(
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         hidden: &[String],
@@ -171,7 +171,7 @@ impl Environment {
                 || hidden.iter().any(|hidden| name == hidden.as_str());
             if withheld {
                 environment.secret.insert(name, value);
-            } else if !listed.includes(&name) {
+            } else if !listed.includes(&name) && name != CHILD {
                 environment.unlisted.insert(name, value);
             } else if let Ok(entry) = entry(&name, &value) {
                 // A value that came from an environment fits into one, so nothing is lost here.
@@ -359,12 +359,14 @@ mod tests {
             ("LC", "x"),
             ("TOKEN", "t0ken"),
             ("DATABASE_URL", "postgres://u:p@h/d"),
+            // A supervisor finds by it what a dead worker's steps have left behind.
+            ("DUCTWORK_CHILD", "c41d"),
         ];
         let list = ["PATH", "LC_*", "DATABASE_*"].map(str::to_owned);
         let environment = listed(variables, &[], &Inherit::Only(list.to_vec()));
         assert_eq!(
             shown(environment.with(&Added::new()).unwrap()),
-            ["LC_ALL=C", "PATH=/bin"]
+            ["DUCTWORK_CHILD=c41d", "LC_ALL=C", "PATH=/bin"]
         );
         assert_eq!(environment.get("TOKEN"), None);
         // A step may ask for it all the same.

@@ -42,6 +42,10 @@ use crate::model::{ExecutionId, ProcessId, RunId, StepId, TraceParent};
 /// step starts inherits it, and can be recognised by it when nobody is left who knows of the process.
 pub const PROCESS: &str = "DUCTWORK_PROCESS";
 
+/// The variable that says from which child of a supervisor a process descends. Every step inherits it, whichever
+/// variables are listed for steps.
+pub const CHILD: &str = "DUCTWORK_CHILD";
+
 /// One execution to perform.
 #[derive(Clone, Debug)]
 pub struct Assignment {

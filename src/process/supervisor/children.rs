@@ -11,9 +11,10 @@ use crate::engine::trouble::Trouble;
 use crate::failpoint::failpoint;
 use crate::machine::stuck::DIES;
 use crate::process::child::GAVE_UP;
-use crate::process::orphan::{self, Living, TAG};
+use crate::process::orphan::{self, Living};
 use crate::process::roster::{self, Cause, ChildKind, Order, Pid, SlotId, Standing};
 use crate::process::spawn;
+use crate::step::CHILD;
 use crate::store::process::ProcessRow;
 
 use super::{Child, Supervisor, lock, wanted};
@@ -203,7 +204,7 @@ impl Supervisor {
         let config = &self.setup.config;
         let argv = (self.setup.argv)(config, kind, self.me.process());
         let mut environment = self.setup.environment.clone();
-        environment.push((OsString::from(TAG), Some(OsString::from(&tag))));
+        environment.push((OsString::from(CHILD), Some(OsString::from(&tag))));
         let handed = serde_json::to_vec(config.handed()).expect("texts are JSON");
         let at = self.at();
         match spawn::spawn(&argv, &environment, Some(&handed)) {
