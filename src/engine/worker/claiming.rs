@@ -39,21 +39,9 @@ impl Worker {
     /// Takes as many executions off the queue as there is room for, when it is time to ask. False
     /// when this process was declared dead.
     pub(super) async fn claim(&self, state: &mut Loop) -> Result<bool, Error> {
-        let beyond = state.slots.beyond(state.unstored.len());
-        let room = state.slots.appetite(state.work.finished().len() + beyond);
-        let room = state.work.claims(room.min(state.most));
-        if room == 0 {
+        let Some(room) = self.room(state).await? else {
             return Ok(true);
-        }
-        if !state.eager {
-            if Instant::now() < state.look {
-                return Ok(true);
-            }
-            // One look first, because a worker would otherwise often open a transaction and find nothing.
-            if self.next_due(state).await? > Duration::ZERO {
-                return Ok(true);
-            }
-        }
+        };
         state.eager = false;
         let now = Instant::now();
         let (behind, since) = match state.behind.take() {
@@ -68,47 +56,91 @@ impl Worker {
         let answer = self.perform(state, &claim).await;
         state.claim_failed = answer.is_err();
         if let Err(error) = &answer
-            && error.blames_a_row()
-            && (room, behind) == (1, Cursor::FIRST)
-            && self.leave_out_first(state, error).await?
+            && self.leave_out_cause(state, error, behind, room).await?
         {
-            // Without it, others can be claimed at once.
+            // The next claim can take others at once.
             state.eager = true;
             return Ok(true);
-        }
-        if let Err(error) = &answer
-            && error.is_not_now()
-        {
-            events::kept_waiting(error);
-            let most = room.max(locked::MOST);
-            if bearable(self.leave_out_locked(state, most).await)? == Some(true) {
-                // The next claim leaves out the locked executions, so it can take others at once.
-                state.eager = true;
-                return Ok(true);
-            }
         }
         let Some(Answer::Claimed(claim, rest)) = answer? else {
             unreachable!("a claim is answered by what was claimed");
         };
-        let Rest {
-            last,
-            mut excess,
-            unread,
-            waited,
-        } = rest;
-        let claimed = match claim {
+        match claim {
             Claim::Dead => {
                 self.shared.check.notify_one();
                 return Ok(false);
             }
             // A wakeup announces the end of the pause, and so does a heartbeat; an occasional look covers
             // the case that both are missed.
-            Claim::Paused => {
-                state.look = Instant::now() + self.poll();
-                return Ok(true);
+            Claim::Paused => state.look = Instant::now() + self.poll(),
+            Claim::Taken(claimed) => {
+                let count = claimed.len() + rest.excess.len() + rest.unread.len();
+                let full = count == room;
+                // Only a claim from the beginning shows that nothing more is due.
+                state.eager = full || behind != Cursor::FIRST;
+                if full {
+                    state.behind = Some((rest.last, since));
+                }
+                self.take(state, claimed, rest, behind, room).await?;
             }
-            Claim::Taken(claimed) => claimed,
-        };
+        }
+        Ok(true)
+    }
+
+    /// The number of executions that the next claim may take; none if it would take none, or not yet.
+    async fn room(&self, state: &mut Loop) -> Result<Option<usize>, Error> {
+        let beyond = state.slots.beyond(state.unstored.len());
+        let room = state.slots.appetite(state.work.finished().len() + beyond);
+        let room = state.work.claims(room.min(state.most));
+        if room == 0 {
+            return Ok(None);
+        }
+        if !state.eager {
+            // One look first, because a worker would otherwise often open a transaction and find nothing.
+            let waits = Instant::now() < state.look || self.next_due(state).await? > Duration::ZERO;
+            return Ok((!waits).then_some(room));
+        }
+        Ok(Some(room))
+    }
+
+    /// After a claim of up to `room` executions `behind` a place has failed: the next claims leave out those that are
+    /// to blame. False if none are found.
+    async fn leave_out_cause(
+        &self,
+        state: &mut Loop,
+        error: &Error,
+        behind: Cursor,
+        room: usize,
+    ) -> Result<bool, Error> {
+        if error.blames_a_row()
+            && (room, behind) == (1, Cursor::FIRST)
+            && self.leave_out_first(state, error).await?
+        {
+            return Ok(true);
+        }
+        if error.is_not_now() {
+            events::kept_waiting(error);
+            let most = room.max(locked::MOST);
+            return Ok(bearable(self.leave_out_locked(state, most).await)? == Some(true));
+        }
+        Ok(false)
+    }
+
+    /// Begins what a claim of up to `room` executions `behind` a place took, or puts it back.
+    async fn take(
+        &self,
+        state: &mut Loop,
+        claimed: Vec<Claimed>,
+        rest: Rest,
+        behind: Cursor,
+        room: usize,
+    ) -> Result<(), Error> {
+        let Rest {
+            mut excess,
+            unread,
+            waited,
+            ..
+        } = rest;
         if !waited.is_empty() {
             let counts = &self.shared.counts;
             counts.count(|counts| counting::claimed(counts, &self.pipeline, &waited));
@@ -123,12 +155,6 @@ impl Worker {
             true => state.most.saturating_mul(2),
             false => claimed.len().max(1),
         };
-        let full = claimed.len() + excess.len() + unread.len() == room;
-        // Only a claim from the beginning shows that nothing more is due.
-        state.eager = full || behind != Cursor::FIRST;
-        if full {
-            state.behind = Some((last, since));
-        }
         let suspect = claimed.iter().any(|claimed| claimed.crash_count > 0);
         state.slots.suspect(suspect);
         let free = if suspect { state.slots.free() } else { room };
@@ -151,8 +177,7 @@ impl Worker {
             state.vain = 0;
         }
         let begun = claimed.into_iter().take(free).collect();
-        self.begin_all(state, begun, unread).await?;
-        Ok(true)
+        self.begin_all(state, begun, unread).await
     }
 
     /// The executions that the next claim leaves out.

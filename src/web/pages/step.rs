@@ -9,10 +9,11 @@ use axum::response::Response;
 
 use crate::model::{RunId, RunStatus, StepId, StepStatus};
 use crate::number::grouped;
-use crate::store::fan_out;
-use crate::store::page::{self as store, Attempt};
+use crate::store::fan_out::{self, FanOut};
+use crate::store::page::{self as store, Attempt, Holder, StepHead, StepWhole};
 use crate::store::query::{self, Spread};
 use crate::store::steps::ATTEMPTS;
+use crate::store::{Conn, Error};
 use crate::time;
 use crate::view;
 use crate::web::Site;
@@ -104,97 +105,42 @@ pub async fn step(
         let Some(head) = store::run(conn, run).await? else {
             return Ok(None);
         };
-        let Some(step) = store::step(conn, run, id).await? else {
-            return Ok(Some((head, None)));
-        };
-        let attempts = store::attempts(conn, id, ATTEMPTS + 1).await?;
-        let told = match wanted {
-            Some(wanted) => Some(wanted),
-            None => default_attempt(&attempts),
-        };
-        let log = match told {
-            Some(number) => store::log(conn, id, number).await?,
+        let read = match store::step(conn, run, id).await? {
+            Some(step) => Some(Read::of(conn, step, wanted).await?),
             None => None,
         };
-        let branch = step.head.branch_id;
-        let mut fan_outs = fan_out::of_branch(conn, branch).await?;
-        fan_outs.retain(|it| it.node == step.head.node && it.via == "expand");
-        let holders = attempts.iter().filter_map(|it| it.process_id);
-        let holders = store::holders(conn, holders.collect::<Vec<_>>()).await?;
-        let spreads = query::spreads(conn, branch).await?;
-        let now = query::now(conn).await?;
-        let of_step = (
-            step,
-            attempts,
-            told.zip(log),
-            fan_outs,
-            holders,
-            spreads,
-            now,
-        );
-        Ok(Some((head, Some(of_step))))
+        Ok(Some((head, read)))
     });
-    let Some((head, found)) = read.await? else {
+    let Some((head, read)) = read.await? else {
         return Err(no_run(run));
     };
-    let Some((step, attempts, log, fan_outs, holders, spreads, now)) = found else {
+    let Some(mut read) = read else {
         return Err(missing(format!("run {run} has no step {id}")));
     };
+    let log = read.log.take();
     if let (Some(wanted), None) = (wanted, &log) {
         return Err(missing(format!("this step has no attempt {wanted}")));
     }
-    let head_of_step = &step.head;
+    let told = log.map(|(number, log)| told(number, log, &read.attempts));
+    let (now, step) = (read.now, &read.step.head);
     let address = format!("/runs/{run}/steps/{id}");
-    let told = log.map(|(number, log)| told(number, log, &attempts));
-    let span = (
-        head_of_step.created_at,
-        head_of_step.completed_at.unwrap_or(now),
-    );
-    let listed = &attempts[..attempts.len().min(ATTEMPTS)];
-    let row = |(at, attempt): (usize, &Attempt)| {
-        // An attempt waits from the end of the previous one.
-        let before = attempts.get(at + 1).and_then(|it| it.completed_at);
-        let since = before.unwrap_or(head_of_step.created_at);
-        let ended = attempt.completed_at.unwrap_or(now);
-        let state = parts::of_attempt(attempt);
-        let span_of = |from: i64, to: i64| time::span(time::between(from, to));
-        let error = parts::error(attempt);
-        let due = attempt
-            .due_at
-            .filter(|at| *at > now)
-            .map(|at| format!("due {}", time::relative(at, now)));
-        Row {
-            number: attempt.number,
-            place: parts::place(attempt.process_id, &holders),
-            claimed: attempt.claimed_at.map(parts::at),
-            waited: span_of(since, attempt.claimed_at.unwrap_or(ended)),
-            ran: match attempt.claimed_at {
-                Some(claimed) => span_of(claimed, ended),
-                None => String::new(),
-            },
-            bar: Bar::of(span, since, attempt.claimed_at, ended, state.class),
-            error: clip(&error.or(due).unwrap_or_default(), LETTERS),
-            has_more: attempt.has_log || attempt.error_message.is_some(),
-            is_told: told.as_ref().is_some_and(|it| it.number == attempt.number),
-            state,
-        }
-    };
     let frame = Frame::of("runs", now);
-    let asks = head_of_step.status == StepStatus::Waiting && head.status == RunStatus::Dampened;
+    let asks = step.status == StepStatus::Waiting && head.status == RunStatus::Dampened;
     page(&Page {
         question: (asks && frame.may_act_on(Some(&head.pipeline)))
             .then(|| waiting::address_of(run, Some(id))),
         frame,
         run: parts::run(run),
         pipeline: head.pipeline,
-        node: head_of_step.node.clone(),
-        step: head_of_step.step.clone(),
-        via: head_of_step.via.clone(),
+        node: step.node.clone(),
+        step: step.step.clone(),
+        via: step.via.clone(),
         id,
-        state: parts::of_step(head_of_step),
-        reached: parts::ago(head_of_step.created_at, now),
-        places: places(run, &spreads, head_of_step.place),
-        fan_outs: fan_outs
+        state: parts::of_step(step),
+        reached: parts::ago(step.created_at, now),
+        places: places(run, &read.spreads, step.place),
+        fan_outs: read
+            .fan_outs
             .iter()
             .take(FAN_OUTS)
             .map(|it| Link {
@@ -202,19 +148,93 @@ pub async fn step(
                 text: format!("{} elements", grouped(it.width)),
             })
             .collect(),
-        copied: head_of_step.source_step_id.is_some(),
-        answered_by: head_of_step.answered_by.clone(),
-        attempts: listed.iter().enumerate().map(row).collect(),
-        is_cut: attempts.len() > ATTEMPTS,
-        total: grouped(attempts.first().map_or(0, |last| last.number.into())),
-        input: Value::of(&step.input, format!("{address}/input")),
-        output: step
+        copied: step.source_step_id.is_some(),
+        answered_by: step.answered_by.clone(),
+        attempts: read.rows(told.as_ref().map(|it| it.number)),
+        is_cut: read.attempts.len() > ATTEMPTS,
+        total: grouped(read.attempts.first().map_or(0, |last| last.number.into())),
+        input: Value::of(&read.step.input, format!("{address}/input")),
+        output: read
+            .step
             .output
             .as_ref()
             .map(|it| Value::of(it, format!("{address}/output"))),
         told,
         address,
     })
+}
+
+/// The rows about a step.
+struct Read {
+    step: StepWhole,
+    /// The latest first, and one more than are listed, if there are so many.
+    attempts: Vec<Attempt>,
+    /// The number and the log of the attempt that is shown in full.
+    log: Option<(u32, store::Log)>,
+    /// Those that begin at the step.
+    fan_outs: Vec<FanOut>,
+    holders: Vec<Holder>,
+    spreads: Vec<Spread>,
+    now: i64,
+}
+
+impl Read {
+    async fn of(conn: &mut Conn, step: StepWhole, wanted: Option<u32>) -> Result<Self, Error> {
+        let StepHead { id, branch_id, .. } = step.head;
+        let attempts = store::attempts(conn, id, ATTEMPTS + 1).await?;
+        let told = wanted.or_else(|| default_attempt(&attempts));
+        let log = match told {
+            Some(number) => store::log(conn, id, number).await?,
+            None => None,
+        };
+        let mut fan_outs = fan_out::of_branch(conn, branch_id).await?;
+        fan_outs.retain(|it| it.node == step.head.node && it.via == "expand");
+        let holders: Vec<_> = attempts.iter().filter_map(|it| it.process_id).collect();
+        Ok(Self {
+            log: told.zip(log),
+            fan_outs,
+            holders: store::holders(conn, holders).await?,
+            spreads: query::spreads(conn, branch_id).await?,
+            now: query::now(conn).await?,
+            attempts,
+            step,
+        })
+    }
+
+    /// The listed attempts, of which the one with the number `told` is shown in full.
+    fn rows(&self, told: Option<u32>) -> Vec<Row> {
+        let (created, now) = (self.step.head.created_at, self.now);
+        let span = (created, self.step.head.completed_at.unwrap_or(now));
+        let span_of = |from: i64, to: i64| time::span(time::between(from, to));
+        let row = |(at, attempt): (usize, &Attempt)| {
+            // An attempt waits from the end of the previous one.
+            let before = self.attempts.get(at + 1).and_then(|it| it.completed_at);
+            let since = before.unwrap_or(created);
+            let ended = attempt.completed_at.unwrap_or(now);
+            let state = parts::of_attempt(attempt);
+            let due = attempt
+                .due_at
+                .filter(|at| *at > now)
+                .map(|at| format!("due {}", time::relative(at, now)));
+            let error = parts::error(attempt).or(due).unwrap_or_default();
+            Row {
+                number: attempt.number,
+                place: parts::place(attempt.process_id, &self.holders),
+                claimed: attempt.claimed_at.map(parts::at),
+                waited: span_of(since, attempt.claimed_at.unwrap_or(ended)),
+                ran: attempt
+                    .claimed_at
+                    .map_or_else(String::new, |claimed| span_of(claimed, ended)),
+                bar: Bar::of(span, since, attempt.claimed_at, ended, state.class),
+                error: clip(&error, LETTERS),
+                has_more: attempt.has_log || attempt.error_message.is_some(),
+                is_told: told == Some(attempt.number),
+                state,
+            }
+        };
+        let listed = self.attempts.iter().take(ATTEMPTS).enumerate();
+        listed.map(row).collect()
+    }
 }
 
 /// The attempt that is shown if nobody asks for one: the last with a log or an error.
