@@ -104,7 +104,7 @@ on_every_database! {
         let mut last = daemon.child("worker Steady", None).await;
         let frozen = loop {
             send(last, Signal::SIGKILL);
-            let next = daemon.child("worker Steady", Some(last)).await;
+            let next = newborn(&daemon, "worker Steady", last).await;
             freeze(next).await;
             // Not with the database open: a process that stands still inside a transaction
             // keeps a SQLite database locked for all others, the test included.
@@ -166,6 +166,22 @@ on_every_database! {
 
 /// A change to a file.
 type Edit = fn(&std::path::Path);
+
+/// Waits for a child of this kind that is not `last`, and looks often: it registers a few milliseconds after its birth.
+async fn newborn(daemon: &Daemon, kind: &str, last: i32) -> i32 {
+    let list = format!("/proc/{0}/task/{0}/children", daemon.pid());
+    let began = Instant::now();
+    loop {
+        let children = std::fs::read_to_string(&list).expect("a supervisor");
+        let children = children.split(' ').filter_map(|pid| pid.parse().ok());
+        let mut others = children.filter(|pid| *pid != last).filter_map(Process::of);
+        if let Some(born) = others.find(|it| it.kind == kind) {
+            return born.pid;
+        }
+        assert!(began.elapsed() < PATIENCE, "no new {kind}");
+        tokio::time::sleep(Duration::from_micros(200)).await;
+    }
+}
 
 fn has_database_open(pid: i32) -> bool {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a process");
