@@ -1095,6 +1095,22 @@ fn a_first_attempt_that_waits_for_its_time_is_shown_with_it() {
     let line = shown.stdout.lines().find(|line| line.contains("is due"));
     let line = line.unwrap_or_else(|| panic!("{shown:?}"));
     assert!(line.contains(", attempt 1 is due in 1h 59m"), "{shown:?}");
+    assert!(runs[0]["due_at"].is_string(), "{runs}");
+    let listed = place.run(["runs"]);
+    assert!(listed.stdout.contains("begins in 1h 59m"), "{listed:?}");
+    // It has begun, or never will.
+    place.run(["trigger", "Hello", "2"]).fine();
+    place
+        .run(["cancel", runs[0]["id"].as_str().unwrap()])
+        .fine();
+    let runs = place.run(["runs", "--json"]).json();
+    let due: Vec<bool> = runs
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run.get("due_at").is_some())
+        .collect();
+    assert_eq!(due, [false, false], "{runs}");
 }
 
 #[test]

@@ -147,13 +147,17 @@ impl Runs {
 fn as_text(runs: &[Run], to: Out, now: i64) -> String {
     let ids = ids(runs, to.terminal);
     let row = |run: &Run| {
+        let tone = match run.due_at {
+            Some(_) => out::DIM,
+            None => out::BAD,
+        };
         vec![
             Cell::new(&ids[&run.id]),
             Cell::styled(&run.pipeline, out::BOLD),
             Cell::styled(word(run.status), style(run.status)),
             Cell::new(to.time(run.triggered_at, now)),
             Cell::new(took(run.triggered_at, run.ended_at(), now)),
-            Cell::styled(remarks(run), out::BAD),
+            Cell::styled(remarks(run, now), tone),
         ]
     };
     let rows: Vec<Vec<Cell>> = runs.iter().map(row).collect();

@@ -103,6 +103,14 @@ statements! {
                   FROM {rows:b(id id)}) x
          WHERE x.halt_reason IS NOT NULL
          ORDER BY run_id, halt_reason";
+    /// For a run of which nothing has been claimed: its only branch is at its first step.
+    FIRST_DUE = "
+        SELECT b.id AS run_id, a.due_at
+          FROM {rows:b(id id)}
+          JOIN ductwork_branches br ON {key:br.run_id;b.id} AND br.fan_out_id IS NULL
+          JOIN ductwork_executions e ON {key:e.step_id;br.step_id} AND e.attempt = 1
+          JOIN ductwork_availabilities a ON {key:a.execution_id;e.id}
+         WHERE a.due_at > {now}";
     SUCCESSORS = "
         SELECT n.revived_from AS run_id, n.id AS successor
           FROM {rows:b(id id)} JOIN ductwork_runs n ON {key:n.revived_from;b.id}";
@@ -292,7 +300,28 @@ pub(super) fn id_at(time: i64) -> Uuid {
 /// Adds the data about these runs from other rows.
 pub(super) async fn complete(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
     halt_reasons(conn, runs).await?;
-    successors(conn, runs).await
+    successors(conn, runs).await?;
+    first_due(conn, runs).await
+}
+
+/// Adds the times at which those of these runs begin that were triggered for later.
+async fn first_due(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
+    let waits = |run: &&Run| {
+        let is_open = run.status == RunStatus::InProgress && run.cancelling_at.is_none();
+        is_open && run.started_at.is_none()
+    };
+    let ids: Vec<RunId> = runs.iter().filter(waits).map(|run| run.id).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let rows = Rows::new().ids("id", ids);
+    for row in conn.fetch(&FIRST_DUE, &[("b", (&rows).into())]).await? {
+        let id = RunId(row.get("run_id")?);
+        if let Some(run) = runs.iter_mut().find(|run| run.id == id) {
+            run.due_at = row.get("due_at")?;
+        }
+    }
+    Ok(())
 }
 
 /// Adds the successors of those of these runs that were revived.

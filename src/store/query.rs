@@ -163,6 +163,8 @@ pub struct Run {
     pub triggered_at: i64,
     /// When its first step was claimed.
     pub started_at: Option<i64>,
+    /// When its first step may be claimed, if that is still to come.
+    pub due_at: Option<i64>,
     /// µs since 1970.
     pub completed_at: Option<i64>,
     /// µs since 1970.
@@ -764,6 +766,7 @@ pub(super) fn run_row(row: &Row) -> Result<Run, Error> {
         revived_as: None,
         triggered_at: row.get("triggered_at")?,
         started_at: row.get("started_at")?,
+        due_at: None,
         completed_at: row.get("completed_at")?,
         halted_at: row.get("halted_at")?,
         cancelled_at: row.get("cancelled_at")?,

@@ -103,11 +103,15 @@ pub fn step_status(given: &str) -> Option<StepStatus> {
     }
 }
 
-/// The run as which a run goes on, the reasons for which its branches have halted, and whether it can be read. A
-/// run that goes on although a branch has halted will halt.
-pub fn remarks(run: &Run) -> String {
+/// The run as which a run goes on, when it begins, the reasons for which its branches have halted, and whether it can be
+/// read. A run that goes on although a branch has halted will halt.
+pub fn remarks(run: &Run, now: i64) -> String {
+    let begins = run
+        .due_at
+        .map(|at| format!("begins {}", time::relative(at, now)));
     let damaged = run.damaged.as_ref().map(|_| "damaged".to_owned());
-    let mut remarks: Vec<String> = run.halt_reasons.iter().cloned().chain(damaged).collect();
+    let reasons = run.halt_reasons.iter().cloned();
+    let mut remarks: Vec<String> = begins.into_iter().chain(reasons).chain(damaged).collect();
     if !run.status.is_terminal() && !run.halt_reasons.is_empty() {
         remarks.insert(0, "will halt".to_owned());
     }

@@ -39,6 +39,9 @@ pub struct RunJson<'a> {
     triggered_at: Time,
     /// When its first step was claimed.
     started_at: Option<Time>,
+    /// Present only if the run was triggered for later: when its first step may be claimed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_at: Option<Time>,
     /// When it completed.
     completed_at: Option<Time>,
     /// When it halted.
@@ -71,6 +74,7 @@ impl<'a> RunJson<'a> {
             revived_as: run.revived_as,
             triggered_at: Time::of(run.triggered_at),
             started_at: run.started_at.map(Time::of),
+            due_at: run.due_at.map(Time::of),
             completed_at: run.completed_at.map(Time::of),
             halted_at: run.halted_at.map(Time::of),
             halt_reasons: &run.halt_reasons,

@@ -269,6 +269,7 @@ on_every_database! {
         let later = fixture.run(&[], &["trigger", "Fine", "1", "--delay", "1h"]);
         let later = String::from_utf8(later.stdout).unwrap().trim().to_owned();
         has(&page(&console, &format!("/runs/{later}")), &["scheduled</span> <span class=\"due\">due <time", "scheduled: A is due in 59m"]);
+        has(&page(&console, "/runs?status=running"), &["scheduled</span>", "begins in 59m"]);
         daemon.stop().await;
     }
 

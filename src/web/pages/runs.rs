@@ -326,11 +326,14 @@ fn row(run: &Run, now: i64) -> Row {
         run: parts::run(run.id),
         encoded: encoded(&run.pipeline),
         pipeline: run.pipeline.clone(),
-        state: parts::of_run(run.status),
+        state: match run.due_at {
+            Some(_) => parts::SCHEDULED,
+            None => parts::of_run(run.status),
+        },
         triggered: parts::ago(run.triggered_at, now),
         took: view::took(run.triggered_at, run.ended_at(), now),
         key: clip(run.trigger_key.as_deref().unwrap_or_default(), LETTERS),
-        remarks: view::remarks(run),
+        remarks: view::remarks(run, now),
     }
 }
 
