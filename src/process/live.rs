@@ -61,6 +61,13 @@ impl Stamp {
         if self.last.is_some_and(|last| now < last + EVERY) {
             return;
         }
+        let age = self.last.map_or(Duration::ZERO, |last| now - last);
+        if age >= STALE_AFTER {
+            tracing::warn!(
+                seconds = age.as_secs(),
+                "this process stood still: a signal, its container or its host has stopped it for a while"
+            );
+        }
         self.last = Some(now);
         // Somebody may have tidied up.
         if !self.path.exists() {

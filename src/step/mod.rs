@@ -252,13 +252,26 @@ impl From<StopCause> for Outcome {
     }
 }
 
-/// Resolves when `limit` has passed; never, without a limit.
+/// The longest sleep of a timeout; a sleep that ends this much too late shows that this process stood still meanwhile.
+const SLICE: Duration = Duration::from_secs(1);
+
+/// Resolves when `limit` has passed while this process ran; never, without a limit.
+///
+/// RACE: a container or a virtual machine is paused, and all of its processes stand still with it, steps included. A step
+/// gets that time back: it could do nothing, and would pay with an attempt. Proven by
+/// `a_step_gets_back_the_time_for_which_everything_stood_still`.
 async fn elapsed(limit: Option<Duration>) -> Duration {
-    match limit {
-        Some(limit) => {
-            tokio::time::sleep(limit).await;
-            limit
-        }
-        None => std::future::pending().await,
+    let Some(limit) = limit else {
+        return std::future::pending().await;
+    };
+    let mut left = limit;
+    while !left.is_zero() {
+        let slice = left.min(SLICE);
+        let began = tokio::time::Instant::now();
+        tokio::time::sleep(slice).await;
+        let took = began.elapsed();
+        let stood_still = took > slice + SLICE;
+        left = left.saturating_sub(if stood_still { slice } else { took });
     }
+    limit
 }

@@ -10,7 +10,8 @@ use ductwork::store::definition::LeftOut;
 use ductwork::store::process::Claimant;
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect, Row};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::fixture::*;
 use crate::on_every_database;
@@ -31,6 +32,16 @@ steps:
         until [ -e go ]; do sleep 0.05; done
         echo '"early"'
         echo $$ >> ends
+flow: [{ start: A }]
+"#;
+
+/// It works for three seconds.
+const SLOW: &str = r#"
+pipeline: Slow
+steps:
+  A:
+    command: [sh, -c, "echo >> starts; for i in $(seq 30); do sleep 0.1; done; echo 1"]
+    timeout: 8s
 flow: [{ start: A }]
 "#;
 
@@ -459,4 +470,42 @@ async fn a_worker_is_frozen_with_the_lock(db: Db) {
 #[tokio::test]
 async fn a_worker_that_was_frozen_while_it_writes_is_killed_and_all_others_go_on() {
     support::with(Db::sqlite(), a_worker_is_frozen_with_the_lock).await;
+}
+
+/// A container or a virtual machine is paused, for less than a lease and for more than the timeout of a step.
+#[tokio::test]
+async fn a_step_gets_back_the_time_for_which_everything_stood_still() {
+    support::with(Db::postgres().await, async |db| {
+        let settings = Settings {
+            max_retry: 0,
+            ..Settings::default()
+        };
+        let mut fixture = DaemonFixture::new(&db, settings, &[SLOW]).await;
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let run = fixture.trigger("Slow", "1", 1).await[0];
+        fixture.said("starts", 1).await;
+        // The supervisor first, so that it sees nobody stand still.
+        let mut pids: Vec<i32> = daemon.processes().iter().map(|it| it.pid).collect();
+        pids.sort_by_key(|pid| *pid != daemon.pid());
+        let all = |signal| {
+            for pid in &pids {
+                // The step's `sleep` may have ended since it was listed.
+                let _sent_or_gone = kill(Pid::from_raw(*pid), signal);
+            }
+        };
+        all(Signal::SIGSTOP);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        all(Signal::SIGCONT);
+        fixture.run_ended(run).await;
+        daemon.says("this process stood still").await;
+        daemon.stop().await;
+        let executions = fixture.succeeded_once_each().await;
+        assert!(
+            executions.iter().all(|it| it.attempt == 1),
+            "{executions:#?}"
+        );
+        fixture.audited().await;
+    })
+    .await;
 }
