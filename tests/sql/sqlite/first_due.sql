@@ -1,0 +1,6 @@
+SELECT b.id AS run_id, a.due_at
+  FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b
+  JOIN ductwork_branches br ON br.run_id = b.id AND br.fan_out_id IS NULL
+  JOIN ductwork_executions e ON e.step_id = br.step_id AND e.attempt = 1
+  JOIN ductwork_availabilities a ON a.execution_id = e.id
+ WHERE a.due_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)
