@@ -37,8 +37,9 @@ const SQLITE_HELP: &str = "write `sqlite://FILE`, relative to the configuration'
                            or `sqlite:///absolute/FILE`";
 const POSTGRES_HELP: &str = "write `postgres://USER:PASSWORD@HOST:PORT/NAME`";
 const MYSQL_HELP: &str = "write `mysql://USER:PASSWORD@HOST:PORT/NAME`";
+const BLANK_HELP: &str = "write a blank as `%20`: `postgres://USER:PASSWORD@HOST:PORT/NAME`";
 const ENCODE_HELP: &str = "in the user and the password write `@` as `%40`, `:` as `%3A`, \
-                           `/` as `%2F`, `%` as `%25`, `?` as `%3F` and `#` as `%23`";
+                           `/` as `%2F`, `%` as `%25`, `?` as `%3F`, `#` as `%23` and a blank as `%20`";
 
 impl DatabaseUrl {
     /// Reads an address; a relative SQLite path begins at `base_dir`.
@@ -300,7 +301,7 @@ fn postgres(text: &str) -> Result<DatabaseUrl, UrlError> {
         _ => return refuse("the PostgreSQL address is not a URL", POSTGRES_HELP),
     };
     if text.contains(char::is_whitespace) || text.contains(char::is_control) {
-        return refuse("the PostgreSQL address contains a blank", POSTGRES_HELP);
+        return refuse("the PostgreSQL address contains a blank", BLANK_HELP);
     }
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
@@ -645,6 +646,8 @@ mod tests {
             let shown = format!("{error:?}");
             assert!(!shown.contains("cret"), "{shown}");
         }
+        let blank = parse("postgres://u:s3 cret@h/db").unwrap_err();
+        assert!(blank.help.contains("a blank as `%20`"), "{blank:?}");
         let named = parse("$SECRET").unwrap_err();
         assert!(named.help.contains("`url: \"${NAME}\"`"), "{named:?}");
     }
