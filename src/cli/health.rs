@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::machine::pause::Pause;
 use crate::machine::stuck::{self, Stuck};
 use crate::machine::webhook::{self, Waits};
+use crate::machine::why::let_go_on;
 use crate::model::{Intake, ProcessId, Role};
 use crate::problem::{Problem, Problems};
 use crate::proc::stat;
@@ -281,13 +282,12 @@ impl Health {
                             "the last heartbeat of the {role} {pid} on {host} is {} old",
                             time::whole(first.age)
                         ),
-                        me.would_know(&proof::identity(first))
-                            .then(|| continued(pid as i32))
-                            .flatten()
-                            .unwrap_or_else(|| {
-                                "`ductworkd processes` lists all; the daemon's log says what it waits for"
-                                    .to_owned()
-                            }),
+                        match me.is_stopped(&proof::identity(first)) {
+                            true => let_go_on(pid),
+                            false => {
+                                "`ductworkd processes` lists all; the daemon's log says what it waits for".to_owned()
+                            }
+                        },
                     ),
                 };
                 let stale = stale.len();
@@ -446,7 +446,7 @@ fn notes(found: &Found) -> String {
 /// The remedy for a process of this host that a signal has stopped.
 fn continued(pid: i32) -> Option<String> {
     let is_stopped = stat(pid).is_some_and(|stat| stat.state == b'T');
-    is_stopped.then(|| format!("a signal has stopped it; let it go on: kill -CONT {pid}"))
+    is_stopped.then(|| let_go_on(pid))
 }
 
 /// While nobody can read, nothing is known about any process.

@@ -124,6 +124,7 @@ async fn asked(
     for process in &mut facts.processes {
         let row = processes.iter().find(|row| row.id == process.id);
         process.dead = row.is_some_and(|row| proof::is_dead(&me, row));
+        process.stopped = row.is_some_and(|row| me.is_stopped(&proof::identity(row)));
         if locked.contains(&process.id) {
             process.age = Duration::ZERO;
         }

@@ -35,6 +35,11 @@ pub fn end_transaction(holder: Option<&str>) -> String {
     holder.unwrap_or(END_TRANSACTION).to_owned()
 }
 
+/// The remedy for a process that a signal has stopped.
+pub fn let_go_on(pid: impl Display) -> String {
+    format!("a signal has stopped it; let it go on: kill -CONT {pid}")
+}
+
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Why {

@@ -12,6 +12,7 @@ use crate::model::{ProcessId, Role};
 use crate::store::process::NewProcess;
 
 use super::roster::Pid;
+use crate::proc::Stat;
 pub(super) use crate::proc::stat;
 
 /// The facts recorded in a process's row. A fact that could not be read is empty or
@@ -78,6 +79,12 @@ impl Identity {
     /// pid namespaces and prove nothing about each other (H12).
     pub fn is_provably_dead(&self, other: &Self) -> bool {
         self.would_know(other) && is_gone(other.pid, other.started_ticks)
+    }
+
+    /// True when a signal has stopped the other one, and this process can be certain of it.
+    pub fn is_stopped(&self, other: &Self) -> bool {
+        let is = |stat: Stat| stat.state == b'T' && stat.started_ticks == other.started_ticks;
+        self.would_know(other) && stat(other.pid).is_some_and(is)
     }
 
     /// True when it is a child of this very process that has died and was not waited for.

@@ -314,6 +314,7 @@ async fn process_facts(conn: &mut Conn) -> Result<Vec<ProcessFact>, Error> {
             age: process.age,
             dead: process.condemned.is_some(),
             condemned: process.condemned.is_some(),
+            stopped: false,
             intake: process.intake,
             holds: mover.as_ref().map_or(0, |mover| mover.holds),
             moved_at: mover

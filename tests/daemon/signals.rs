@@ -467,6 +467,30 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
         fixture.audited().await;
     }
 
+    async fn a_person_who_asks_why_is_told_that_a_signal_has_stopped_the_worker(db: Db) {
+        let settings = Settings { reaper_timeout: "4s", ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[WAITING]).await;
+        let run = fixture.trigger("Waiting", "1", 1).await[0].to_string();
+        fixture.configure("  role: worker\n");
+        let worker = fixture.start();
+        fixture.pids("pids", 1).await;
+        freeze(worker.pid()).await;
+        let again = format!("a signal has stopped it; let it go on: kill -CONT {}", worker.pid());
+        for held in ["has been running on ", "is held by the worker with pid "] {
+            let said = eventually(PATIENCE, held, async || {
+                let told = fixture.run(&[], &["why", &run]);
+                let said = String::from_utf8(told.stdout).unwrap();
+                said.contains(held).then_some(said)
+            });
+            let said = said.await;
+            assert!(said.contains(&again), "{said}");
+        }
+        worker.send(Signal::SIGCONT);
+        std::fs::write(fixture.path("go"), "").unwrap();
+        let mut worker = worker;
+        worker.stop().await;
+    }
+
     async fn a_daemon_that_waits_for_its_steps_to_end_is_shown_as_stopping(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITING]).await;
         let mut daemon = fixture.start();

@@ -60,6 +60,7 @@ fn process(role: Role, age_s: u64) -> ProcessFact {
         age: Duration::from_secs(age_s),
         dead: false,
         condemned: false,
+        stopped: false,
         intake: Intake::Open,
         holds: 1,
         moved_at: NOW - 600 * SECOND,
@@ -170,6 +171,36 @@ fn every_state_of_a_branch_has_its_own_cause() {
         told.fact,
         "Load is held by the worker with pid 7 on box, whose heartbeat is 40s old"
     );
+    // A signal has stopped the process, and this host knows it.
+    let again = "a signal has stopped it; let it go on: kill -CONT 7";
+    for (role, state, age_s, other) in [
+        (Role::Worker, running, 1, ""),
+        (
+            Role::Worker,
+            running,
+            40,
+            ". Otherwise it is recovered within ",
+        ),
+        (Role::Worker, queued(-5), 40, ""),
+        (Role::Worker, queued(-600), 20, ""),
+        (Role::Advancer, ready(-5), 40, ""),
+        (Role::Advancer, ready(-600), 20, ""),
+    ] {
+        let told = why(&Facts {
+            processes: vec![ProcessFact {
+                stopped: true,
+                holds: 0,
+                ..process(role, age_s)
+            }],
+            ..facts(Some(state))
+        });
+        let remedy = told.remedy.unwrap_or_default();
+        assert!(
+            remedy.contains(&format!("{again}{other}")),
+            "{}: {remedy}",
+            told.fact
+        );
+    }
     let unread = Facts {
         unreadable: Some(Unreadable {
             fact: "definition 0123456789ab cannot be read".into(),

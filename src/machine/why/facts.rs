@@ -11,6 +11,8 @@ use crate::machine::intake::{self, Closed, Taker};
 use crate::machine::pause::Pause;
 use crate::model::*;
 
+use super::let_go_on;
+
 /// The facts about a run, and about the processes that could move it.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -93,6 +95,8 @@ pub struct ProcessFact {
     pub dead: bool,
     /// It was declared dead, and holds claims that could not be given back yet.
     pub condemned: bool,
+    /// Its host knows that a signal has stopped it.
+    pub stopped: bool,
     /// Whether it takes new work.
     pub intake: Intake,
     /// How much it holds: steps that it runs or has claimed, or branches that it advances.
@@ -117,6 +121,11 @@ impl ProcessFact {
 
     pub(super) fn is_alive(&self, stale_after: Duration) -> bool {
         !self.dead && self.age < stale_after
+    }
+
+    /// The remedy if a signal has stopped it.
+    pub(super) fn let_go_on(&self) -> Option<String> {
+        self.stopped.then(|| let_go_on(self.pid))
     }
 
     /// True if it has missed a heartbeat: it beats six times in the time after which it is stale.

@@ -202,7 +202,7 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
             leaf.node, process.host, process.role, process.pid
         );
         let why = Why::new("running", fact);
-        return Some(match remedy {
+        return Some(match process.let_go_on().or(remedy) {
             Some(remedy) => why.remedy(remedy),
             None => why,
         });
@@ -237,10 +237,14 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
         "{} is held by {holder}, whose heartbeat is {age} old{place}",
         leaf.node
     );
-    let remedy = format!(
+    let recovered = format!(
         "it is recovered within {} by any process that is alive; start `ductworkd` if none is",
         time::whole(facts.stale_after)
     );
+    let remedy = match process.let_go_on() {
+        Some(remedy) => format!("{remedy}. Otherwise {recovered}"),
+        None => recovered,
+    };
     Some(Why::new("process_stale", fact).remedy(remedy))
 }
 
@@ -253,10 +257,10 @@ fn is_of_a_start(trouble: &str) -> bool {
 
 /// A leaf that waits for an advancer.
 fn ready(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
-    let advancer = |process: &&ProcessFact| {
-        process.role == Role::Advancer && process.is_alive(facts.stale_after)
-    };
-    let advancers: Vec<_> = facts.processes.iter().filter(advancer).collect();
+    let all = facts.processes.iter();
+    let all = all.filter(|process| process.role == Role::Advancer);
+    let (advancers, others): (Vec<_>, Vec<_>) =
+        all.partition(|process| process.is_alive(facts.stale_after));
     match advancers.first() {
         Some(_) if let Some(closed) = facts.closed(&advancers) => Why::new(
             closed.cause,
@@ -271,8 +275,20 @@ fn ready(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             "no_advancer",
             format!("{} has ended, but no advancer is alive{place}", leaf.node),
         )
-        .remedy(intake::start(Role::Advancer, &facts.living()).to_owned()),
+        .remedy(match stopped(&others) {
+            Some(remedy) => remedy,
+            None => intake::start(Role::Advancer, &facts.living()).to_owned(),
+        }),
     }
+}
+
+/// The remedy if a signal has stopped one of these processes, none of which is alive.
+fn stopped(processes: &[&ProcessFact]) -> Option<String> {
+    processes.iter().find_map(|process| {
+        let (role, pid, host) = (process.role, process.pid, &process.host);
+        let remedy = process.let_go_on()?;
+        Some(format!("the {role} {pid} on {host}: {remedy}"))
+    })
 }
 
 /// A leaf that an advancer is about to take, or that none takes.
@@ -392,9 +408,10 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             return Why::new("worker_dies", fact).remedy(DEADLY.to_owned());
         }
         // A daemon whose worker has died starts another: it knows the pipeline.
-        return Why::new("no_worker", fact).remedy(match others.is_empty() {
-            true => intake::start_worker(pipeline, &facts.living()),
-            false => intake::start(Role::Worker, &facts.living()).to_owned(),
+        return Why::new("no_worker", fact).remedy(match stopped(&others) {
+            Some(remedy) => remedy,
+            None if others.is_empty() => intake::start_worker(pipeline, &facts.living()),
+            None => intake::start(Role::Worker, &facts.living()).to_owned(),
         });
     }
     if let Some(closed) = facts.closed(&alive) {
@@ -473,6 +490,7 @@ fn untaken(
     let locked =
         "`ductworkd health` names the database session that has locked its rows, if there is one";
     let remedy = match process.is_silent(facts.stale_after) {
+        _ if let Some(remedy) = process.let_go_on() => remedy,
         true => format!(
             "wait: it is replaced, or its work goes to others, if it stays silent for {}; {locked}",
             time::whole(facts.stale_after)
