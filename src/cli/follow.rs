@@ -526,9 +526,13 @@ pub async fn report(
                 say("  and more");
             }
             let halts = super::why::halts(conn, run, Some(follow.definition)).await?;
-            for halt in halts.iter().filter(|halt| !halt.fact.is_of_step()) {
+            let mut others = halts.iter().filter(|halt| !halt.fact.is_of_step());
+            for halt in others.by_ref().take(TOLD) {
                 let explanation = halt.explanation.as_deref().unwrap_or_default();
                 say(&clean(&format!("  {}: {explanation}", halt.fact.reason)));
+            }
+            if others.next().is_some() {
+                say("  and more");
             }
             let facts: Vec<_> = halts.into_iter().map(|halt| halt.fact).collect();
             say(&format!("  look at it:  ductworkd show {id}"));

@@ -89,7 +89,7 @@ impl Show {
             };
             let actions = action::latest(&mut conn, action::Of::Run(run), None, ACTIONS).await?;
             if cli.out.json {
-                let told = halts.iter();
+                let told = halts.iter().take(why::TOLD);
                 let told = told.map(|it| HaltJson::of(&it.fact, it.explanation.as_deref()));
                 return cli.out.value(&WholeJson {
                     alone: AloneJson {

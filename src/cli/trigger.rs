@@ -103,7 +103,7 @@ pub async fn halted(
         return Ok(Vec::new());
     }
     let halts = super::why::halts(conn, run, None).await?.into_iter();
-    let halts = halts.map(|halt| Halted {
+    let halts = halts.take(super::why::TOLD).map(|halt| Halted {
         reason: halt.fact.reason,
         node: halt.fact.node,
         error_class: halt.fact.class,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::definition::Definition;
-use crate::machine::halt::HaltFact;
+use crate::machine::halt::{HALTS_MAX, HaltFact};
 use crate::machine::why::{Why as Answer, why};
 use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
@@ -155,15 +155,15 @@ pub struct Halt {
 }
 
 /// The number of a run's halts that are shown.
-const TOLD: usize = 5;
+pub const TOLD: usize = 5;
 
-/// The first halts of a run, explained by its definition.
+/// The halts of a run that its remedy counts, explained by its definition.
 pub async fn halts(
     conn: &mut Conn,
     run: RunId,
     definition: Option<&Definition>,
 ) -> Result<Vec<Halt>, Failure> {
-    let facts = crate::store::why::halts(conn, run, TOLD).await?;
+    let facts = crate::store::why::halts(conn, run, HALTS_MAX).await?;
     let halts = facts.into_iter().map(|fact| Halt {
         explanation: fact.explanation(definition),
         fact,
@@ -171,10 +171,11 @@ pub async fn halts(
     Ok(halts.collect())
 }
 
-/// The halts that no failed step shows, one line for each.
+/// The first halts that no failed step shows, one line for each.
 pub fn explained(halts: &[Halt]) -> String {
     let mut text = String::new();
-    for halt in halts.iter().filter(|halt| !halt.fact.is_of_step()) {
+    let mut halts = halts.iter().filter(|halt| !halt.fact.is_of_step());
+    for halt in halts.by_ref().take(TOLD) {
         let (node, reason) = (&halt.fact.node, &halt.fact.reason);
         let explanation = halt
             .explanation
@@ -182,6 +183,9 @@ pub fn explained(halts: &[Halt]) -> String {
             .unwrap_or("nothing more is known");
         let line = format!("{reason} at {node}: {explanation}");
         text.push_str(&format!("{}\n", paint(out::BAD, &out::clean(&line))));
+    }
+    if halts.next().is_some() {
+        text.push_str("and more\n");
     }
     text
 }

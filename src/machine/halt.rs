@@ -401,8 +401,13 @@ pub fn remedy(halts: &[HaltFact], run: RunId) -> String {
         return format!("{first}, then: ductworkd revive {run}{note}");
     }
     let named: Vec<&str> = fixes.iter().take(NAMED).map(|it| &*it.first).collect();
+    // Of more halts than these, others may have fixes of their own.
+    let at_least = match halts.len() {
+        HALTS_MAX.. => "at least ",
+        _ => "",
+    };
     let (first, last) = match fixes.len().checked_sub(NAMED) {
-        Some(more @ 1..) => (&named[..], format!("{more} more")),
+        Some(more @ 1..) => (&named[..], format!("{at_least}{more} more")),
         _ => (&named[..named.len() - 1], named[named.len() - 1].to_owned()),
     };
     format!(
@@ -495,6 +500,11 @@ mod tests {
         let all = ["A", "B", "C", "D"].map(refused);
         assert_eq!(of(&all[..3]), format!("fix A, fix B and fix C{several}"));
         assert_eq!(of(&all), format!("fix A, fix B, fix C and 1 more{several}"));
+        let most = all.iter().cycle().take(HALTS_MAX).cloned();
+        assert_eq!(
+            of(&most.collect::<Vec<_>>()),
+            format!("fix A, fix B, fix C and at least 1 more{several}")
+        );
     }
 
     #[test]

@@ -163,6 +163,29 @@ fn a_revival_says_that_the_file_differs_and_goes_on_with_it_when_asked_to() {
     place.run(["audit"]).fine();
 }
 
+#[test]
+fn all_places_to_fix_are_counted_in_the_remedy_by_every_verb() {
+    let place = Place::ready();
+    let steps: Vec<String> = ('A'..='H')
+        .map(|step| format!("{step}{step}: {{ command: ['false'], max_retry: 0 }}"))
+        .collect();
+    let paths: Vec<String> = ('A'..='H').map(|step| format!("{step}{step}")).collect();
+    let text = format!(
+        "pipeline: Eight\nsteps: {{ Begin: {{ command: [cat] }}, {} }}\nflow: [{{ start: Begin }}, {{ divide: [{}] }}]\n",
+        steps.join(", "),
+        paths.join(", ")
+    );
+    place.write("pipelines/eight.yml", &text);
+    let (ended, id) = halted(&place, "Eight");
+    let remedy = " and 5 more, then: ductworkd revive ";
+    assert!(ended.stderr.contains(remedy), "{ended:?}");
+    for verb in ["why", "show", "watch"] {
+        let told = place.run([verb, &id]);
+        let said = format!("{}{}", told.stdout, told.stderr);
+        assert!(said.contains(remedy), "{verb}: {said}");
+    }
+}
+
 /// A step that says it in its error object has refused just as well; at its last attempt nobody can tell.
 #[test]
 fn a_step_that_says_that_trying_again_is_useless_has_refused() {
