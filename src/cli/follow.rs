@@ -76,6 +76,8 @@ pub struct Follow<'a> {
     pub run: RunId,
     /// Its definition, frozen.
     pub definition: &'a Definition,
+    /// The definition of its pipeline that the configuration has now, if there is one.
+    pub latest: Option<&'a Definition>,
     /// Colours.
     pub style: Style,
     /// Whether a waiting run is followed until somebody has answered.
@@ -538,7 +540,11 @@ pub async fn report(
             say(&format!("  look at it:  ductworkd show {id}"));
             match revived_as(conn, run).await? {
                 Some(next) => say(&format!("  revived as:  ductworkd watch {next}")),
-                None => say(&format!("  go on:       {}", clean(&remedy(&facts, run)))),
+                None => {
+                    let obstacle = super::revive::obstacle(conn, run, follow.latest).await?;
+                    let remedy = remedy(&facts, run, obstacle.as_deref());
+                    say(&format!("  go on:       {}", clean(&remedy)));
+                }
             }
         }
         Some(RunStatus::Dampened) => {

@@ -10,7 +10,6 @@ use crate::definition::difference::differences;
 use crate::machine::why::{INPUT_MAX, trigger_again};
 use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
-use crate::process::start;
 use crate::store::definition::Definitions;
 use crate::store::query::{self, Run};
 use crate::store::revive::{self, Wanted};
@@ -53,6 +52,9 @@ pub struct Revive {
     by: Option<String>,
 }
 
+/// The cost of a new run in place of a revival.
+const ANEW: &str = "a new run does all work again, with new idempotency keys";
+
 /// The number of differences that are named.
 const NAMED: usize = 5;
 
@@ -77,11 +79,7 @@ impl Revive {
                     note.iter().for_each(|note| follow::say(note));
                     Some(latest)
                 }
-                // A mistake in a file keeps no run from going on with its own definition.
-                (false, RunStatus::Halted) => {
-                    let (usable, _) = start::usable(&config, &cli.embedded);
-                    usable.into_iter().find(|it| it.pipeline == found.pipeline)
-                }
+                (false, RunStatus::Halted) => cli.latest(&config, &found.pipeline),
                 (false, _) => None,
             };
             let latest = latest.as_ref();
@@ -90,9 +88,10 @@ impl Revive {
             let mut definition = latest.filter(|_| self.latest);
             if let (Some(latest), None) = (latest, definition) {
                 let changed = changed(&mut conn, &found, latest).await?;
-                match asked() && confirmed(&found.pipeline, &changed) {
+                let obstacles = revive::obstacles(&mut conn, run, latest).await?;
+                match obstacles.is_empty() && asked() && confirmed(&found.pipeline, &changed) {
                     true => definition = Some(latest),
-                    false => note = Some(changed),
+                    false => note = Some((changed, obstacles)),
                 }
             }
             let wanted = Wanted {
@@ -107,11 +106,21 @@ impl Revive {
             };
             let pipeline = &found.pipeline;
             setup::wake(&mut conn, &config.location()?, pipeline).await;
-            if let Some(changed) = note {
-                follow::say(&format!(
-                    "note: {pipeline} has changed since ({changed}). The new run uses the old definition. If it \
-                     halts again, try: ductworkd revive {revived} --latest"
-                ));
+            if let Some((changed, obstacles)) = note {
+                let uses = format!(
+                    "note: {pipeline} has changed since ({changed}). The new run uses the old definition"
+                );
+                follow::say(&match obstacles.is_empty() {
+                    true => format!(
+                        "{uses}. If it halts again, try: ductworkd revive {revived} --latest"
+                    ),
+                    false => format!(
+                        "{uses}, because the new one cannot continue it ({}): --latest would be refused. To use the new \
+                         definition, begin anew: {}    # {ANEW}",
+                        listed(&obstacles),
+                        trigger_again(pipeline, found.short_input().unwrap_or_default(), run)
+                    ),
+                });
             }
             nobody::note(&mut conn, &config, pipeline).await;
             let told = match cli.out.json {
@@ -128,6 +137,24 @@ impl Revive {
             })
         })
     }
+}
+
+/// Why this definition of the configuration cannot continue a halted run, if it is another one than the run's, and if
+/// that is known.
+pub async fn obstacle(
+    conn: &mut Conn,
+    run: RunId,
+    latest: Option<&Definition>,
+) -> Result<Option<String>, Failure> {
+    let Some(latest) = latest else {
+        return Ok(None);
+    };
+    let frozen = query::definition_of(conn, run).await?;
+    if frozen.is_none_or(|frozen| frozen == latest.digest()) {
+        return Ok(None);
+    }
+    let found = revive::known_obstacles(conn, run, latest).await?;
+    Ok((!found.is_empty()).then(|| listed(&found)))
 }
 
 /// The differences between a run's definition and the configuration's.
@@ -205,7 +232,7 @@ fn refused(refusal: revive::Revive, run: &Run, config: &Config) -> Failure {
             ),
             format!(
                 "`ductworkd revive {id}` goes on with the definition that it was started with; to begin anew \
-                 with the other: {}",
+                 with the other: {}    # {ANEW}",
                 again()
             ),
         ),

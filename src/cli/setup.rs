@@ -76,6 +76,13 @@ impl CliContext {
         Ok(config)
     }
 
+    /// The definition that the configuration has of this pipeline, if it has one that can be used: a mistake in a file
+    /// keeps no run from going on with its own definition.
+    pub fn latest(&self, config: &Config, name: &str) -> Option<Definition> {
+        let (usable, _) = start::usable(config, &self.embedded);
+        usable.into_iter().find(|it| it.pipeline == name)
+    }
+
     /// The definition of the pipeline with this name, and a note if another pipeline's file has a mistake, which does
     /// not affect this one.
     pub fn pipeline(

@@ -294,6 +294,7 @@ impl Shot {
         Follow {
             run: triggered.run_id,
             definition: &self.definition,
+            latest: Some(&self.definition),
             style: self.style,
             patient: false,
             others: None,

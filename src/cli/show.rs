@@ -20,6 +20,7 @@ use super::glyphs::glyphs;
 use super::hint;
 use super::out;
 use super::patiently::waiting;
+use super::revive;
 use super::setup::{self, CliContext};
 use super::why;
 
@@ -132,10 +133,17 @@ impl Show {
                 waiting.push((step, query::spreads(&mut conn, step.branch_id).await?));
             }
             let facts: Vec<_> = halts.iter().map(|halt| halt.fact.clone()).collect();
+            let obstacle = match detail.run.revived_as {
+                None if !facts.is_empty() => {
+                    let latest = cli.latest(&config, &detail.run.pipeline);
+                    revive::obstacle(&mut conn, run, latest.as_ref()).await?
+                }
+                _ => None,
+            };
             let mut text = page::draw(&page::Page {
                 detail: &detail,
                 explained: why::explained(&halts),
-                remedy: (!facts.is_empty()).then(|| remedy(&facts, run)),
+                remedy: (!facts.is_empty()).then(|| remedy(&facts, run, obstacle.as_deref())),
                 definition: definition.as_deref().ok(),
                 nodes,
                 troubled: placed,

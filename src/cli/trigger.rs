@@ -214,6 +214,7 @@ impl Trigger {
                     let how = Follow {
                         run: triggered.run_id,
                         definition,
+                        latest: Some(definition),
                         style: shot::style(),
                         patient: false,
                         others: None,

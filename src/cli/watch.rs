@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::model::RunStatus;
 use crate::problem::Problem;
 use crate::store::Purpose;
 use crate::store::definition::Definitions;
@@ -50,6 +51,7 @@ impl Watch {
             let how = Follow {
                 run,
                 definition: &definition,
+                latest: None,
                 style: shot::style(),
                 patient: true,
                 others: Some(&config),
@@ -75,6 +77,15 @@ impl Watch {
                     }
                     status = follow::to_rest(&mut conn, &how, &mut view, &|| false, &mut outages) => status?,
                 }
+            };
+            // Perhaps somebody has changed the file meanwhile.
+            let latest = match status {
+                Some(RunStatus::Halted) => cli.latest(&config, &found.pipeline),
+                _ => None,
+            };
+            let how = Follow {
+                latest: latest.as_ref(),
+                ..how
             };
             let state = query::run_state(&mut conn, run).await?;
             let printed = match state.and_then(|state| state.output) {

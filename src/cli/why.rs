@@ -19,6 +19,7 @@ use super::follow;
 use super::hint;
 use super::out::{self, paint, short};
 use super::patiently::waiting;
+use super::revive;
 use super::setup::{self, CliContext};
 use super::shot;
 
@@ -59,7 +60,7 @@ impl Why {
     async fn look(&self, cli: &CliContext, config: &Config) -> Result<(), Failure> {
         let mut conn = setup::connect(config, Purpose::Look).await?;
         let run = setup::find_run(&mut conn, &self.run).await?;
-        let asked = asked(&mut conn, config, run);
+        let asked = asked(&mut conn, config, run, Some(cli));
         let Some((status, why)) = waiting("looking at the run", asked).await? else {
             return Err(setup::no_run(&run.to_string()));
         };
@@ -103,14 +104,15 @@ fn told(fact: &str, run: RunId) -> String {
 
 /// The one fact that keeps a run; `None` when there is no such run.
 pub async fn ask(conn: &mut Conn, config: &Config, run: RunId) -> Result<Option<Answer>, Failure> {
-    Ok(asked(conn, config, run).await?.map(|(_, why)| why))
+    Ok(asked(conn, config, run, None).await?.map(|(_, why)| why))
 }
 
-/// The same, and the run's state.
+/// The same, and the run's state; of a halted run with its remedy as far as the pipeline's file decides it.
 async fn asked(
     conn: &mut Conn,
     config: &Config,
     run: RunId,
+    cli: Option<&CliContext>,
 ) -> Result<Option<(RunStatus, Answer)>, Failure> {
     let stale_after = config.supervisor.reaper_timeout;
     let definitions = Definitions::default();
@@ -128,6 +130,13 @@ async fn asked(
         if locked.contains(&process.id) {
             process.age = Duration::ZERO;
         }
+    }
+    if facts.status == RunStatus::Halted
+        && facts.revived_as.is_none()
+        && let Some(cli) = cli
+    {
+        let latest = cli.latest(config, &facts.pipeline);
+        facts.obstacle = revive::obstacle(conn, run, latest.as_ref()).await?;
     }
     let mut why = why(&facts);
     // An obstacle stops every run that could move, so this reason replaces the other.

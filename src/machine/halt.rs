@@ -386,8 +386,24 @@ pub fn summary(halts: &[HaltFact], definition: Option<&Definition>) -> Option<St
     })
 }
 
-/// The remedy for a run that halted in these ways.
-pub fn remedy(halts: &[HaltFact], run: RunId) -> String {
+/// The remedy for a run that halted in these ways. `obstacle` says why the definition that is in use now cannot continue
+/// the run, if that is so: then `--latest` is no remedy.
+pub fn remedy(halts: &[HaltFact], run: RunId, obstacle: Option<&str>) -> String {
+    let remedy = remedy_by_change(halts, run);
+    let Some(obstacle) = obstacle else {
+        return remedy;
+    };
+    // Only the note of a remedy mentions the option, or the command before it.
+    match remedy.split_once(&format!("ductworkd revive {run}")) {
+        Some((first, note)) if note.contains("--latest") => format!(
+            "{first}ductworkd revive {run}    # not with --latest: the pipeline's file cannot continue this run ({obstacle}); \
+             undo that change of the file, or trigger a new run, which does all work again"
+        ),
+        _ => remedy,
+    }
+}
+
+fn remedy_by_change(halts: &[HaltFact], run: RunId) -> String {
     let mut fixes: Vec<Fix> = Vec::new();
     for fix in halts.iter().filter_map(HaltFact::first) {
         if fixes.iter().all(|known| known.first != fix.first) {
@@ -486,7 +502,7 @@ mod tests {
         let run = RunId(uuid::Uuid::nil());
         let refused = |node| fact(HaltReason::StepRefused, node, None);
         let timed_out = fact(HaltReason::JobTimedOut, "Load", None);
-        let of = |halts: &[HaltFact]| remedy(halts, run);
+        let of = |halts: &[HaltFact]| remedy(halts, run, None);
         let end = |note| format!(", then: ductworkd revive {run}    # {note}");
         let alone = end(
             "add --latest if you edited the pipeline's file; or trigger it again with another input",
@@ -500,6 +516,18 @@ mod tests {
         let all = ["A", "B", "C", "D"].map(refused);
         assert_eq!(of(&all[..3]), format!("fix A, fix B and fix C{several}"));
         assert_eq!(of(&all), format!("fix A, fix B, fix C and 1 more{several}"));
+        // Another option is no remedy where the file's definition is refused.
+        let obstacle = "it has no `B`";
+        let refused_there = format!(
+            ", then: ductworkd revive {run}    # not with --latest: the pipeline's file cannot continue this run \
+             ({obstacle}); undo that change of the file, or trigger a new run, which does all work again"
+        );
+        for halts in [&all[..1], &[fact(HaltReason::JobTimedOut, "A", None)]] {
+            let told = remedy(halts, run, Some(obstacle));
+            assert!(told.ends_with(&refused_there), "{told}");
+        }
+        let deploy = [fact(HaltReason::StepUndefined, "A", None)];
+        assert_eq!(remedy(&deploy, run, Some(obstacle)), of(&deploy));
         let most = all.iter().cycle().take(HALTS_MAX).cloned();
         assert_eq!(
             of(&most.collect::<Vec<_>>()),
@@ -590,7 +618,7 @@ mod tests {
     fn the_remedy_is_one_that_works() {
         let run = RunId(uuid::Uuid::nil());
         let revive = format!("ductworkd revive {run}");
-        let of = |reason, output| remedy(&[fact(reason, "List", output)], run);
+        let of = |reason, output| remedy(&[fact(reason, "List", output)], run, None);
         assert_eq!(of(HaltReason::AdvancerRetriesExhausted, None), revive);
         // Only the present definition has the new timeout.
         let late = of(HaltReason::JobTimedOut, None);
@@ -615,7 +643,7 @@ mod tests {
             let mut killed = fact(HaltReason::JobCrashesExhausted, "List", None);
             killed.error = Some(format!("killed by {by} a person"));
             let told = format!("{kills}{memory}, then: {revive}");
-            assert_eq!(remedy(&[killed], run), told);
+            assert_eq!(remedy(&[killed], run, None), told);
         }
         let invalid = of(HaltReason::TransitionInvalid, Some("1"));
         assert!(
@@ -632,7 +660,7 @@ mod tests {
         let exhausted = |class: &str| {
             let mut fact = fact(HaltReason::JobRetriesExhausted, "List", None);
             fact.class = Some(class.to_owned());
-            remedy(&[fact], run)
+            remedy(&[fact], run, None)
         };
         for (class, first) in [
             (
@@ -684,6 +712,6 @@ mod tests {
             fact(HaltReason::AdvancerRetriesExhausted, "Load", None),
             fact(HaltReason::TransitionInvalid, "List", Some("1")),
         ];
-        assert!(remedy(&both, run).starts_with("fix List"));
+        assert!(remedy(&both, run, None).starts_with("fix List"));
     }
 }

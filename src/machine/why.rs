@@ -199,7 +199,11 @@ fn halted(facts: &Facts, ended: &str) -> Why {
         Some(next) => Why::new("halted", format!("{fact}; it was revived as {next}")).remedy(
             format!("`ductworkd why {next}` explains the run that goes on"),
         ),
-        None => Why::new("halted", fact).remedy(halt::remedy(&facts.halts, facts.run_id)),
+        None => {
+            let obstacle = facts.obstacle.as_deref();
+            let remedy = halt::remedy(&facts.halts, facts.run_id, obstacle);
+            Why::new("halted", fact).remedy(remedy)
+        }
     }
 }
 

@@ -27,6 +27,7 @@ use super::error::Error;
 use super::statement::{Rows, statements};
 use super::transition::insert::{self, NewExecution};
 use super::transition::{Wait, hooks};
+use super::why;
 
 statements! {
     /// RACE: prune deletes the run while it is revived. Both write this row, so either we find it gone,
@@ -294,11 +295,9 @@ async fn copy(
         return Ok(Revive::AlreadyRevived(run));
     }
     if let Some(definition) = wanted.definition {
-        let shape = shape(conn, from).await?;
-        let found = disagreements(definition, &shape);
+        let found = obstacles(conn, from, definition).await?;
         if !found.is_empty() {
-            let found = found.iter().map(ToString::to_string);
-            return Ok(Revive::Disagrees(found.collect()));
+            return Ok(Revive::Disagrees(found));
         }
     }
     let both = [("from", from.0.into()), ("to", to.0.into())];
@@ -436,6 +435,29 @@ impl Copying<'_> {
         rows.iter()
             .map(|row| Halted::read(row, self.definition))
             .collect()
+    }
+}
+
+/// Everything that keeps a halted run from going on with this definition. Every branch of the run is read.
+pub async fn obstacles(
+    conn: &mut Conn,
+    run: RunId,
+    definition: &Definition,
+) -> Result<Vec<String>, Error> {
+    let shape = shape(conn, run).await?;
+    let found = disagreements(definition, &shape);
+    Ok(found.iter().map(ToString::to_string).collect())
+}
+
+/// The same, of a run that is not too wide for the question: otherwise nothing is known.
+pub async fn known_obstacles(
+    conn: &mut Conn,
+    run: RunId,
+    definition: &Definition,
+) -> Result<Vec<String>, Error> {
+    match why::is_wide(conn, run).await? {
+        true => Ok(Vec::new()),
+        false => obstacles(conn, run, definition).await,
     }
 }
 

@@ -212,6 +212,7 @@ pub async fn facts(
             leaves: Vec::new(),
             barriers: Vec::new(),
             halts: Vec::new(),
+            obstacle: None,
             backlog: None,
             pause: pause::of_pipeline(conn, &found.pipeline).await?,
             pipeline: found.pipeline,

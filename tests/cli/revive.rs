@@ -186,6 +186,62 @@ fn all_places_to_fix_are_counted_in_the_remedy_by_every_verb() {
     }
 }
 
+#[test]
+fn a_file_that_cannot_continue_a_run_is_no_remedy_for_it() {
+    let place = Place::ready();
+    let write = |steps: &[(&str, &str)]| {
+        let command = |(step, command): &(&str, &str)| {
+            format!("{step}: {{ command: [{command}], max_retry: 0 }}")
+        };
+        let commands: Vec<String> = steps.iter().map(command).collect();
+        let chain = steps[1..].iter();
+        let chain: String = chain
+            .map(|(step, _)| format!(", {{ chain: {step} }}"))
+            .collect();
+        let text = format!(
+            "pipeline: Two\nsteps: {{ {} }}\nflow: [{{ start: A }}{chain}]\n",
+            commands.join(", ")
+        );
+        place.write("pipelines/two.yml", &text);
+    };
+    write(&[("A", "cat"), ("B", "'false'"), ("C", "cat")]);
+    let (ended, first) = halted(&place, "Two");
+    let may_help = "# add --latest if you edited the pipeline's file";
+    assert!(ended.stderr.contains(may_help), "{ended:?}");
+    let told = |verb: &str, run: &str| {
+        let told = place.run([verb, run]);
+        format!("{}{}", told.stdout, told.stderr)
+    };
+    write(&[("A", "cat"), ("B", "cat")]);
+    for verb in ["why", "show", "watch"] {
+        let told = told(verb, &first);
+        assert!(told.contains(may_help), "{verb}: {told}");
+    }
+    write(&[("A", "cat"), ("C", "cat")]);
+    let refused = "# not with --latest: the pipeline's file cannot continue this run (it has no `B`); undo that";
+    for verb in ["why", "show", "watch"] {
+        let told = told(verb, &first);
+        assert!(told.contains(refused), "{verb}: {told}");
+        assert!(!told.contains(may_help), "{verb}: {told}");
+    }
+    let anew =
+        "ductworkd trigger Two    # a new run does all work again, with new idempotency keys";
+    let latest = place.run(["revive", &first, "--latest"]);
+    latest.failed(1, "it has no `B`");
+    assert!(latest.stderr.contains(anew), "{latest:?}");
+    // Nobody is asked whether to do what would be refused.
+    let asked = super::typed(&place, &format!("revive {first}"), b"y\n");
+    let seen = format!("{}{}", asked.stdout, asked.stderr);
+    assert!(!seen.contains("[y/N]"), "{asked:?}");
+    for told in [
+        "the new one cannot continue it (it has no `B`): --latest would be refused",
+        anew,
+    ] {
+        assert!(seen.contains(told), "{told}: {asked:?}");
+    }
+    assert!(!seen.contains("halts again, try"), "{asked:?}");
+}
+
 /// A step that says it in its error object has refused just as well; at its last attempt nobody can tell.
 #[test]
 fn a_step_that_says_that_trying_again_is_useless_has_refused() {

@@ -36,6 +36,7 @@ fn facts(leaf: Option<LeafState>) -> Facts {
         leaves: leaf.into_iter().collect(),
         barriers: Vec::new(),
         halts: Vec::new(),
+        obstacle: None,
         unreadable: None,
         definition: "0123456789ab".into(),
         graph: None,

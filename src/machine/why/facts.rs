@@ -51,6 +51,8 @@ pub struct Facts {
     /// Why branches halted by themselves: the first
     /// [`HALTS_MAX`](crate::machine::halt::HALTS_MAX).
     pub halts: Vec<HaltFact>,
+    /// Why the definition that is in use now cannot continue the run, if that is known.
+    pub obstacle: Option<String>,
     /// Why this version cannot read its definition, if it cannot.
     pub unreadable: Option<Unreadable>,
     /// The first digits of its definition's digest, by which troubles name it.
