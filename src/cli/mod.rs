@@ -23,6 +23,7 @@ mod help;
 mod hint;
 mod init;
 mod interrupt;
+mod keyed;
 mod live;
 mod logs;
 mod metrics;

@@ -31,7 +31,7 @@ pub struct Run {
         allow_negative_numbers = true
     )]
     input: String,
-    /// A second run with this key and the same input returns the output of the first
+    /// A second run with this key and the same input returns the output of the first, or of the run that continues it
     #[arg(long)]
     key: Option<String>,
 }

@@ -27,6 +27,7 @@ use crate::time;
 
 use super::exit::{Code, Failure, verdict};
 use super::follow::{self, Follow, View, is_drawable, say};
+use super::keyed;
 use super::live::{Screen, Style};
 use super::nobody;
 use super::out::{Out, clean};
@@ -63,12 +64,20 @@ pub struct Shot {
     pub quiet: bool,
 }
 
+/// The run that was requested.
+#[derive(Clone)]
+struct Requested {
+    triggered: Triggered,
+    /// The run whose outcome counts: the newest one that continues it, if a key had started it before.
+    run: RunId,
+}
+
 /// How far the run was followed.
 #[derive(Default)]
 struct Followed {
     /// The run may have been triggered.
     asked: bool,
-    triggered: Option<Triggered>,
+    triggered: Option<Requested>,
     end: Option<Result<(), Failure>>,
 }
 
@@ -103,8 +112,8 @@ pub fn run(
         return end.map(|()| code);
     }
     // The command was told to stop.
-    if let Some(triggered) = followed.triggered {
-        let left = async { Ok(left(&location, &witness, &shot, &triggered).await) };
+    if let Some(requested) = followed.triggered {
+        let left = async { Ok(left(&location, &witness, &shot, &requested).await) };
         return start::run_local(left)?.map(|()| code);
     }
     Err(Failure::failed(match followed.asked {
@@ -120,12 +129,12 @@ async fn left(
     location: &Location,
     witness: &Witness,
     shot: &Shot,
-    triggered: &Triggered,
+    requested: &Requested,
 ) -> Result<(), Failure> {
-    let id = triggered.run_id;
+    let id = requested.run;
     let asked = async {
         let mut conn = location.connect(Purpose::Query).await?;
-        let state = query::brief(&mut conn, triggered.run_id).await?;
+        let state = query::brief(&mut conn, id).await?;
         let processes = process::processes(&mut conn).await?;
         Ok::<_, store::Error>((conn, state, processes))
     };
@@ -134,7 +143,7 @@ async fn left(
         Ok((mut conn, state, processes)) => {
             let status = state.map(|state| state.status);
             if status != Some(RunStatus::InProgress) {
-                return report(&mut conn, shot, &shot.follow(triggered), triggered, status).await;
+                return report(&mut conn, shot, &shot.follow(id), requested, status).await;
             }
             let pipeline = &shot.definition.pipeline;
             if let Some(other) = nobody::worker(&processes, witness, pipeline) {
@@ -184,16 +193,24 @@ async fn follow(
         }
     };
     let triggered = &triggered[0];
-    let id = triggered.run_id;
-    followed.borrow_mut().triggered = Some(triggered.clone());
+    let mut requested = Requested {
+        triggered: triggered.clone(),
+        run: triggered.run_id,
+    };
+    followed.borrow_mut().triggered = Some(requested.clone());
     same_input(triggered)?;
+    if !triggered.created {
+        requested.run = keyed::newest(&mut conn, triggered.run_id).await?;
+        followed.borrow_mut().triggered = Some(requested.clone());
+    }
+    let (requested, id) = (&requested, requested.run);
     let pipeline = &shot.definition.pipeline;
     if terminal.is_none() || !triggered.created {
-        say(&format!("run {id} of {pipeline} {}", made(triggered)));
+        say(&made(triggered, id, pipeline));
     }
     nobody::note_pause(&mut conn, pipeline).await;
     handle.waker.job_available(pipeline);
-    let how = shot.follow(triggered);
+    let how = shot.follow(id);
     let mut outages = Outages::new(location.clone());
     let status = {
         let screen = terminal.map(Terminal::file).transpose()?.map(Screen::on);
@@ -209,7 +226,7 @@ async fn follow(
         let stopping = || *handle.stopping.borrow();
         follow::to_rest(&mut conn, &how, &mut view, &stopping, &mut outages).await?
     };
-    let reported = report(&mut conn, shot, &how, triggered, status).await;
+    let reported = report(&mut conn, shot, &how, requested, status).await;
     let hooks = await_hooks(&mut conn, id, &shot.definition, &mut outages).await;
     // The command ends with the outcome of the run, whatever keeps its hooks.
     reported?;
@@ -268,10 +285,11 @@ async fn report(
     conn: &mut Conn,
     shot: &Shot,
     how: &Follow<'_>,
-    triggered: &Triggered,
+    requested: &Requested,
     status: Option<RunStatus>,
 ) -> Result<(), Failure> {
-    let output = query::run_state(conn, triggered.run_id)
+    let Requested { triggered, run } = requested;
+    let output = query::run_state(conn, *run)
         .await?
         .and_then(|state| state.output);
     let written = match output {
@@ -279,9 +297,10 @@ async fn report(
             run_id: triggered.run_id,
             pipeline: &shot.definition.pipeline,
             created: Some(triggered.created),
+            revived_as: (*run != triggered.run_id).then_some(*run),
             status,
             output,
-            halts: halted(conn, triggered.run_id, status).await?,
+            halts: halted(conn, *run, status).await?,
         }),
         Some(output) => shot.out.result(&output),
         None => Ok(()),
@@ -290,9 +309,9 @@ async fn report(
 }
 
 impl Shot {
-    fn follow(&self, triggered: &Triggered) -> Follow<'_> {
+    fn follow(&self, run: RunId) -> Follow<'_> {
         Follow {
-            run: triggered.run_id,
+            run,
             definition: &self.definition,
             latest: Some(&self.definition),
             style: self.style,

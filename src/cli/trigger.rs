@@ -16,6 +16,7 @@ use crate::store::{Conn, Purpose, query};
 use super::exit::{Code, Failure, verdict};
 use super::follow::{self, Follow, say};
 use super::interrupt;
+use super::keyed;
 use super::nobody::{self, Lookout};
 use super::outage::Outages;
 use super::patiently::waiting;
@@ -47,7 +48,8 @@ pub struct Trigger {
         allow_negative_numbers = true
     )]
     input: String,
-    /// A second trigger with this key and the same input returns the first run, until that is deleted
+    /// A second trigger with this key and the same input returns the first run, until that is deleted; if it halted, revive
+    /// it, or give another key
     #[arg(long)]
     key: Option<String>,
     /// Wait for the end; exit 1 unless the run completes, 3 when it waits for a person
@@ -71,7 +73,11 @@ pub struct Answer<'a> {
     /// False: its key had started it before. Absent if the command has not just requested the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<bool>,
-    /// Its outcome, if the command waited for it.
+    /// The newest run that continues it, if it was revived before this command: the state, the output and the halts are
+    /// those of that run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revived_as: Option<RunId>,
+    /// Its outcome, if the command waited for it; its state, if its key had started it before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<RunStatus>,
     /// Its output, if it has one.
@@ -147,36 +153,46 @@ impl Trigger {
                 setup::wake(&mut conn, &config.location()?, pipeline).await;
             }
             same_input(triggered)?;
+            // A run that halted may have been continued since: then the outcome of that run counts.
+            let run = match triggered.created {
+                true => triggered.run_id,
+                false => {
+                    waiting(
+                        setup::CONNECTING,
+                        keyed::newest(&mut conn, triggered.run_id),
+                    )
+                    .await?
+                }
+            };
             let mut answer = Answer {
                 run_id: triggered.run_id,
+                revived_as: (run != triggered.run_id).then_some(run),
                 pipeline,
                 created: Some(triggered.created),
                 status: None,
                 output: None,
                 halts: Vec::new(),
             };
-            let run = triggered.run_id;
             let there = format!("the run {run} is there: `ductworkd show {run}` shows it");
             let unread = |failure: Failure| failure.help(&there);
             match self.wait {
                 _ if cli.out.json => {}
                 false => {
-                    cli.out.text(&format!("{run}\n")).map_err(unread)?;
+                    let printed = cli.out.text(&format!("{}\n", triggered.run_id));
+                    printed.map_err(unread)?;
                     if !triggered.created {
-                        say(
-                            "note: no run was started: this key belongs to a run that was triggered before",
-                        );
+                        keyed::note(&mut conn, triggered.run_id, definition).await;
                     }
                 }
                 // Standard output is for the result alone.
-                true => say(&format!(
-                    "run {} of {pipeline} {}",
-                    answer.run_id,
-                    made(triggered)
-                )),
+                true => say(&made(triggered, run, pipeline)),
             }
             if !self.wait {
                 nobody::note(&mut conn, &config, pipeline).await;
+            }
+            if cli.out.json && !triggered.created && !self.wait {
+                let state = query::brief(&mut conn, run).await?;
+                answer.status = state.map(|state| state.status);
             }
             if let Some(mut enough) = enough {
                 nobody::note_pause(&mut conn, pipeline).await;
@@ -194,11 +210,11 @@ impl Trigger {
                         say(&format!("the run goes on; ductworkd watch {run} shows it"));
                         return Err(Failure::Quiet(Code::Interrupted));
                     }
-                    end = wait(&mut conn, triggered.run_id, &config) => end?,
+                    end = wait(&mut conn, run, &config) => end?,
                 };
                 answer.status = Some(end.status);
                 answer.output = end.output;
-                let halts = halted(&mut conn, triggered.run_id, answer.status).await;
+                let halts = halted(&mut conn, run, answer.status).await;
                 answer.halts = halts.map_err(unread)?;
             }
             let printed = match &answer.output {
@@ -206,13 +222,14 @@ impl Trigger {
                 Some(output) => cli.out.result(output).map_err(unread),
                 None => Ok(()),
             };
-            let ended = match answer.status {
+            let outcome = answer.status.filter(|_| self.wait);
+            let ended = match outcome {
                 None | Some(RunStatus::Completed) => Ok(()),
                 Some(RunStatus::Dampened) if cli.out.json => Err(Failure::Quiet(Code::Waiting)),
                 Some(_) if cli.out.json => Err(Failure::Quiet(Code::Failed)),
                 status => {
                     let how = Follow {
-                        run: triggered.run_id,
+                        run,
                         definition,
                         latest: Some(definition),
                         style: shot::style(),
@@ -269,11 +286,18 @@ pub fn check_key(key: Option<&str>) -> Result<(), Failure> {
     }
 }
 
-/// How this run came into being.
-pub fn made(triggered: &Triggered) -> &'static str {
+/// How the run came into being, and which run continues it now.
+pub fn made(triggered: &Triggered, newest: RunId, pipeline: &str) -> String {
+    let run = triggered.run_id;
     match triggered.created {
-        true => "triggered",
-        false => "was triggered before, with this key",
+        true => format!("run {run} of {pipeline} triggered"),
+        false if newest == run => {
+            format!("run {run} of {pipeline} was triggered before, with this key")
+        }
+        false => format!(
+            "run {run} of {pipeline} was triggered before, with this key; it halted, and its outcome is that of the run {newest}, \
+             which continues it"
+        ),
     }
 }
 

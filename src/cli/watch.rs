@@ -91,6 +91,7 @@ impl Watch {
             let printed = match state.and_then(|state| state.output) {
                 output if cli.out.json => cli.out.value(&Answer {
                     run_id: run,
+                    revived_as: None,
                     pipeline: &found.pipeline,
                     created: None,
                     status,

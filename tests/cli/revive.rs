@@ -164,29 +164,6 @@ fn a_revival_says_that_the_file_differs_and_goes_on_with_it_when_asked_to() {
 }
 
 #[test]
-fn all_places_to_fix_are_counted_in_the_remedy_by_every_verb() {
-    let place = Place::ready();
-    let steps: Vec<String> = ('A'..='H')
-        .map(|step| format!("{step}{step}: {{ command: ['false'], max_retry: 0 }}"))
-        .collect();
-    let paths: Vec<String> = ('A'..='H').map(|step| format!("{step}{step}")).collect();
-    let text = format!(
-        "pipeline: Eight\nsteps: {{ Begin: {{ command: [cat] }}, {} }}\nflow: [{{ start: Begin }}, {{ divide: [{}] }}]\n",
-        steps.join(", "),
-        paths.join(", ")
-    );
-    place.write("pipelines/eight.yml", &text);
-    let (ended, id) = halted(&place, "Eight");
-    let remedy = " and 5 more, then: ductworkd revive ";
-    assert!(ended.stderr.contains(remedy), "{ended:?}");
-    for verb in ["why", "show", "watch"] {
-        let told = place.run([verb, &id]);
-        let said = format!("{}{}", told.stdout, told.stderr);
-        assert!(said.contains(remedy), "{verb}: {said}");
-    }
-}
-
-#[test]
 fn a_file_that_cannot_continue_a_run_is_no_remedy_for_it() {
     let place = Place::ready();
     let write = |steps: &[(&str, &str)]| {
@@ -240,6 +217,118 @@ fn a_file_that_cannot_continue_a_run_is_no_remedy_for_it() {
         assert!(seen.contains(told), "{told}: {asked:?}");
     }
     assert!(!seen.contains("halts again, try"), "{asked:?}");
+}
+
+#[test]
+fn a_repeated_key_tells_how_its_run_is_doing_and_waits_for_the_run_that_continues_it() {
+    let place = Place::ready();
+    let text = "pipeline: Picky\n\
+                steps: { Parse: { command: [sh, -c, 'test -e fixed && cat'], max_retry: 0 } }\n\
+                flow: [{ start: Parse }]\n";
+    place.write("pipelines/picky.yml", text);
+    let keyed = |verb: &[&str], more: &[&str]| {
+        place.run([verb, &["Picky", "7", "--key", "k"], more].concat())
+    };
+    let first = keyed(&["trigger"], &["--delay", "1h"])
+        .fine()
+        .stdout
+        .trim()
+        .to_owned();
+    let told = |end: &str| {
+        let told = keyed(&["trigger"], &[]);
+        assert_eq!(
+            (told.code, told.stdout.trim()),
+            (Some(0), &*first),
+            "{told:?}"
+        );
+        assert!(told.stderr.contains(end), "{end}: {told:?}");
+        told.stderr
+    };
+    let note = "note: no run was started: this key belongs to a run that was triggered before; ";
+    told(&format!("{note}it begins in "));
+    let begin = "UPDATE ductwork_availabilities SET due_at = 0";
+    let conn = rusqlite::Connection::open(place.path().join("ductwork.db")).unwrap();
+    conn.execute(begin, []).unwrap();
+    told(&format!("{note}it is running\n"));
+    let halted = keyed(&["run"], &[]);
+    assert_eq!(halted.code, Some(1), "{halted:?}");
+    let short = |run: &str| run[run.len() - 8..].to_owned();
+    let said = told(&format!("{note}it halted "));
+    assert!(
+        said.contains(" ago, and keeps the key: revive it, or give another key\n"),
+        "{said}"
+    );
+    let remedy = format!(
+        "remedy: fix Parse, then: ductworkd revive {}",
+        short(&first)
+    );
+    assert!(said.contains(&remedy), "{said}");
+    assert_eq!(keyed(&["trigger"], &["--json"]).json()["status"], "halted");
+
+    let second = revived(&place.run(["revive", &first]));
+    told(&format!(
+        "{note}it halted, and was revived as {second}, which is running\n"
+    ));
+    let again = keyed(&["run"], &[]);
+    assert_eq!(again.code, Some(1), "it halts again: {again:?}");
+    assert!(
+        again.stderr.contains(&format!("revive {}", short(&second))),
+        "{again:?}"
+    );
+    place.write("fixed", "");
+    let third = revived(&place.run(["revive", &second]));
+    for verb in [&["run"][..], &["trigger", "--wait"]] {
+        let done = keyed(verb, &[]);
+        assert_eq!(
+            (done.code, done.stdout.as_str()),
+            (Some(0), "7\n"),
+            "{done:?}"
+        );
+        let followed = format!("; it halted, and its outcome is that of the run {third}, which");
+        assert!(done.stderr.contains(&followed), "{done:?}");
+        let json = keyed(verb, &["--json"]).json();
+        assert_eq!(json["run_id"], first, "{json}");
+        assert_eq!(json["revived_as"], third, "{json}");
+        assert_eq!(
+            (&json["status"], &json["output"]),
+            (&"completed".into(), &7.into())
+        );
+    }
+    told(&format!(
+        "it halted, and was revived as {third}, which completed "
+    ));
+    let cancelled = place.run(["trigger", "Picky", "7", "--key", "c"]);
+    let cancelled = cancelled.fine().stdout.trim().to_owned();
+    place.run(["cancel", &cancelled]).fine();
+    let told = place.run(["trigger", "Picky", "7", "--key", "c"]);
+    assert!(told.stderr.contains("; it was cancelled "), "{told:?}");
+    assert!(
+        told.stderr.contains("give another key for a new run"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn all_places_to_fix_are_counted_in_the_remedy_by_every_verb() {
+    let place = Place::ready();
+    let steps: Vec<String> = ('A'..='H')
+        .map(|step| format!("{step}{step}: {{ command: ['false'], max_retry: 0 }}"))
+        .collect();
+    let paths: Vec<String> = ('A'..='H').map(|step| format!("{step}{step}")).collect();
+    let text = format!(
+        "pipeline: Eight\nsteps: {{ Begin: {{ command: [cat] }}, {} }}\nflow: [{{ start: Begin }}, {{ divide: [{}] }}]\n",
+        steps.join(", "),
+        paths.join(", ")
+    );
+    place.write("pipelines/eight.yml", &text);
+    let (ended, id) = halted(&place, "Eight");
+    let remedy = " and 5 more, then: ductworkd revive ";
+    assert!(ended.stderr.contains(remedy), "{ended:?}");
+    for verb in ["why", "show", "watch"] {
+        let told = place.run([verb, &id]);
+        let said = format!("{}{}", told.stdout, told.stderr);
+        assert!(said.contains(remedy), "{verb}: {said}");
+    }
 }
 
 /// A step that says it in its error object has refused just as well; at its last attempt nobody can tell.
