@@ -1601,11 +1601,17 @@ fn a_suggested_command_can_be_pasted() {
 
 /// Runs the program on its own terminal, where a person types this; returns all that appears there.
 fn typed(place: &Place, args: &str, typed: &[u8]) -> Ended {
+    typed_with(place, args, typed, ("LANG", "C"))
+}
+
+/// The same, with a variable.
+fn typed_with(place: &Place, args: &str, typed: &[u8], variable: (&str, &str)) -> Ended {
     let program = env!("CARGO_BIN_EXE_ductworkd");
     let mut command = Command::new("script");
     command.current_dir(place.path()).env_clear();
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("XDG_RUNTIME_DIR", place.path());
+    command.env(variable.0, variable.1);
     let line = format!("{program} {args}");
     let mut child = command
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])

@@ -127,7 +127,10 @@ struct Server {
 
 static SERVER: OnceLock<Server> = OnceLock::new();
 
-/// Remembers the server for messages about a database that cannot be used.
+/// The variable from which the address of a file comes.
+static VARIABLE: OnceLock<String> = OnceLock::new();
+
+/// Remembers the server, or the variable that names a file, for messages about a database that cannot be used.
 pub fn remember(database: &config::Database) {
     if let Some((kind, place)) = database.url.server() {
         let origin = database.origin.clone();
@@ -137,6 +140,8 @@ pub fn remember(database: &config::Database) {
             place,
             origin,
         });
+    } else if database.is_from_variable() {
+        let _ = VARIABLE.set(database.origin.clone());
     }
 }
 
@@ -167,7 +172,10 @@ fn located(remedy: &str) -> String {
         None if remedy.contains("the server is running") => {
             "another process has probably locked the database's file; `fuser` names the processes that have it open".to_owned()
         }
-        None => remedy.to_owned(),
+        None => match VARIABLE.get() {
+            Some(variable) => remedy.replace("`database.url`", variable),
+            None => remedy.to_owned(),
+        },
     }
 }
 

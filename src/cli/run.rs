@@ -7,7 +7,7 @@ use crate::telemetry::{self, Level, ProcessLabel};
 
 use super::exit::Failure;
 use super::follow::say;
-use super::setup::CliContext;
+use super::setup::{CliContext, note_elsewhere};
 use super::shot::{self, Shot};
 use super::start::{block_signals, warn};
 use super::trigger::{check_key, input};
@@ -42,6 +42,7 @@ impl Run {
         check_key(self.key.as_deref())?;
         let (definition, note) = cli.pipeline(&config, &self.pipeline)?;
         note.iter().for_each(|note| say(note));
+        note_elsewhere(&config);
         let max = config.job_worker.max_payload(&self.pipeline);
         let quiet = shot::wants_quiet(&config);
         let shot = Shot {

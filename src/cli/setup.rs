@@ -3,7 +3,9 @@
 //! Owns: how the command line gets these. Never: prints a result.
 
 use std::convert::Infallible;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
@@ -39,6 +41,9 @@ const UNUSUAL: Duration = Duration::from_secs(6);
 /// Shown while the database does not answer.
 pub const CONNECTING: &str = "waiting for the database";
 
+/// True where a person reads the results, and no program.
+static FOR_PEOPLE: OnceLock<bool> = OnceLock::new();
+
 /// The context of every command: its global options, and the program to which it belongs.
 pub struct CliContext {
     /// `-c`.
@@ -56,6 +61,8 @@ impl CliContext {
     pub fn config(&self) -> Result<Config, Failure> {
         let config = Config::load_here(self.file.clone(), self.env.clone())?;
         exit::remember(&config.database);
+        // The first configuration of a process is its only one.
+        let _ = FOR_PEOPLE.set(!self.out.json);
         Ok(config)
     }
 
@@ -111,12 +118,51 @@ impl CliContext {
 pub async fn connect(config: &Config, purpose: Purpose) -> Result<Conn, Failure> {
     exists(config)?;
     let location = config.location()?;
-    waiting(CONNECTING, async {
+    let conn = waiting(CONNECTING, async {
         let mut conn = location.connect(purpose).await?;
-        migrate::check(&mut conn).await?;
-        Ok(conn)
-    })
-    .await
+        match migrate::check(&mut conn).await {
+            Err(store::Error::Schema(fact)) => Err(unusable(&mut conn, config, &fact).await),
+            checked => checked.map(|()| conn).map_err(Failure::from),
+        }
+    });
+    let conn = conn.await?;
+    if matches!(purpose, Purpose::Engine) {
+        note_elsewhere(config);
+    }
+    Ok(conn)
+}
+
+/// The failure that the schema of this database is not the one of this program: another database may be meant.
+async fn unusable(conn: &mut Conn, config: &Config, fact: &str) -> Failure {
+    let (url, origin) = (&config.database.url, config.origin());
+    let is_empty = migrate::applied(conn).await.is_ok_and(|it| it.is_empty());
+    if !is_empty {
+        let place = format!("the database {url} ({origin})");
+        let fact = fact.replacen("the database", &place, 1);
+        return Failure::failed(Problem::new(clean(&fact)));
+    }
+    let problem = Problem::new(clean(&format!(
+        "the database {url} has no tables of Ductwork ({origin})"
+    )));
+    let other = match (&config.database.outranked, &config.database.origin) {
+        (Some(_), origin) => format!("for the database of the file, unset {origin}"),
+        (None, _) if config.database.is_default() => {
+            "for another database, set `database.url`".to_owned()
+        }
+        (None, origin) => format!("for another database, correct {origin}"),
+    };
+    Failure::failed(problem.help(format!("`ductworkd migrate` makes them there; {other}")))
+}
+
+/// Tells a person whose command changes something that `DATABASE_URL`, which may be meant for another program, names
+/// another database than the file.
+pub fn note_elsewhere(config: &Config) {
+    if let Some(elsewhere) = config.elsewhere()
+        && std::io::stderr().is_terminal()
+        && FOR_PEOPLE.get() == Some(&true)
+    {
+        say(&format!("note: the database is {}", clean(&elsewhere)));
+    }
 }
 
 /// A connection to a database that is created or upgraded if necessary.
@@ -136,19 +182,23 @@ pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn
                     ));
                 }
             }
-            other => other?,
+            other => {
+                other?;
+                note_elsewhere(config);
+            }
         }
         Ok(conn)
     })
     .await
 }
 
-/// Says so if the tables are about to be created in another database than the one that the file names.
+/// Says so if the tables are about to be created or changed in another database than the one that the file names.
 pub async fn note_creation(conn: &mut Conn, config: &Config) -> Result<(), store::Error> {
-    if let Some(note) = config.note_of_creation()
-        && migrate::applied(conn).await?.is_empty()
-    {
-        say(&format!("note: {}", clean(&note)));
+    match config.note_of_creation() {
+        Some(note) if migrate::applied(conn).await?.is_empty() => {
+            say(&format!("note: {}", clean(&note)));
+        }
+        _ => note_elsewhere(config),
     }
     Ok(())
 }
@@ -301,12 +351,24 @@ pub fn exists(config: &Config) -> Result<(), Failure> {
     match config.database.url.sqlite_path() {
         Some(path) if !path.exists() => {
             store::backend::sqlite::file::File::at(path.to_owned()).check()?;
-            let message = format!("there is no database yet at {}", path.display());
+            let mut message = format!("there is no database yet at {}", path.display());
+            let database = &config.database;
+            if database.is_from_variable() {
+                message.push_str(&format!(" ({})", config.origin()));
+            }
+            let correct = match database.is_from_variable() {
+                true => {
+                    let origin = &database.origin;
+                    format!(
+                        "its directory does not exist either: make it, or correct or unset {origin}"
+                    )
+                }
+                false => "its directory does not exist either: make it, or correct `database.url`"
+                    .to_owned(),
+            };
             let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
             let help = match directory {
-                Some(directory) if !directory.is_dir() => {
-                    "its directory does not exist either: make it, or correct `database.url`"
-                }
+                Some(directory) if !directory.is_dir() => correct.as_str(),
                 _ if config.file.is_none() => {
                     "there is no ductwork.yml here: name one with -c, or change to its directory. Without one, \
                      `ductworkd` creates this database when it starts"

@@ -175,6 +175,11 @@ impl Database {
     pub fn is_default(&self) -> bool {
         self.origin == DEFAULT_URL
     }
+
+    /// True where a variable has the address, and not the file.
+    pub fn is_from_variable(&self) -> bool {
+        !self.is_default() && !self.origin.starts_with('`')
+    }
 }
 
 /// The same database, wherever its address is written: a reload names the file in full.
@@ -383,19 +388,30 @@ impl Config {
         Ok(location.leased(self.supervisor.reaper_timeout))
     }
 
+    /// The place that the address of the database comes from, and the address in the file, where `DATABASE_URL` has
+    /// another one.
+    pub fn origin(&self) -> String {
+        let origin = &self.database.origin;
+        let file = self.file.as_ref().and_then(|file| file.file_name());
+        match (&self.database.outranked, file) {
+            (Some(said), Some(file)) => {
+                format!("from {origin}; {} says {said}", file.to_string_lossy())
+            }
+            _ => format!("from {origin}"),
+        }
+    }
+
+    /// The database, if `DATABASE_URL`, which other programs use, names another one than the file.
+    pub fn elsewhere(&self) -> Option<String> {
+        self.database.outranked.as_ref()?;
+        Some(format!("{} ({})", self.database.url, self.origin()))
+    }
+
     /// The note for somebody whose tables are about to be created, if they are created in another database than the one
     /// that the file names.
     pub fn note_of_creation(&self) -> Option<String> {
-        let Database {
-            origin,
-            url,
-            outranked,
-        } = &self.database;
-        let file = self.file.as_ref()?.file_name()?.to_string_lossy();
-        let said = outranked.as_ref()?;
-        Some(format!(
-            "creating the tables in {url} (from {origin}; {file} says {said})"
-        ))
+        let elsewhere = self.elsewhere()?;
+        Some(format!("creating the tables in {elsewhere}"))
     }
 
     /// Reads the configuration, or reports everything that is wrong with it. Variables that only the console

@@ -765,6 +765,7 @@ fn the_address_of_the_database_has_its_own_variables() {
     let url = |desk: &Desk| desk.config().database.url.expose().to_owned();
     assert_eq!(url(&desk), "postgres://u:pw@file/d");
     assert_eq!(desk.config().note_of_creation(), None);
+    assert!(!desk.config().database.is_from_variable());
     let secret = desk.dir.path().join("secret").display().to_string();
     // From the weakest to the strongest.
     for (name, value, expected) in [
@@ -793,6 +794,7 @@ fn the_address_of_the_database_has_its_own_variables() {
             "creating the tables in {expected} (from {name}; ductwork.yml says postgres://u:***@file/d)"
         );
         assert_eq!(note, name.starts_with("DATABASE_URL").then_some(elsewhere));
+        assert!(desk.config().database.is_from_variable(), "{name}");
     }
     let same = Desk::with("database: {url: \"${DATABASE_URL:-sqlite://d.db}\"}\n");
     let same = same.var("DATABASE_URL", "postgres://u:pw@plain/d");

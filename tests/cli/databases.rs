@@ -149,3 +149,71 @@ fn tables_that_are_created_elsewhere_than_the_file_says_are_announced_once() {
         assert!(!meant.stderr.contains(begins), "{meant:?}");
     }
 }
+
+/// Of a program whose variable names its own database, or a place where there is none.
+#[test]
+fn a_database_that_a_variable_names_is_told_with_the_variable_and_the_address_in_the_file() {
+    let place = Place::ready();
+    rusqlite::Connection::open(place.path().join("app.db"))
+        .and_then(|app| app.execute_batch("CREATE TABLE users (id)"))
+        .unwrap();
+    let with = |url: &str, args: &[&str]| {
+        let output = place.command().args(args).env("DATABASE_URL", url).output();
+        Ended::of(output.unwrap())
+    };
+    let says = "from DATABASE_URL; ductwork.yml says sqlite://";
+    for verb in ["runs", "health"] {
+        let ended = with("sqlite:app.db", &[verb]);
+        ended.failed(1, "app.db has no tables of Ductwork (");
+        for told in [says, "for the database of the file, unset DATABASE_URL"] {
+            assert!(ended.stderr.contains(told), "{ended:?}");
+        }
+        let ended = with("sqlite:///nonexistent/dir/x.db", &[verb]);
+        ended.failed(1, "there is no database yet at /nonexistent/dir/x.db (");
+        for told in [says, "make it, or correct or unset DATABASE_URL"] {
+            assert!(ended.stderr.contains(told), "{ended:?}");
+        }
+    }
+    let ended = with("sqlite:///nonexistent/dir/x.db", &["trigger", "Hello"]);
+    ended.failed(69, "/nonexistent/dir/x.db: No such file");
+    assert!(
+        ended
+            .stderr
+            .contains("the directory of DATABASE_URL exists"),
+        "{ended:?}"
+    );
+    // One whose schema is older is named as well.
+    let old = |sql: &str| {
+        let conn = rusqlite::Connection::open(place.path().join("ductwork.db")).unwrap();
+        conn.execute_batch(sql).unwrap();
+    };
+    old(
+        "DELETE FROM ductwork_migrations WHERE version = (SELECT max(version) FROM ductwork_migrations)",
+    );
+    let ended = place.run(["runs"]);
+    ended.failed(1, "ductwork.db (from `database.url` of ");
+    assert!(ended.stderr.contains(") lacks 1 of "), "{ended:?}");
+}
+
+#[test]
+fn a_person_whose_command_writes_elsewhere_than_the_file_says_is_told_so() {
+    let place = Place::ready();
+    let mut made = place.command();
+    let made = made.arg("migrate").env("DATABASE_URL", "sqlite:other.db");
+    assert!(made.output().unwrap().status.success());
+    let note = "note: the database is sqlite://";
+    for (args, is_told) in [
+        ("trigger Hello", true),
+        ("pause Hello --reason feed", true),
+        ("migrate", true),
+        ("trigger Hello --json", false),
+        ("runs", false),
+    ] {
+        let seen = |variable: &str| {
+            let args = format!("{args}; exit 0");
+            super::typed_with(&place, &args, b"", (variable, "sqlite:other.db")).stdout
+        };
+        assert_eq!(seen("DATABASE_URL").contains(note), is_told, "{args}");
+        assert!(!seen("DUCTWORK_DATABASE_URL").contains(note), "{args}");
+    }
+}
