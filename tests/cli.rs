@@ -1098,6 +1098,14 @@ fn a_first_attempt_that_waits_for_its_time_is_shown_with_it() {
     assert!(runs[0]["due_at"].is_string(), "{runs}");
     let listed = place.run(["runs"]);
     assert!(listed.stdout.contains("begins in 1h 59m"), "{listed:?}");
+    let id = runs[0]["id"].as_str().unwrap();
+    let mut command = place.command();
+    let command = command.args(["watch", id]).stderr(Stdio::piped());
+    let mut watch = command.spawn().unwrap();
+    let said = until_said(&mut watch, "0/1");
+    send(&watch, nix::sys::signal::Signal::SIGINT);
+    watch.wait().unwrap();
+    assert!(said.ends_with("0/1, begins in 1h 59m\n"), "{said}");
     // It has begun, or never will.
     place.run(["trigger", "Hello", "2"]).fine();
     place

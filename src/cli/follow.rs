@@ -12,10 +12,11 @@ use crate::machine::halt::remedy;
 use crate::machine::why::answer;
 use crate::model::{RunId, RunStatus, Via, short as short_id};
 use crate::problem::{Problem, Problems};
-use crate::store::query::{self, NodeProgress};
+use crate::store::query::{self, NodeProgress, Run};
 use crate::store::resume::{self, WaitingStep};
 use crate::store::why::revived_as;
 use crate::store::{self, Conn};
+use crate::time;
 
 use super::exit::{Code, Failure};
 use super::glyphs::{Glyphs, glyphs};
@@ -267,6 +268,8 @@ pub struct View<'a> {
     /// Lines to show above the picture.
     notes: Vec<String>,
     since: Instant,
+    /// When its first step may be claimed, if it was triggered for later.
+    due: Option<Instant>,
     frame: usize,
     said: Vec<String>,
     last_said: Option<Instant>,
@@ -315,6 +318,7 @@ impl<'a> View<'a> {
             hidden: 0,
             notes: Vec::new(),
             since: Instant::now(),
+            due: None,
             frame: 0,
             said: Vec::new(),
             last_said: None,
@@ -322,10 +326,20 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The same, for a run that began this long ago.
-    pub fn begun(mut self, ago: Duration) -> Self {
-        self.since = self.since.checked_sub(ago).unwrap_or(self.since);
+    /// The same, for a run that was there before.
+    pub fn of(mut self, run: &Run, now: i64) -> Self {
+        let age = time::between(run.triggered_at, run.ended_at().unwrap_or(now));
+        self.since = self.since.checked_sub(age).unwrap_or(self.since);
+        let within = run.due_at.map(|at| time::between(now, at));
+        self.due = within.and_then(|within| Instant::now().checked_add(within));
         self
+    }
+
+    /// The time until a run begins that was triggered for later, in words.
+    fn begins(&self, seen: &Seen) -> Option<String> {
+        let left = self.due?.checked_duration_since(Instant::now())?;
+        let waits = seen.status == Some(RunStatus::InProgress);
+        waits.then(|| format!("begins in {}", time::whole(left)))
     }
 
     fn show(&mut self, seen: &Seen, rests: bool) {
@@ -369,7 +383,10 @@ impl<'a> View<'a> {
             Some(other) => other.to_string(),
             None => "gone".to_owned(),
         };
-        let mut lines = vec![format!("{state}  {}  {took}", summary(&seen.progress))];
+        let mut lines = vec![match self.begins(seen) {
+            Some(begins) => format!("{}  {begins}", style.yellow("scheduled")),
+            None => format!("{state}  {}  {took}", summary(&seen.progress)),
+        }];
         if seen.stopping && !rests {
             lines.push(style.yellow(&stopping(&seen.progress)));
         }
@@ -445,7 +462,9 @@ impl<'a> View<'a> {
             .chain(seen.asks.iter().cloned())
             .collect();
         if now != self.said {
-            say(&format!("{took}: {}", now.join(", ")));
+            let begins = self.begins(seen).map(|begins| format!(", {begins}"));
+            let begins = begins.unwrap_or_default();
+            say(&format!("{took}: {}{begins}", now.join(", ")));
             self.said = now;
         }
         self.last_said = Some(Instant::now());
@@ -592,4 +611,37 @@ pub fn decide(step: &WaitingStep, style: Style) -> Vec<String> {
 pub fn say(line: &str) {
     let line = format!("{}\n", hint::pasteable(line));
     let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::yaml;
+
+    #[test]
+    fn a_picture_says_when_a_run_begins_that_was_triggered_for_later() {
+        let text = "pipeline: P\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
+        let follow = Follow {
+            run: RunId::new(),
+            definition: &yaml::parse(text, std::path::Path::new("p.yml")).unwrap(),
+            style: Style { colour: false },
+            patient: true,
+            others: None,
+        };
+        let mut view = View::new(&follow, None, None);
+        let mut seen = Seen {
+            status: Some(RunStatus::InProgress),
+            ..Seen::default()
+        };
+        assert_eq!(
+            view.last(&seen, false, "6.3 s"),
+            ["running  0 steps  6.3 s"]
+        );
+        view.due = Some(Instant::now() + Duration::from_secs(7_199));
+        let last = view.last(&seen, false, "6.3 s");
+        assert_eq!(last, ["scheduled  begins in 1h 59m"]);
+        // It was cancelled before it began.
+        seen.status = Some(RunStatus::Cancelled);
+        assert_eq!(view.last(&seen, true, "7 s"), ["cancelled  0 steps  7 s"]);
+    }
 }

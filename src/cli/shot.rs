@@ -23,7 +23,6 @@ use crate::store::query::{self, NodeProgress};
 use crate::store::trigger::{self, NewRun, Triggered};
 use crate::store::{Conn, Location, Purpose};
 use crate::telemetry::{Level, LogFormat};
-use crate::time;
 
 use super::exit::{Code, Failure, verdict};
 use super::follow::{self, Follow, View, is_drawable, say};
@@ -219,9 +218,7 @@ async fn follow(
         if !triggered.created
             && let Some(run) = query::run_without_payloads(&mut conn, id).await?
         {
-            let now = query::now(&mut conn).await?;
-            let age = time::between(run.triggered_at, run.ended_at().unwrap_or(now));
-            view = view.begun(age);
+            view = view.of(&run, query::now(&mut conn).await?);
         }
         let stopping = || *handle.stopping.borrow();
         follow::to_rest(&mut conn, &how, &mut view, &stopping, &mut outages).await?

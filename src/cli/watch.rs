@@ -7,7 +7,6 @@ use crate::problem::Problem;
 use crate::store::Purpose;
 use crate::store::definition::Definitions;
 use crate::store::query;
-use crate::time;
 
 use super::exit::{Code, Failure, verdict};
 use super::follow::{self, Follow, View, is_drawable};
@@ -62,10 +61,9 @@ impl Watch {
             };
             let mut outages = Outages::new(config.location()?);
             let now = query::now(&mut conn).await?;
-            let age = time::between(found.triggered_at, found.ended_at().unwrap_or(now));
             let mut enough = interrupt::caught()?;
             let status = {
-                let mut view = View::new(&how, screen, None).begun(age);
+                let mut view = View::new(&how, screen, None).of(&found, now);
                 tokio::select! {
                     biased;
                     _ = enough.recv() => {
