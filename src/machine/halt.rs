@@ -238,6 +238,14 @@ impl HaltFact {
             "variable_not_set" => Some(format!(
                 "set the variable of {node} where `ductworkd` runs, and restart it"
             )),
+            // No shell and no `env` finds a program whose name ends with a carriage return, which they print in their ways.
+            "ExitStatus(127)" => {
+                let error = self.error.as_deref().unwrap_or_default();
+                let names = ["\r", "\\r'", "\\r’"].iter().any(|end| error.contains(end));
+                names.then(|| {
+                    format!("save the script of {node} with the line ends of Unix (sed -i 's/\\r$//' FILE)")
+                })
+            }
             _ => None,
         }
     }
@@ -683,6 +691,19 @@ mod tests {
                     "{first}, then: {revive}    # add --latest if you edited the pipeline's file"
                 )
             );
+        }
+        for (error, is_of_windows) in [
+            ("env: 'python3\\r': No such file or directory", true),
+            ("d.sh: line 1: $'ls\\r': command not found", true),
+            ("d.sh: 1: ls\r: not found", true),
+            ("d.sh: 1: rls: not found", false),
+        ] {
+            let mut fact = fact(HaltReason::JobRetriesExhausted, "List", None);
+            fact.class = Some("ExitStatus(127)".to_owned());
+            fact.error = Some(error.to_owned());
+            let told = remedy(&[fact], run);
+            let first = "save the script of List with the line ends of Unix (sed -i 's/\\r$//' FILE), then: ";
+            assert_eq!(told.starts_with(first), is_of_windows, "{told}");
         }
         for class in ["ExitStatus(1)", "output_invalid"] {
             assert_eq!(

@@ -86,7 +86,9 @@ pub fn explain(error: &io::Error, file: &Path, cwd: &Path) -> Outcome {
             "interpreter_not_found",
             match interpreter(&absolute) {
                 Some(name) if name.ends_with('\r') => {
-                    format!("`{shown}` names the interpreter {name:?}: save it with Unix line ends")
+                    format!(
+                        "`{shown}` names the interpreter {name:?}: save it with Unix line ends (sed -i 's/\\r$//' {shown})"
+                    )
                 }
                 Some(name) => {
                     format!("`{shown}` needs the interpreter `{name}`, which does not exist")

@@ -220,19 +220,23 @@ fn half_a_character(bytes: &[u8]) -> usize {
     if after + 1 < length { after + 1 } else { 0 }
 }
 
-/// The last line that says something, without its colours; of an error of our own commands the line with the error, which
-/// comes before the advice.
+/// The advice of `env` about every interpreter that it does not find, the right one or not.
+const OF_ENV: &str = ": use -[v]S to pass options in shebang lines";
+
+/// The last line that says something, without its colours. Advice comes after the error of our own commands and of `env`,
+/// whose line is meant.
 pub fn last_line(log: &str) -> Option<String> {
     let lines = log.lines().rev().map(|line| strip_str(line).to_string());
     let mut lines = lines.filter(|line| !line.trim().is_empty());
     let last = lines.next()?;
-    let line = match last.trim().starts_with("= help: ") {
-        true => lines
-            .find(|line| line.trim().starts_with("error: "))
-            .unwrap_or(last),
-        false => last,
+    let error = match last.trim() {
+        advice if advice.starts_with("= help: ") => {
+            lines.find(|line| line.trim().starts_with("error: "))
+        }
+        advice if advice.ends_with(OF_ENV) => lines.next(),
+        _ => None,
     };
-    Some(line.trim().to_owned())
+    Some(error.unwrap_or(last).trim().to_owned())
 }
 
 #[cfg(test)]
@@ -380,6 +384,8 @@ mod tests {
         let ours = "error: this is wrong\n  --> <argument>:1:1\n  = help: do that\n";
         assert_eq!(last(ours), "error: this is wrong");
         assert_eq!(last("= help: me"), "= help: me");
+        let of_env = "env: 'python3\\r': No such file or directory\nenv: use -[v]S to pass options in shebang lines\n";
+        assert_eq!(last(of_env), "env: 'python3\\r': No such file or directory");
         // Tools that colour their output reset the colour on a line of its own.
         let coloured = "a\n\x1b[1;31merror\x1b[0m: no such user\n\x1b[0m\n\x1b[?25h";
         assert_eq!(last(coloured), "error: no such user");

@@ -173,7 +173,11 @@ async fn what_cannot_be_executed_is_an_error_that_says_why() {
         (&["./plain"], "command_not_executable", "chmod +x ./plain"),
         (&["./directory"], "command_not_executable", "is a directory"),
         (&["./wants"], "interpreter_not_found", "`/no/such/shell`"),
-        (&["./windows"], "interpreter_not_found", "Unix line ends"),
+        (
+            &["./windows"],
+            "interpreter_not_found",
+            "Unix line ends (sed -i 's/\\r$//' ./windows)",
+        ),
         (&["./without"], "command_not_executable", "`#!`"),
         (
             &["./marked"],
