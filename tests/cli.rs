@@ -365,14 +365,16 @@ fn check_notes_scripts_that_would_not_start() {
     place.write("steps/plain.sh", "echo 1\n");
     let plain = place.path().join("steps/plain.sh");
     std::fs::set_permissions(&plain, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let text = "pipeline: Odd\nsteps:\n  A: { command: [sh, steps/gone.sh] }\n  B: { command: [steps/plain.sh] }\n\
-                flow: [{ start: A }, { chain: B }]\n";
+    let text = "pipeline: Odd\nsteps:\n  A: { command: [sh, steps/gone.sh] }\n  B: { command: [steps/plain.sh] }\n  \
+                C: { command: [cat, '|', cat] }\nflow: [{ start: A }, { chain: B }, { chain: C }]\n";
     place.write("pipelines/odd.yml", text);
     let ended = place.run(["check"]);
     ended.fine();
     for part in [
         "! step `A` of pipeline `Odd`: there is no script `steps/gone.sh`; it was expected at ",
         "! step `B` of pipeline `Odd`: `steps/plain.sh` has no `#!` line; begin it with `#!/bin/sh`",
+        "! step `C` of pipeline `Odd`: `|` is passed to `cat` as an argument: no shell reads this command; for a shell, \
+         write `command: [sh, -c, \"cat | cat\"]`",
     ] {
         assert!(ended.stdout.contains(part), "{part}: {ended:?}");
     }
@@ -381,7 +383,7 @@ fn check_notes_scripts_that_would_not_start() {
     assert!(strict.stderr.contains("has no `#!` line"), "{strict:?}");
     let strict = place.run(["check", "--strict", "--json"]).json();
     assert_eq!(strict["ok"], false);
-    assert_eq!(strict["problems"].as_array().unwrap().len(), 2, "{strict}");
+    assert_eq!(strict["problems"].as_array().unwrap().len(), 3, "{strict}");
 }
 
 #[test]

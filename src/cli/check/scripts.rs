@@ -1,4 +1,4 @@
-//! Scripts that would not start or do not exist, as far as a command shows it.
+//! Scripts that would not start or do not exist, and words for a shell, as far as a command shows it.
 //!
 //! Owns: the notes about a command whose program exists. Never: starts anything.
 
@@ -7,6 +7,8 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::step::resolve::resolve;
+
+use super::super::hint::quoted;
 
 /// Programs whose first argument is a script, and the letters of the options that take code instead.
 const INTERPRETERS: [(&str, &str); 12] = [
@@ -29,6 +31,14 @@ const ENDINGS: [&str; 9] = [
     ".sh", ".bash", ".py", ".js", ".mjs", ".rb", ".pl", ".php", ".R",
 ];
 
+/// Words that have a meaning for a shell alone.
+const OF_A_SHELL: [&str; 9] = ["|", "||", "&&", "&", ";", "<", ">", ">>", "2>&1"];
+
+/// Programs that give such a word a meaning of their own, or have a shell read it.
+const READ_THEM: [&str; 12] = [
+    "[", "bash", "dash", "expr", "find", "parallel", "sh", "ssh", "test", "tr", "watch", "zsh",
+];
+
 /// The greatest length of a `#!` line.
 const FIRST_LINE: u64 = 256;
 
@@ -37,7 +47,31 @@ pub type Note = (String, String);
 
 /// The doubt about a command, if there is one; its program was found as `file`.
 pub fn doubt(argv: &[String], file: &Path, cwd: &Path, path: Option<&OsStr>) -> Option<Note> {
-    missing(argv, cwd).or_else(|| unstartable(&argv[0], file, cwd, path))
+    missing(argv, cwd)
+        .or_else(|| unstartable(&argv[0], file, cwd, path))
+        .or_else(|| unread(argv))
+}
+
+/// The note that a word for a shell is passed to the program.
+fn unread(argv: &[String]) -> Option<Note> {
+    let program = argv.first()?;
+    let name = Path::new(program).file_name()?.to_str()?;
+    // One character may be the value of an option, as in `cut -d ;`.
+    let is_value = |before: &str, word: &str| word.len() == 1 && before.starts_with('-');
+    let mut pairs = argv.windows(2).filter(|_| !READ_THEM.contains(&name));
+    let word = pairs.find_map(|pair| match &pair[1] {
+        word if is_value(&pair[0], word) => None,
+        word => OF_A_SHELL.contains(&word.as_str()).then_some(word),
+    })?;
+    let quoted = |word: &String| match OF_A_SHELL.contains(&word.as_str()) {
+        true => word.clone(),
+        false => quoted(word).into_owned(),
+    };
+    let line = argv.iter().map(quoted).collect::<Vec<_>>().join(" ");
+    Some((
+        format!("`{word}` is passed to `{program}` as an argument: no shell reads this command"),
+        format!("for a shell, write `command: [sh, -c, {line:?}]`"),
+    ))
 }
 
 /// The note that an interpreter's script does not exist.
@@ -114,6 +148,14 @@ fn unstartable(program: &str, file: &Path, cwd: &Path, path: Option<&OsStr>) -> 
         return Some((message, help(interpreter)));
     }
     let by_name = Path::new(interpreter).file_name() == Some(OsStr::new("env"));
+    let mut given = words.clone();
+    if by_name && given.next().is_some_and(|it| !it.starts_with('-')) && given.next().is_some() {
+        let given = words.collect::<Vec<_>>().join(" ");
+        return Some((
+            format!("`{program}` begins with `#!{line}`, and `env` gets `{given}` as one word"),
+            format!("write `#!{interpreter} -S {given}`"),
+        ));
+    }
     let name = words.find(|word| by_name && !word.starts_with('-') && !word.contains('='))?;
     let missing = resolve(name, cwd, path).is_err();
     missing.then(|| {
@@ -163,6 +205,34 @@ mod tests {
     }
 
     #[test]
+    fn a_word_for_a_shell_is_noted_where_no_shell_reads_it() {
+        let dir = Path::new("/usr/bin");
+        for fine in [
+            &["sh", "-c", "cat | cat", "|"][..],
+            &["find", ".", "-exec", "cat", "{}", ";"],
+            &["cut", "-d", "|"],
+            &["cat", "a|b", ">a"],
+            &["expr", "1", "<", "2"],
+        ] {
+            assert_eq!(noted(dir, fine), None, "{fine:?}");
+        }
+        for (argv, word) in [
+            (&["cat", "a", "|", "cat"][..], "|"),
+            (&["cat", "-", "&&", "cat"], "&&"),
+            (&["cat", "-n", "2>&1"], "2>&1"),
+            (&["/usr/bin/python3", "-V", "a", ">", "b"], ">"),
+        ] {
+            let told = format!("`{word}` is passed to `{}` as an argument", argv[0]);
+            let found = noted(dir, argv).unwrap_or_default();
+            assert!(found.starts_with(&told), "{argv:?}: {found}");
+        }
+        let argv = ["jq", ".a | \"b\"", "|", "cat"].map(str::to_owned);
+        let (_, help) = unread(&argv).unwrap();
+        let line = r#"[sh, -c, "jq '.a | \"b\"' | cat"]"#;
+        assert!(help.contains(line), "{help}");
+    }
+
+    #[test]
     fn a_file_that_the_kernel_cannot_start_is_noted() {
         let dir = tempfile::tempdir().unwrap();
         for (text, told) in [
@@ -182,6 +252,10 @@ mod tests {
             (
                 b"#!/no/such/thing -u\n",
                 Some("`#!/no/such/thing`, which does not exist"),
+            ),
+            (
+                b"#!/usr/bin/env sh -e\n",
+                Some("and `env` gets `sh -e` as one word"),
             ),
             (
                 b"#!/usr/bin/env no-such-thing\n",
