@@ -193,7 +193,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 /// The words of other systems, with our words for the same.
-const SYNONYMS: [(&str, &str); 38] = [
+const SYNONYMS: [(&str, &str); 39] = [
     ("retries", "max_retry"),
     ("retry", "max_retry"),
     ("attempts", "max_retry"),
@@ -220,6 +220,7 @@ const SYNONYMS: [(&str, &str); 38] = [
     ("workdir", "cwd"),
     ("working_directory", "cwd"),
     ("time_limit", "timeout"),
+    ("deadline", "timeout"),
     ("name", "pipeline"),
     ("parallel", "divide"),
     ("map", "expand"),

@@ -13,7 +13,9 @@ use super::builder::{Declared, Draft, Item, Kind, Name, Path, Question, To, Unde
 use super::canonical;
 use super::check::{self, Finding, shown, unknown_key};
 use super::graph::{Definition, RunTrace, Unanswered};
-use super::schema::{PIPELINE_KEYS, PLANNED_KEYS, QUESTION_KEYS, TARGET_KEYS, UNANSWERED, VERBS};
+use super::schema::{
+    PIPELINE_KEYS, PLANNED_KEYS, QUESTION_KEYS, STEP_KEYS, TARGET_KEYS, UNANSWERED, VERBS,
+};
 use super::tree::{self, MAX_BYTES, Tree, Value};
 use crate::duration;
 use crate::model::Hook;
@@ -93,6 +95,16 @@ fn read(text: &str, file: &FilePath) -> Result<Loaded, Problems> {
         help: finding.help,
     };
     Err(Problems(findings.into_iter().map(problem).collect()))
+}
+
+/// True for an entry of `steps` that is no step, but a setting that should be indented under one.
+fn is_setting(key: &Tree, value: &Tree) -> bool {
+    let is_key = |key: &Tree| key.scalar().is_some_and(|key| STEP_KEYS.contains(&key));
+    let is_step = match &value.value {
+        Value::Map(entries) => entries.iter().any(|(key, _)| is_key(key)),
+        _ => false,
+    };
+    is_key(key) && !is_step
 }
 
 /// Walks the tree, and collects the parts that it does not understand.
@@ -269,9 +281,25 @@ impl Reader {
             return self.report(tree.place, message, help);
         };
         draft.undeclared = Undeclared::Unknown;
-        for (key, value) in entries {
+        let mut above = None;
+        for (at, (key, value)) in entries.iter().enumerate() {
+            if is_setting(key, value) {
+                let setting = shown(key.scalar().unwrap_or_default());
+                let message = format!("{setting} is a key of a step, and is not inside one");
+                let help = match &above {
+                    Some(step) => {
+                        format!("move it further to the right than {step}, to which it belongs")
+                    }
+                    None => "write it inside a step: `SomeStep: { command: [program] }`".to_owned(),
+                };
+                self.report(key.place, message, help);
+                continue;
+            }
+            above = key.scalar().map(shown);
             let name = self.name(key, "step");
-            let declared = self.step(name, value);
+            let next = entries.get(at + 1);
+            let is_beside = next.is_some_and(|(key, value)| is_setting(key, value));
+            let declared = self.step(name, value, is_beside);
             draft.declared.push(declared);
         }
     }
@@ -463,7 +491,7 @@ impl Reader {
                     let message = "a transition where a step belongs";
                     let help = format!(
                         "a path is a step's name, or a list that begins with one: \
-                         `[SomeStep, {{ {}: … }}]`",
+                         `[SomeStep, {{ {}: … }}]`; a step with `command: [cat]` passes its input on",
                         verb.scalar().unwrap_or_default()
                     );
                     self.report(verb.place, message, help);

@@ -19,7 +19,8 @@ fn planned_runner(key: &str) -> Option<&'static str> {
 }
 
 impl Reader {
-    pub(super) fn step(&mut self, name: Name, tree: &Tree) -> Declared {
+    /// Reads a step; its command may be beside it by mistake.
+    pub(super) fn step(&mut self, name: Name, tree: &Tree, is_beside: bool) -> Declared {
         let at = name.place.unwrap_or(tree.place);
         let of = shown(name.text.as_deref().unwrap_or("?"));
         let mut declared = Declared {
@@ -82,7 +83,7 @@ impl Reader {
             meant.is_some_and(|meant| ["command", "native"].contains(&meant))
         };
         let misspelt = runner.is_none() && entries.iter().any(|(key, _)| misspelt(key));
-        if runner.is_none() && planned.is_empty() && !misspelt {
+        if runner.is_none() && planned.is_empty() && !misspelt && !is_beside {
             let message = format!("step {of} does not say what runs");
             self.report(at, message, help);
         }

@@ -272,6 +272,10 @@ fn every_mistake_in_a_flow_is_found_where_it_is() {
             ],
         ),
         (
+            &format!("{all}  - dampen: {{ deadline: 3d }}\n"),
+            vec![(10, 15, "did you mean `timeout`?")],
+        ),
+        (
             &format!("{all}  - dampen: {{ timeout: soon, then: halt }}\n"),
             vec![(10, 24, "`timeout`: ")],
         ),
@@ -297,6 +301,30 @@ fn every_mistake_in_a_flow_is_found_where_it_is() {
     ] {
         assert_found(&in_flow(flow), &expected);
     }
+}
+
+#[test]
+fn a_setting_beside_its_step_is_to_be_indented() {
+    let found = |steps: &str, expected: &[_]| {
+        let text = format!("pipeline: P\nsteps:\n{steps}flow:\n  - start: A\n");
+        assert_found(&text, expected);
+    };
+    let help = "move it further to the right than `A`, to which it belongs";
+    found(
+        "  A:\n  command: [cat]\n  env: { B: c }\n  timeout: 5s\n",
+        &[(4, 3, help), (5, 3, help), (6, 3, help)],
+    );
+    found(
+        "  max_retry: 3\n  A: { command: [cat] }\n",
+        &[(
+            3,
+            3,
+            "`max_retry` is a key of a step, and is not inside one",
+        )],
+    );
+    // The name of a step may be any word.
+    let text = "pipeline: P\nsteps:\n  timeout: { command: [cat] }\nflow: [{ start: timeout }]\n";
+    assert!(parse(text, file()).is_ok());
 }
 
 #[test]
