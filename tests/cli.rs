@@ -2329,6 +2329,20 @@ fn a_run_says_what_came_of_it() {
 }
 
 #[test]
+fn a_run_that_waits_for_a_person_is_shown_with_the_deadline() {
+    let place = Place::ready();
+    let text = "pipeline: Ask\nsteps: { A: { command: [cat] } }\n\
+                flow: [{ start: A }, { dampen: { prompt: 'Go on?', timeout: 3d } }]\n";
+    place.write("pipelines/ask.yml", text);
+    let run = place.run(["run", "Ask", "1", "--json"]);
+    assert_eq!(run.code, Some(3), "{run:?}");
+    let id = run.json()["run_id"].as_str().unwrap().to_owned();
+    let shown = place.run(["show", &id]);
+    let told = "dampen waits for a person: Go on? (without an answer it halts in 2d 23h)";
+    assert!(shown.stdout.contains(told), "{shown:?}");
+}
+
+#[test]
 fn colours_are_for_terminals_or_whoever_asks() {
     let place = Place::ready();
     let id = place.trigger("1");

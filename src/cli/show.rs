@@ -9,7 +9,7 @@ use crate::problem::Problem;
 use crate::store::action;
 use crate::store::definition::Definitions;
 use crate::store::query::{self, LISTED_ATTEMPTS, StepRow};
-use crate::store::{Conn, Purpose, pause};
+use crate::store::{Conn, Purpose, pause, resume};
 use crate::view::graph::{self, Progress};
 use crate::wire::action::ActionJson;
 use crate::wire::run::{AloneJson, HaltJson, RunJson, WholeJson};
@@ -128,9 +128,16 @@ impl Show {
                 placed.push((step, query::spreads(&mut conn, step.branch_id).await?));
             }
             let asks = |step: &&StepRow| step.status == StepStatus::Waiting;
+            let asked = match detail.steps.iter().any(|step| asks(&step)) {
+                true => resume::asked(&mut conn, run).await?,
+                false => Vec::new(),
+            };
             let mut waiting = Vec::new();
             for step in detail.steps.iter().filter(asks).take(TROUBLED) {
-                waiting.push((step, query::spreads(&mut conn, step.branch_id).await?));
+                let spreads = query::spreads(&mut conn, step.branch_id).await?;
+                let asked = asked.iter().find(|it| it.step_id == step.id);
+                let deadline = asked.and_then(|it| it.deadline.as_ref());
+                waiting.push((step, spreads, deadline));
             }
             let facts: Vec<_> = halts.iter().map(|halt| halt.fact.clone()).collect();
             let obstacle = match detail.run.revived_as {

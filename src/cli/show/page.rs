@@ -13,6 +13,7 @@ use crate::model::*;
 use crate::store::action::Action;
 use crate::store::definition::short as digits;
 use crate::store::query::{NodeProgress, RunDetail, Spread, StepRow};
+use crate::store::resume::Due;
 use crate::time;
 use crate::view::{self, took, word};
 
@@ -56,8 +57,8 @@ pub struct Page<'a> {
     pub troubled: Vec<(&'a StepRow, Vec<Spread>)>,
     /// The number of other steps with errors.
     pub more: usize,
-    /// Steps that wait for a person, with their places.
-    pub waiting: Vec<(&'a StepRow, Vec<Spread>)>,
+    /// Steps that wait for a person, with their places and deadlines.
+    pub waiting: Vec<(&'a StepRow, Vec<Spread>, Option<&'a Due>)>,
     /// The actions in it, newest first.
     pub actions: &'a [Action],
     /// The action that made it from another run.
@@ -191,8 +192,8 @@ pub fn draw(page: &Page<'_>) -> String {
         };
         let _ = writeln!(text, "{}", paint(out::DIM, &more));
     }
-    for (step, spreads) in &page.waiting {
-        asked(page, step, spreads, &mut text);
+    for (step, spreads, deadline) in &page.waiting {
+        asked(page, step, spreads, *deadline, &mut text);
     }
     if let Some(output) = &page.detail.run.output
         && output.get().len() > ROOM
@@ -610,7 +611,13 @@ fn log(log: &str, room: usize, text: &mut String) {
 }
 
 /// A step that waits for a person: the question, and the value to decide on.
-fn asked(page: &Page<'_>, step: &StepRow, spreads: &[Spread], text: &mut String) {
+fn asked(
+    page: &Page<'_>,
+    step: &StepRow,
+    spreads: &[Spread],
+    deadline: Option<&Due>,
+    text: &mut String,
+) {
     let prompt = page
         .definition
         .and_then(|it| it.node(it.find(&step.node)?).prompt.clone());
@@ -627,9 +634,13 @@ fn asked(page: &Page<'_>, step: &StepRow, spreads: &[Spread], text: &mut String)
     if !element.is_empty() {
         let _ = write!(node, ", {element},");
     }
+    let deadline = match deadline {
+        Some(deadline) => format!(" ({})", out::clean(&deadline.words())),
+        None => String::new(),
+    };
     let _ = writeln!(
         text,
-        "\n{mark} {node} waits for a person: {}",
+        "\n{mark} {node} waits for a person: {}{deadline}",
         short(&prompt, 1_000)
     );
     for line in value::lines(&step.input, page.columns.saturating_sub(4))
