@@ -559,6 +559,10 @@ fn a_token_or_a_link_from_the_wrong_directory_makes_no_database() {
         let help = "there is no ductwork.yml here: name one with -c";
         assert!(ended.stderr.contains(help), "{ended:?}");
     }
+    let ended = place.run(["trigger", "Hello"]);
+    ended.failed(1, "there is no pipeline `Hello`");
+    let help = "; there is no ductwork.yml here: name one with -c";
+    assert!(ended.stderr.contains(help), "{ended:?}");
     assert!(!place.path().join("ductwork.db").exists());
     place.run(["init"]).fine();
     let made = place.run(["token", "create", "shop"]);

@@ -346,6 +346,10 @@ pub fn exists_or_is_named(config: &Config) -> Result<(), Failure> {
     }
 }
 
+/// The remedy for a command in the wrong directory.
+const NOT_HERE: &str =
+    "there is no ductwork.yml here: name one with -c, or change to its directory";
+
 /// Checks that the database exists: a command that only reads must not leave an empty one behind.
 pub fn exists(config: &Config) -> Result<(), Failure> {
     match config.database.url.sqlite_path() {
@@ -369,10 +373,9 @@ pub fn exists(config: &Config) -> Result<(), Failure> {
             let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
             let help = match directory {
                 Some(directory) if !directory.is_dir() => correct.as_str(),
-                _ if config.file.is_none() => {
-                    "there is no ductwork.yml here: name one with -c, or change to its directory. Without one, \
-                     `ductworkd` creates this database when it starts"
-                }
+                _ if config.file.is_none() => &format!(
+                    "{NOT_HERE}. Without one, `ductworkd` creates this database when it starts"
+                ),
                 _ => "`ductworkd` makes it when it starts, and so does `ductworkd migrate`",
             };
             let problem = Problem::new(message);
@@ -486,10 +489,14 @@ fn no_pipeline(names: &[&str], name: &str, config: &Config) -> Failure {
     let help = match nearest(name, names.iter().copied()) {
         Some(near) => format!("did you mean `{}`?", short(near, 100)),
         None if names.is_empty() => start::use_above(config).unwrap_or_else(|| {
-            format!(
+            let none = format!(
                 "there is none at all in {}",
                 config.pipelines_path.display()
-            )
+            );
+            match config.file {
+                Some(_) => none,
+                None => format!("{none}; {NOT_HERE}"),
+            }
         }),
         None => {
             let names = names.iter().take(20).map(|name| short(name, 100));
