@@ -345,7 +345,8 @@ struct Fix {
     note: String,
 }
 
-fn then(edge: &Edge) -> Option<Then> {
+/// The end of the fan-out that begins with this edge.
+pub(super) fn then(edge: &Edge) -> Option<Then> {
     match edge {
         Edge::Divide { then, .. } | Edge::Expand { then, .. } => Some(*then),
         _ => None,

@@ -1,7 +1,10 @@
 //! Why a run does not move: each state of a branch, and each way in which a run ends.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::definition::{Definition, yaml};
 use crate::machine::halt::{HALTS_MAX, HaltFact};
 use crate::machine::intake;
 use crate::machine::pause::Pause;
@@ -47,6 +50,14 @@ fn facts(leaf: Option<LeafState>) -> Facts {
         backlog: Some(3),
         pause: None,
     }
+}
+
+/// The definition of a pipeline with these steps and this flow.
+fn graph(steps: &[&str], flow: &str) -> Arc<Definition> {
+    let step = |name: &&str| format!("  {name}: {{ command: [cat] }}\n");
+    let steps: String = steps.iter().map(step).collect();
+    let text = format!("pipeline: P\nsteps:\n{steps}flow: [{flow}]\n");
+    yaml::parse(&text, Path::new("p.yml")).unwrap().into()
 }
 
 fn process(role: Role, age_s: u64) -> ProcessFact {
@@ -497,6 +508,54 @@ fn a_trouble_with_the_database_is_told_with_its_remedy_while_a_step_runs_and_whi
             assert!(given.starts_with(remedy), "{}: {given}", told.fact);
         }
     }
+}
+
+#[test]
+fn branches_that_are_awaited_are_told_with_the_node_at_which_they_arrive() {
+    let steps = ["A", "B", "C", "Load", "Merge"];
+    let of = |end: &str| {
+        let mut facts = facts(Some(LeafState::Queued { due_at: NOW }));
+        facts.barriers = vec![BarrierFact {
+            node: "A".into(),
+            width: 2,
+            arrived: 1,
+        }];
+        facts.graph = Some(graph(&steps, end));
+        why(&facts).fact
+    };
+    let fact = of("{ start: A }, { divide: [B, Load] }, { combine: Merge }, { chain: C }");
+    let told = "; 1 of the 2 branches of A have arrived at Merge";
+    assert!(fact.contains(told), "{fact}");
+    let fact = of("{ start: A }, { divide: [[B, { chain: C }, { chain: Merge }], Load] }");
+    let told = "; 1 of the 2 branches of A have ended";
+    assert!(fact.contains(told), "{fact}");
+}
+
+#[test]
+fn a_step_that_runs_long_without_a_timeout_is_told_with_what_can_be_done() {
+    let remedy = |seconds: i64, timeout: bool| {
+        let mut facts = facts(Some(LeafState::Running {
+            process: process(Role::Worker, 0).id,
+            since: NOW - seconds * SECOND,
+        }));
+        facts.processes = vec![process(Role::Worker, 1)];
+        let graph = graph(&["Load"], "{ start: Load }");
+        let mut graph = Arc::unwrap_or_clone(graph);
+        if let Some(step) = graph.steps.get_mut("Load").filter(|_| timeout) {
+            step.timeout = Some(Duration::from_secs(600));
+        }
+        facts.graph = Some(graph.into());
+        why(&facts).remedy
+    };
+    let told = remedy(61, false).unwrap_or_default();
+    for part in [
+        "the log of `ductworkd` on box has the lines that it writes",
+        "; ductworkd cancel 0",
+        "with a `timeout`, ",
+    ] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!([remedy(59, false), remedy(61, true)], [None, None]);
 }
 
 #[test]

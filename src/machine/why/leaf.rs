@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::definition::Then;
+use crate::machine::halt;
 use crate::machine::intake;
 use crate::machine::stuck::{self, DIES, GRACE, UNKEPT};
 use crate::model::*;
@@ -18,6 +20,9 @@ pub(super) const SOON: i64 = 1_000_000;
 /// The remedy for work that a process holds which is gone.
 pub(super) const HELD_BY_GONE: &str =
     "it is recovered once its lease has expired; start `ductworkd` if none runs";
+
+/// A step that runs longer than this without a timeout may hang.
+const LONG: Duration = Duration::from_secs(60);
 
 /// The remedy if the worker dies as often as it is started.
 const DEADLY: &str = "find what ends it: a step that kills its parent, a limit of memory, or a person; \
@@ -185,7 +190,8 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
         );
         return Some(Why::new("process_gone", fact).remedy(HELD_BY_GONE.into()));
     };
-    let span = time::whole(time::between(since, facts.now));
+    let time = time::between(since, facts.now);
+    let span = time::whole(time);
     let holder = format!(
         "the {} with pid {} on {}",
         process.role, process.pid, process.host
@@ -202,7 +208,17 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
             leaf.node, process.host, process.role, process.pid
         );
         let why = Why::new("running", fact);
-        return Some(match process.let_go_on().or(remedy) {
+        let hangs = || {
+            let is_long = verb == "running" && time > LONG && is_without_timeout(facts, leaf);
+            is_long.then(|| {
+                format!(
+                    "if it hangs: the log of `ductworkd` on {} has the lines that it writes; ductworkd cancel {} ends \
+                     the run; with a `timeout`, a step that hangs is ended and tried again",
+                    process.host, facts.run_id
+                )
+            })
+        };
+        return Some(match process.let_go_on().or(remedy).or_else(hangs) {
             Some(remedy) => why.remedy(remedy),
             None => why,
         });
@@ -246,6 +262,15 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
         None => recovered,
     };
     Some(Why::new("process_stale", fact).remedy(remedy))
+}
+
+/// True where the definition of the leaf's step has no timeout.
+fn is_without_timeout(facts: &Facts, leaf: &Leaf) -> bool {
+    let step = facts.graph.as_ref().and_then(|graph| {
+        let step = graph.node(graph.find(&leaf.node)?).step.as_ref()?;
+        graph.steps.get(step)
+    });
+    step.is_some_and(|step| step.timeout.is_none())
 }
 
 /// True for a trouble that keeps something else from starting: this leaf's work has started.
@@ -535,7 +560,19 @@ fn barrier(facts: &Facts) -> String {
             width,
             arrived,
         }) => {
-            format!("; {arrived} of the {width} branches of {node} have arrived")
+            let to = facts.graph.as_ref().and_then(|graph| {
+                match halt::then(&graph.node(graph.find(node)?).next)? {
+                    Then::Combine(to) | Then::Collapse(to) | Then::Converge(to) => {
+                        Some(&graph.node(to.node).name)
+                    }
+                    Then::End => None,
+                }
+            });
+            let place = match to {
+                Some(to) => format!("arrived at {to}"),
+                None => "ended".to_owned(),
+            };
+            format!("; {arrived} of the {width} branches of {node} have {place}")
         }
         None => String::new(),
     }
