@@ -729,7 +729,7 @@ impl Answers<'_> {
             Ok(Event::Quiet) => {
                 self.is_quiet = true;
                 shared.set_mode(Mode::Quiet);
-                tracing::info!("quiet: claiming nothing, finishing what runs; CONT claims again");
+                tracing::info!("quiet: claiming nothing, finishing what runs");
             }
             Ok(Event::Resume) => {
                 if std::mem::take(&mut self.is_quiet) && shared.mode() == Mode::Quiet {

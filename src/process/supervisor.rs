@@ -440,7 +440,10 @@ impl Supervisor {
             // It claims nothing anyway, and no CONT would end that.
             SignalEvent::Quiet if self.stopping.is_some() => {}
             SignalEvent::Quiet => {
-                tracing::info!("quiet: claiming nothing, finishing what runs; CONT claims again");
+                let pid = std::process::id();
+                tracing::info!(
+                    "quiet: claiming nothing, finishing what runs; `kill -CONT {pid}` lets it claim again"
+                );
                 self.handle(roster::Event::Quiet(true));
                 self.me.set_mode(Mode::Quiet);
             }

@@ -423,6 +423,7 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
         daemon.send(Signal::SIGTSTP);
         // The supervisor and three children.
         daemon.says_times("quiet: claiming nothing", 4).await;
+        daemon.says(&format!("`kill -CONT {}` lets it claim again", daemon.pid())).await;
         fixture.trigger("Quick", "1", 10).await;
         std::fs::write(fixture.path("go"), "").unwrap();
         eventually(PATIENCE, "what ran has been committed", async || {
