@@ -109,8 +109,37 @@ const OTHERWISE: [(&[&str], &str); 4] = [
     ),
 ];
 
+/// The options that `run` and `trigger` may be expected to have, and the other way.
+const NO_OPTIONS: [(&[&str], &str); 2] = [
+    (
+        &["--after", "--at", "--in", "--when"],
+        "to start a run later, `ductworkd trigger` has `--delay 2h`; for a time of day, let cron or a systemd timer call it",
+    ),
+    (
+        &["--timeout"],
+        "each step has its own `timeout: 5m`, in the pipeline's file",
+    ),
+];
+
+/// The same mistake, with the way to do what an option was meant to do that does not exist.
+fn without_option(mut error: clap::Error, args: &[OsString]) -> clap::Error {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let mut known = NO_OPTIONS.iter();
+    let way = known.find(|(options, _)| options.contains(&option.as_str()));
+    let is_of_run = |arg: &OsString| arg == "run" || arg == "trigger";
+    if let Some((_, way)) = way.filter(|_| args.iter().any(is_of_run)) {
+        let _similar = error.remove(ContextKind::SuggestedArg);
+        let way = ContextValue::StyledStrs(vec![(*way).into()]);
+        let _as_value = error.insert(ContextKind::Suggested, way);
+    }
+    error
+}
+
 /// A mistake in these arguments, with the verbs for a word of another tool where a verb is expected.
-pub fn hinted(mut error: clap::Error, args: &[OsString]) -> clap::Error {
+pub fn hinted(error: clap::Error, args: &[OsString]) -> clap::Error {
+    let mut error = without_option(error, args);
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
         return error;
     };
@@ -260,6 +289,13 @@ mod tests {
                 let told = told(&["ductworkd", word]);
                 assert!(told.contains(&format!("tip: {way}\n")), "{told}");
                 assert!(!told.contains("similar"), "{told}");
+            }
+        }
+        for (options, way) in NO_OPTIONS {
+            for (option, verb) in options.iter().zip(["run", "trigger"].iter().cycle()) {
+                let told = told(&["ductworkd", verb, "Hello", option, "5"]);
+                assert!(told.contains(&format!("tip: {way}\n")), "{told}");
+                assert!(!told.contains("as a value"), "{told}");
             }
         }
         let nested = told(&["ductworkd", "token", "rm"]);
