@@ -624,6 +624,7 @@ mod tests {
         let follow = Follow {
             run: RunId::new(),
             definition: &yaml::parse(text, std::path::Path::new("p.yml")).unwrap(),
+            latest: None,
             style: Style { colour: false },
             patient: true,
             others: None,
