@@ -702,7 +702,7 @@ mod tests {
             let mut fact = fact(HaltReason::JobRetriesExhausted, "List", None);
             fact.class = Some("ExitStatus(127)".to_owned());
             fact.error = Some(error.to_owned());
-            let told = remedy(&[fact], run);
+            let told = remedy(&[fact], run, None);
             let first = "save the script of List with the line ends of Unix (sed -i 's/\\r$//' FILE), then: ";
             assert_eq!(told.starts_with(first), is_of_windows, "{told}");
         }
