@@ -514,6 +514,49 @@ fn a_run_is_shown_as_a_picture_of_its_pipeline() {
 }
 
 #[test]
+fn a_payload_of_a_run_is_printed_to_the_letter() {
+    let place = Place::ready();
+    let text = "pipeline: Echo\nsteps: { Echo: { command: [cat] } }\nflow: [{ start: Echo }]\n";
+    place.write("pipelines/echo.yml", text);
+    let input = r#"{"n": 12345678901234567890123, "x":1.10, "s": "\u00e9"}"#;
+    place.run(["run", "Echo", input]);
+    let id = place.run(["runs", "--json"]).json()[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    for option in ["--input", "--output"] {
+        let printed = place.run(["show", &id, option]);
+        assert_eq!(printed.fine().stdout, format!("{input}\n"), "{option}");
+        place
+            .run(["show", &id, option, "--json"])
+            .failed(2, &format!("`{option}` and `--json` exclude each other"));
+        for other in [&["--svg"][..], &["--limit", "3"]] {
+            let both = [&["show", id.as_str(), option], other].concat();
+            place.run(both).failed(2, "cannot be used with");
+        }
+    }
+    // As in the remedy of `why`.
+    let long = format!("[{}{}]", "1.0, ".repeat(100), "98765432109876543210");
+    let triggered = place.run(["trigger", "Echo", &long]);
+    let cancelled = triggered.fine().stdout.trim();
+    place
+        .run(["show", cancelled, "--output"])
+        .failed(1, "is running and has no output");
+    place.run(["cancel", cancelled]).fine();
+    place
+        .run(["show", cancelled, "--output"])
+        .failed(1, "is cancelled and has no output");
+    let why = place.run(["why", cancelled]);
+    let short = &cancelled[28..];
+    let remedy = format!("ductworkd show {short} --input | ductworkd trigger Echo -\n");
+    assert!(why.fine().stdout.ends_with(&remedy), "{why:?}");
+    assert_eq!(
+        place.run(["show", short, "--input"]).fine().stdout.trim(),
+        long
+    );
+}
+
+#[test]
 fn whoever_only_reads_leaves_no_database_behind() {
     let place = Place::empty();
     place.run(["init"]).fine();
@@ -1194,6 +1237,9 @@ fn a_run_whose_payload_is_damaged_hides_no_other_and_is_named() {
         assert!(ended.stderr.contains("ductworkd audit"), "{ended:?}");
         place.run([verb, &other]).fine();
     }
+    let ended = place.run(["show", &damaged, "--input"]);
+    ended.failed(1, &format!("the input of the run {damaged} is damaged"));
+    assert!(ended.stdout.is_empty(), "{ended:?}");
     // A step of that run.
     let sql = "UPDATE ductwork_steps SET input = 'x' WHERE input = '2'";
     assert_eq!(conn.execute(sql, []).unwrap(), 1);

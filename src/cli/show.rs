@@ -2,15 +2,19 @@
 
 mod page;
 
+use serde_json::value::RawValue;
+
 use crate::machine::halt::remedy;
 use crate::model::*;
 use crate::number::whole;
 use crate::problem::Problem;
 use crate::store::action;
 use crate::store::definition::Definitions;
+use crate::store::page::{self as stored, Part};
 use crate::store::query::{self, LISTED_ATTEMPTS, StepRow};
-use crate::store::{Conn, Purpose, pause, resume};
+use crate::store::{Conn, Error, Purpose, pause, resume};
 use crate::view::graph::{self, Progress};
+use crate::view::word;
 use crate::wire::action::ActionJson;
 use crate::wire::run::{AloneJson, HaltJson, RunJson, WholeJson};
 use crate::wire::step::StepJson;
@@ -36,6 +40,7 @@ const TROUBLED: usize = 5;
   ductworkd show 5d91c07e
   ductworkd show 5d91c07e --json | jq '.steps[] | select(.status == \"failed\")'
   ductworkd show 5d91c07e --svg > run.svg
+  ductworkd show 5d91c07e --input | ductworkd trigger Import -
 ")]
 pub struct Show {
     /// The run's id, or four or more of its first or last digits
@@ -46,6 +51,12 @@ pub struct Show {
     /// Print the pipeline's graph as a picture (SVG), with the state of each step
     #[arg(long, conflicts_with = "limit")]
     svg: bool,
+    /// Print the run's input and nothing else: in a pipe or a file exactly as it is stored
+    #[arg(long, conflicts_with_all = ["limit", "svg"])]
+    input: bool,
+    /// Print the run's output and nothing else, in the same way
+    #[arg(long, conflicts_with_all = ["limit", "svg", "input"])]
+    output: bool,
 }
 
 /// At most this many actions are read: those that came last.
@@ -56,8 +67,15 @@ const READING: &str = "reading the run";
 
 impl Show {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
-        if self.svg && cli.out.json {
-            let problem = Problem::new("`--svg` and `--json` exclude each other");
+        let alone = [
+            (self.svg, "--svg"),
+            (self.input, "--input"),
+            (self.output, "--output"),
+        ];
+        if let Some((_, option)) = alone.iter().find(|(given, _)| *given)
+            && cli.out.json
+        {
+            let problem = Problem::new(format!("`{option}` and `--json` exclude each other"));
             return Err(Failure::usage(problem.help("leave one of the two out")));
         }
         let config = cli.config()?;
@@ -66,6 +84,14 @@ impl Show {
             let run = setup::find_run(&mut conn, &self.run).await?;
             if self.svg {
                 return cli.out.raw(&picture(&mut conn, run).await?);
+            }
+            let part = match (self.input, self.output) {
+                (true, _) => Some(Part::Input),
+                (_, true) => Some(Part::Output),
+                _ => None,
+            };
+            if let Some(part) = part {
+                return cli.out.result(&payload(&mut conn, run, part).await?);
             }
             // A program gets everything, unless it wants less.
             let (steps, attempts) = match cli.out.json {
@@ -174,6 +200,28 @@ impl Show {
             cli.out.text(&hint::pasteable(&text))
         })
     }
+}
+
+/// A payload of the run, in its stored text.
+async fn payload(conn: &mut Conn, id: RunId, part: Part) -> Result<Box<RawValue>, Failure> {
+    let text = waiting(READING, stored::payload_of_run(conn, id, part)).await?;
+    let Some(text) = text else {
+        let Some(run) = query::brief(conn, id).await? else {
+            return Err(setup::no_run(&id.to_string()));
+        };
+        let (status, part) = (word(run.status), part.as_str());
+        let problem = Problem::new(format!("the run {id} is {status} and has no {part}"));
+        return Err(Failure::failed(
+            problem.help("a run has an output once it has completed"),
+        ));
+    };
+    let damaged = |problem: serde_json::Error| Error::Damaged {
+        column: part.as_str(),
+        entity: "run",
+        id: id.0,
+        problem: problem.to_string(),
+    };
+    Ok(RawValue::from_string(text).map_err(damaged)?)
 }
 
 /// The run as a picture.

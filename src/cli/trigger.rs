@@ -312,7 +312,7 @@ pub fn same_input(triggered: &Triggered) -> Result<(), Failure> {
         "this key already belongs to the run {run}, which had a different input"
     ));
     Err(Failure::failed(problem.help(format!(
-        "give another key, or the same input; `ductworkd show {run}` shows that of the run"
+        "give another key, or the same input; `ductworkd show {run} --input` prints that of the run"
     ))))
 }
 

@@ -167,7 +167,7 @@ pub fn trigger_again(pipeline: &str, input: &str, run: RunId) -> String {
 
 /// The command that starts a run like this one, however long its input is.
 pub fn trigger_by_show(pipeline: &str, run: RunId) -> String {
-    format!("ductworkd show {run} --json | jq -c .input | ductworkd trigger {pipeline} -")
+    format!("ductworkd show {run} --input | ductworkd trigger {pipeline} -")
 }
 
 fn cancelling(facts: &Facts) -> Why {
