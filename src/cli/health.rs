@@ -27,6 +27,9 @@ use super::out;
 use super::processes::{self, Witness, json, table};
 use super::setup::{self, CliContext, Obstacle};
 
+/// The number of endpoints that take no messages and are named.
+const UNDELIVERED: usize = 3;
+
 /// Tells whether all supervisors are healthy, and whether anything does not move although it should.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
@@ -201,7 +204,7 @@ impl Health {
             writer: obstacle.and_then(|it| Some(it.writer.as_ref()?.pid)),
             stuck: found.stuck.iter().map(StuckJson::of).collect(),
             paused: found.pauses.iter().map(PausedJson::of).collect(),
-            undelivered: undelivered.as_deref(),
+            undelivered: (!undelivered.is_empty()).then(|| undelivered.join("; ")),
             kept: kept.iter().map(|(it, n)| KeptJson::of(it, *n)).collect(),
             untraced: found.untraced.as_ref().map(|it| it.fact.as_str()),
             careless: found.careless.as_deref(),
@@ -373,11 +376,22 @@ impl Found {
             .collect()
     }
 
-    /// The fact about the first configured endpoint that gets no messages.
-    fn undelivered(&self) -> Option<String> {
+    /// The facts about the first configured endpoints that get no messages, and the number of the others.
+    fn undelivered(&self) -> Vec<String> {
         let waits = self.waits.iter();
-        let mut configured = waits.filter(|it| it.kept(self.now).is_none());
-        configured.find_map(|it| it.oldest.fact(self.now))
+        let configured = waits.filter(|it| it.kept(self.now).is_none());
+        let facts = configured.filter_map(|it| it.oldest.fact(self.now));
+        let mut facts: Vec<String> = facts.collect();
+        let more = match facts.len().saturating_sub(UNDELIVERED) {
+            0 => return facts,
+            1 => "1 more endpoint has".to_owned(),
+            more => format!("{more} more endpoints have"),
+        };
+        facts.truncate(UNDELIVERED);
+        facts.push(format!(
+            "{more} not taken a message for long: the console's page `/webhooks` has them"
+        ));
+        facts
     }
 }
 
@@ -432,7 +446,7 @@ fn notes(found: &Found) -> String {
         told += &format!("{fact}\n");
     }
     // The fault is the endpoint's, and no daemon can mend it.
-    if let Some(fact) = found.undelivered() {
+    for fact in found.undelivered() {
         told += &format!("{}\n", out::clean(&fact));
     }
     // Nor can a daemon mend a collector.

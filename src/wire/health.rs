@@ -31,8 +31,8 @@ pub struct HealthJson<'a> {
     pub stuck: Vec<StuckJson<'a>>,
     /// The pipelines that are paused, which is no fault.
     pub paused: Vec<PausedJson<'a>>,
-    /// An endpoint that has taken no messages for long, which is no fault of Ductwork's.
-    pub undelivered: Option<&'a str>,
+    /// Endpoints that have taken no messages for long, which is no fault of Ductwork's: the first few, in words.
+    pub undelivered: Option<String>,
     /// Messages that are kept for endpoints that are no longer configured.
     pub kept: Vec<KeptJson<'a>>,
     /// A collector that takes no traces, which is no fault of Ductwork's.

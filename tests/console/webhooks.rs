@@ -435,7 +435,7 @@ on_every_database! {
         let endpoint = Endpoint::answering(&["503 Busy\r\nRetry-After: 600\r\n"]);
         let (mut fixture, mut daemon, _) = started(&db, &endpoint.settings("")).await;
         daemon.says(BEGINS).await;
-        fixture.trigger("Plain", "1", 1).await;
+        let run = fixture.trigger("Plain", "1", 1).await[0];
         let conn = &mut fixture.conn;
         eventually(PATIENCE, "it was tried", async || {
             let states = states(conn).await;
@@ -451,6 +451,29 @@ on_every_database! {
         assert_eq!(healthy, "healthy: 1 of 1");
         let json: Value = serde_json::from_str(&printed(&fixture, &["health", "--json"])).unwrap();
         assert_eq!((&json["healthy"], json["undelivered"].as_str()), (&true.into(), Some(fact)));
+        // Another endpoint hides none.
+        for endpoint in ["a", "b", "c", "d"] {
+            let message = delivery::Message {
+                endpoint: endpoint.to_owned(),
+                run,
+                event: RunStatus::Completed,
+                pipeline: "Plain".to_owned(),
+                body: "{}".to_owned(),
+            };
+            delivery::heard(&mut fixture.conn, endpoint).await.unwrap();
+            delivery::insert(&mut fixture.conn, &[message]).await.unwrap();
+        }
+        fixture.conn.execute(&LONG_AGO, &[]).await.unwrap();
+        let said = printed(&fixture, &["health"]);
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines[0].starts_with("the endpoint crm has not taken a message for 2h 0m, in "), "{said}");
+        for line in &lines[1..3] {
+            assert!(line.starts_with("a message to the endpoint ") && line.contains(" waits for 1h 0m"), "{said}");
+        }
+        let more = "2 more endpoints have not taken a message for long: the console's page `/webhooks` has them";
+        assert_eq!(lines[3..], [more, "healthy: 1 of 1"], "{said}");
+        let json: Value = serde_json::from_str(&printed(&fixture, &["health", "--json"])).unwrap();
+        assert_eq!(json["undelivered"].as_str().unwrap().split("; ").last(), Some(more), "{json}");
         daemon.stop().await;
     }
 
