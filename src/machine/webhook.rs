@@ -70,6 +70,9 @@ pub fn is_busy(status: Option<u16>) -> bool {
     matches!(status, Some(429 | 503))
 }
 
+/// The status with which an endpoint says that it is gone: its messages are given up at once, and none waits.
+pub const GONE: u16 = 410;
+
 /// The consequence of an attempt with this response, after this many earlier attempts, when the endpoint asked
 /// for this wait. `spread` is a random number from 0 to 1.
 pub fn follows(
@@ -80,8 +83,7 @@ pub fn follows(
 ) -> Follows {
     match status {
         Some(200..=299) => return Follows::Delivered,
-        // The endpoint says that it is gone.
-        Some(410) => return Follows::Failed,
+        Some(GONE) => return Follows::Failed,
         _ => {}
     }
     let wait = usize::try_from(attempts).ok().and_then(|it| WAITS.get(it));

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::config::Endpoint;
 use crate::engine::counting;
 use crate::machine::retry_after::asked_for;
-use crate::machine::webhook::{Follows, Interest, Pace, SOON, follows, is_busy};
+use crate::machine::webhook::{Follows, GONE, Interest, Pace, SOON, follows, is_busy};
 use crate::model::Channel;
 use crate::store::chance;
 use crate::store::delivery::{self, Attempt, Delivery, Due, Found};
@@ -145,6 +145,16 @@ struct Refused {
     since: Instant,
     status: Option<u16>,
     error: Option<String>,
+}
+
+impl Refused {
+    /// The list that has the messages which the endpoint has not accepted.
+    fn list(&self) -> &'static str {
+        match self.status {
+            Some(GONE) => "`/api/v1/webhooks?state=failed` lists those that are given up",
+            _ => "`/api/v1/webhooks?state=waiting` lists those that wait",
+        }
+    }
 }
 
 impl Refusing {
@@ -473,12 +483,13 @@ impl Post {
 
     fn tell_of_long(&mut self) {
         for (place, lasted, refused) in self.refusing.long(Instant::now()) {
+            let list = refused.list();
             tracing::warn!(
                 endpoint = self.endpoints[place].name,
                 status = refused.status,
                 error = refused.error,
                 seconds = lasted.as_secs(),
-                "an endpoint takes no messages: `/api/v1/webhooks?state=waiting` lists those that wait"
+                "an endpoint takes no messages: {list}"
             );
         }
     }
@@ -567,5 +578,13 @@ mod tests {
         assert_eq!(long(&mut refusing, 181), [(1, 60)]);
         assert!(!refusing.meet(0, again, &answer, at(200)));
         assert_eq!(long(&mut refusing, 260), [(0, 60), (1, 139)]);
+        // None of them waits for an endpoint that is gone.
+        assert!(refusing.since[&1].list().contains("?state=waiting"));
+        let gone = Answer {
+            status: Some(GONE),
+            ..Answer::default()
+        };
+        refusing.meet(1, Follows::Failed, &gone, at(261));
+        assert!(refusing.since[&1].list().contains("?state=failed"));
     }
 }
