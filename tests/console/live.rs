@@ -262,6 +262,29 @@ on_every_database! {
         daemon.stop().await;
     }
 
+    async fn one_who_asks_for_events_that_never_come_is_told_so(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let bearer = |secret: &str| format!("Authorization: Bearer {secret}\r\n");
+        let all = token(&fixture, &[]);
+        let some = token(&fixture, &["--pipeline", "Halts"]);
+        let (own, other) = (fixture.trigger("Halts", "1", 1).await[0], fixture.trigger("Plain", "1", 1).await[0]);
+        let unknown = RunId::new();
+        for (query, of_all, of_some) in [
+            ("pipeline=Plain".to_owned(), 200, 403),
+            ("pipeline=Yet_to_come".to_owned(), 200, 403),
+            ("pipeline=Halts".to_owned(), 200, 200),
+            (format!("run={other}"), 200, 403),
+            (format!("run={own}"), 200, 200),
+            (format!("run={unknown}"), 404, 403),
+        ] {
+            for (secret, status) in [(&all, of_all), (&some, of_some)] {
+                let heard = Heard::of(&console, &format!("{EVENTS}?{query}"), &bearer(secret));
+                assert_eq!(heard.status, status, "{query}");
+            }
+        }
+        daemon.stop().await;
+    }
+
     async fn a_stream_ends_with_its_token_and_tells_of_its_pipelines_alone(db: Db) {
         let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
         let bearer = |secret: &str| format!("Authorization: Bearer {secret}\r\n");

@@ -16,22 +16,26 @@ use tokio::time::timeout_at;
 
 use crate::model::*;
 use crate::store::event::{self, Changed};
+use crate::store::query;
 use crate::wire::Time;
 use crate::wire::event::{EventDataJson, EventJson};
 
 use super::super::Site;
-use super::super::api::given::{About, Given};
-use super::super::api::{actions, runs};
+use super::super::api::given::{About, Given, Param};
+use super::super::api::runs;
 use super::super::failed_sign_ins::Remote;
-use super::super::refusal::Refusal;
+use super::super::refusal::{Refusal, no_run};
 use super::super::source::ReadError;
-use super::super::visitor::Visitor;
+use super::super::visitor::{self, Visitor};
 use super::feed::{Log, Place};
 use super::seal::Seal;
 use super::{BEAT, READ_AGAIN, Stream, hurried, lock, open, pause};
 
 /// The parameters.
-pub static PARAMS: [&About; 2] = [&runs::PIPELINE.about, &actions::RUN.about];
+pub static PARAMS: [&About; 2] = [&runs::PIPELINE.about, &RUN.about];
+
+/// A filter: there will never be an event of a run that does not exist.
+static RUN: Param<RunId> = Param::query("run", "Limits the answer to this run").must_exist();
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -184,6 +188,19 @@ impl Wanted {
     }
 }
 
+/// Refuses a run of whose events this visitor would get none.
+async fn known(site: &Site, run: RunId, visitor: &Visitor) -> Result<(), Refusal> {
+    let brief = site
+        .source
+        .read(async move |conn| query::brief(conn, run).await);
+    match (brief.await?, &visitor.pipelines) {
+        (Some(brief), _) => visitor::need(&brief.pipeline),
+        (None, None) => Err(no_run(run)),
+        // The run of another pipeline has the same answer.
+        (None, Some(own)) => Err(visitor::alone(own)),
+    }
+}
+
 /// `GET /api/v1/events`
 pub async fn events(
     State(site): State<Arc<Site>>,
@@ -203,6 +220,12 @@ pub async fn events(
         }
         last => last.flatten(),
     };
+    if let Some(pipeline) = given.get(&runs::PIPELINE) {
+        visitor::need(&pipeline.0)?;
+    }
+    if let Some(run) = given.get(&RUN) {
+        known(&site, run, &visitor).await?;
+    }
     let (stream, response) = open(&site, &visitor, from)?;
     let feed = &site.live.feed;
     let mut read = feed.read.subscribe();
@@ -231,7 +254,7 @@ pub async fn events(
     let wanted = Wanted {
         from: start.from,
         pipeline: given.get(&runs::PIPELINE).map(|it| it.0),
-        run: given.get(&actions::RUN),
+        run: given.get(&RUN),
         visitor,
     };
     tokio::spawn(tell(stream, listener, read, wanted, (start.next, begin)));
