@@ -1572,6 +1572,7 @@ fn a_run_can_be_looked_at_and_cancelled_but_not_revived() {
             "started_at",
             "completed_at",
             "halted_at",
+            "cancelled_at",
             "halt_reasons",
         ]
     );

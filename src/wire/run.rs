@@ -46,6 +46,8 @@ pub struct RunJson<'a> {
     completed_at: Option<Time>,
     /// When it halted.
     halted_at: Option<Time>,
+    /// When it was cancelled.
+    cancelled_at: Option<Time>,
     /// The reasons why branches of it halted, each once.
     halt_reasons: &'a [String],
     /// Present only if the input is too large for a list: its size. `input` is then null.
@@ -77,6 +79,7 @@ impl<'a> RunJson<'a> {
             due_at: run.due_at.map(Time::of),
             completed_at: run.completed_at.map(Time::of),
             halted_at: run.halted_at.map(Time::of),
+            cancelled_at: run.cancelled_at.map(Time::of),
             halt_reasons: &run.halt_reasons,
             input_bytes: run.left_out.input,
             output_bytes: run.left_out.output,

@@ -505,6 +505,10 @@ on_every_database! {
             let cancelled = sent(Ask::json(&cancel, ""));
             assert_eq!(cancelled.status, 200, "{cancelled:?}");
         }
+        let ended = sent(Ask::get(&format!("/api/v1/runs/{later}"))).value();
+        assert!(ended["cancelled_at"].is_string() && ended["halted_at"].is_null(), "{ended}");
+        let halted = sent(Ask::get(&format!("/api/v1/runs/{run}"))).value();
+        assert!(halted["cancelled_at"].is_null() && halted["halted_at"].is_string(), "{halted}");
         let all = action::latest(&mut fixture.conn, action::Of::All, None, 99).await.unwrap();
         let verbs: Vec<_> = all.iter().map(|it| (it.verb.as_str(), it.by.as_str(), it.channel.as_str())).collect();
         let of = |verb| (verb, "shop", "api");
