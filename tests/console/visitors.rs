@@ -601,6 +601,7 @@ on_every_database! {
             (Ask::json(path, r#"{"input": }"#), 422, "expected value"),
             (Ask::json(path, r#"{"input": 1, "dalay": "5m"}"#), 422, "unknown field `dalay`"),
             (Ask::json(path, r#"{"input": 1, "delay": "soon"}"#), 422, "delay"),
+            (Ask::json(path, r#"{"input": 1, "delay": 5}"#), 422, "`delay`: invalid type: integer `5`, expected a string; a duration is"),
             (Ask::post(path, "input=1"), 415, "application/json"),
             (Ask::post(path, r#"{"inputs": 1}"#).with("Content-Type", "Application/JSON"), 422, "unknown field `inputs`"),
             (Ask::post(path, r#"{"input": 1}"#).with("Content-Type", "application/json; charset=latin1"), 415, "UTF-8"),

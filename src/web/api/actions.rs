@@ -23,7 +23,7 @@ use crate::wire::pipeline::PauseJson;
 use super::cursor::AfterAction;
 use super::given::{Given, Key, LIMIT, Param, Text};
 use super::runs::{ID, LIMIT_};
-use super::{Answer, Answered, Deed};
+use super::{Answer, Answered, Deed, body};
 
 /// The pipeline in the path.
 pub static NAME: Param<Text> = Param::path("name", "The pipeline's name");
@@ -66,7 +66,7 @@ pub struct TriggerBody {
     /// Its input.
     input: Box<RawValue>,
     /// The time from now until its first step is due: `90s`, `5m`, `2h`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "body::span")]
     #[schemars(extend("pattern" = duration::PATTERN))]
     delay: Option<String>,
 }

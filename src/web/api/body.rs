@@ -1,7 +1,7 @@
 //! The body of a request that asks for a deed.
 //!
-//! Owns: the check that the body is one JSON object, and that the objects in it are JSON objects too. Never:
-//! knows a deed.
+//! Owns: the check that the body is one JSON object, and that the objects in it are JSON objects too; that the error
+//! of a value names its field. Never: knows a deed.
 //!
 //! By default, serde also reads a structure from an array, field by field: `[5]` would be the body `{"input":
 //! 5}`, which the description does not allow.
@@ -12,8 +12,12 @@ use std::marker::PhantomData;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, Deserializer, IntoDeserializer as _, MapAccess, Visitor};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error, IntoDeserializer as _, MapAccess,
+    Visitor,
+};
 
+use crate::duration;
 use crate::web::refusal::Refusal;
 
 /// Reads the body; no body counts as an empty object.
@@ -52,6 +56,57 @@ where
     T::deserialize(word.into_deserializer())
 }
 
+/// Reads the text of a duration that may be null or missing, for `#[serde(deserialize_with)]`.
+pub fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    struct Words;
+
+    impl Visitor<'_> for Words {
+        type Value = Span;
+
+        fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(to, "a string; {}", duration::NOTATION)
+        }
+
+        fn visit_str<E>(self, text: &str) -> Result<Span, E> {
+            Ok(Span(text.to_owned()))
+        }
+    }
+
+    struct Span(String);
+
+    impl<'de> Deserialize<'de> for Span {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            from.deserialize_str(Words)
+        }
+    }
+
+    Ok(Option::<Span>::deserialize(from)?.map(|it| it.0))
+}
+
+/// The fields of an object, with the name of the last one that was read.
+struct Named<A>(A, String);
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Named<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error>
+    where
+        K: DeserializeSeed<'de>,
+    {
+        let Some(name) = self.0.next_key::<String>()? else {
+            return Ok(None);
+        };
+        self.1.clone_from(&name);
+        seed.deserialize(name.into_deserializer()).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        let Self(fields, name) = self;
+        let named = |error| A::Error::custom(format!("`{name}`: {error}"));
+        fields.next_value_seed(seed).map_err(named)
+    }
+}
+
 /// A value that is read from an object alone.
 struct Object<T>(T);
 
@@ -67,7 +122,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(fields))
+                T::deserialize(MapAccessDeserializer::new(Named(fields, String::new())))
             }
         }
 
@@ -88,6 +143,8 @@ mod tests {
         inner: Option<Inner>,
         #[serde(default, deserialize_with = "word")]
         colour: Colour,
+        #[serde(default, deserialize_with = "span")]
+        delay: Option<String>,
     }
 
     #[derive(Debug, Default, Deserialize, PartialEq)]
@@ -124,6 +181,32 @@ mod tests {
         for text in [r#"{"blue": null}"#, "null", "1", r#""green""#] {
             let read = outer(&format!(r#"{{"input": 1, "colour": {text}}}"#));
             assert!(read.is_err(), "{text}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn the_error_of_a_value_names_its_field() {
+        for (field, error) in [
+            (
+                r#""delay": 5"#,
+                "`delay`: invalid type: integer `5`, expected a string; a duration is a number of seconds, or a number \
+                 with a unit: `250ms`, `10s`, `5m`, `2h`, `30d` at line 1 column 23",
+            ),
+            (
+                r#""inner": {"number": "x"}"#,
+                "`inner`: `number`: invalid type: string \"x\", expected u8 at line 1 column 36",
+            ),
+            (
+                r#""colour": "green""#,
+                "`colour`: unknown variant `green`, expected `red` or `blue` at line 1 column 31",
+            ),
+        ] {
+            let said = outer(&format!(r#"{{"input": 1, {field}}}"#)).unwrap_err();
+            assert_eq!(said, format!("the body is not as expected: {error}"));
+        }
+        for (delay, expected) in [("null", None), (r#""\u0035m""#, Some("5m"))] {
+            let read = outer(&format!(r#"{{"input": 1, "delay": {delay}}}"#)).unwrap();
+            assert_eq!(read.delay.as_deref(), expected);
         }
     }
 

@@ -81,6 +81,7 @@ pub struct FilterBody {
     #[schemars(extend("items" = { "type": "string", "enum": view::words() }))]
     status: Vec<String>,
     /// Only runs that were triggered at most this long ago: `24h`.
+    #[serde(deserialize_with = "body::span")]
     #[schemars(extend("pattern" = duration::PATTERN))]
     since: Option<String>,
     /// Only runs that halted in this way: a kind from `/api/v1/halted`.
