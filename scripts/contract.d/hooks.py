@@ -18,6 +18,7 @@ BEYOND_THE_DESCRIPTION = [
     ("POST /api/v1/bulk", 422, "a kind of failure is only revived"),
     ("POST /api/v1/bulk", 422, "the filter names"),
     ("POST /api/v1/bulk", 422, "the filter is empty"),
+    ("POST /api/v1/bulk", 422, "there are no such runs"),
 ]
 
 # The number of late answers that are allowed in a run: the machine may be busy.

@@ -3,7 +3,7 @@
 //! Owns: the refusals, the duty by which one of all consoles does the work, and the pace. Never: deals with
 //! a run (`store::bulk` does).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,9 @@ use super::{Site, deeds};
 
 /// The number of bulk actions that may be open at once.
 const OPEN_MAX: usize = 20;
+
+/// The number of runs that a refusal names.
+const NAMED: usize = 3;
 
 /// The interval between two looks for bulk actions that another console accepted and left behind.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -90,6 +93,11 @@ impl Wanted {
                 let detail =
                     format!("1 to {CHOSEN_MAX} runs are chosen; for more there is a filter");
                 return Err(unfit(detail));
+            }
+            Selection::Chosen(_) if self.newest.is_some() => {
+                return Err(unfit(
+                    "`newest` belongs to a filter: without one, the action is in exactly the runs in `runs`",
+                ));
             }
             Selection::Chosen(_) => {}
             Selection::Matching(filter) => {
@@ -211,6 +219,46 @@ pub async fn own_alone(
     let own = names(visitor.pipelines.as_deref().unwrap_or_default());
     let detail = format!("this token is for {own} alone: name the pipeline, or choose runs of it");
     Err(Refusal::new(StatusCode::FORBIDDEN, detail))
+}
+
+/// Refuses a selection of runs of which some do not exist, or are of pipelines that a visitor may not act on: the answer
+/// does not tell these from those.
+pub async fn all_there(
+    site: &Arc<Site>,
+    selection: &Selection,
+    visitor: &Visitor,
+) -> Result<(), Refusal> {
+    let Selection::Chosen(runs) = selection else {
+        return Ok(());
+    };
+    let asked = runs.clone();
+    let read = site
+        .source
+        .read(async move |conn| bulk::chosen(conn, &asked).await);
+    let found = read.await?;
+    let found = found.iter().filter(|it| visitor.may_act_on(&it.pipeline));
+    let found: HashSet<RunId> = found.map(|it| it.id).collect();
+    let missing = runs.iter().filter(|run| !found.contains(run));
+    let missing: Vec<String> = missing.map(ToString::to_string).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let more = match missing.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = format!("{}{more}", missing[..missing.len().min(NAMED)].join(", "));
+    Err(match &visitor.pipelines {
+        Some(own) => {
+            let own = names(own);
+            let detail =
+                format!("this token is for {own} alone, where there are no such runs: {named}");
+            Refusal::new(StatusCode::FORBIDDEN, detail)
+        }
+        None => unfit(format!("there are no such runs: {named}")).remedy(
+            "leave them out: they were deleted, as the configuration's retention says, or never existed",
+        ),
+    })
 }
 
 /// How far a selection is among the pipelines for which a visitor may do something.

@@ -324,6 +324,13 @@ on_every_database! {
         let too_many = format!("{{\"verb\":\"revive\",\"runs\":[{}]}}", too_many.join(","));
         let foreign = format!("{{\"verb\":\"revive\",\"runs\":[\"{own}\",\"{other}\"]}}");
         let gone = format!("{{\"verb\":\"revive\",\"runs\":[\"{nothing}\"]}}");
+        let newest = format!("{{\"verb\":\"revive\",\"runs\":[\"{own}\"],\"newest\":\"{own}\"}}");
+        let nil = format!("{{\"verb\":\"revive\",\"runs\":[\"{own}\",\"{}\"]}}", Uuid::nil());
+        let several: Vec<String> = (0..5).map(|_| format!("\"{}\"", RunId::new())).collect();
+        let several = format!("{{\"verb\":\"revive\",\"runs\":[{}]}}", several.join(","));
+        let left = format!("{{\"verb\":\"revive\",\"runs\":[\"{own}\",\"{nothing}\"]}}");
+        // The run of another pipeline has the same answer.
+        let none_of_halts = format!("this token is for Halts alone, where there are no such runs: {nothing}\"");
         let unknown = format!("{BULK}/{nothing}");
         for (ask, by, status, part) in [
             (Ask::json(BULK, "{}"), &secret, 422, "missing field `verb`"),
@@ -332,6 +339,12 @@ on_every_database! {
             (Ask::json(BULK, r#"{"verb": "revive", "runs": [], "filter": {}}"#), &secret, 422, "either"),
             (Ask::json(BULK, r#"{"verb": "revive", "runs": []}"#), &secret, 422, "1 to 500 runs"),
             (Ask::json(BULK, &too_many), &secret, 422, "1 to 500 runs"),
+            (Ask::json(BULK, &newest), &secret, 422, "`newest` belongs to a filter"),
+            (Ask::json(BULK, &gone), &secret, 422, nothing),
+            (Ask::json(BULK, &nil), &secret, 422, "there are no such runs: 00000000-0000-0000-0000-000000000000\""),
+            (Ask::json(BULK, &several), &secret, 422, " and 2 more\""),
+            (Ask::json(BULK, &left), &limited, 403, &none_of_halts),
+            (Ask::json(BULK, &foreign), &limited, 403, &none_of_halts.replace(nothing, &other.to_string())),
             (Ask::json(BULK, r#"{"verb": "revive", "filter": {"status": ["completed"]}}"#), &secret, 422, "halted"),
             (Ask::json(BULK, r#"{"verb": "cancel", "filter": {"status": ["x"]}}"#), &secret, 422, "a state is one of"),
             (Ask::json(BULK, r#"{"verb": "cancel", "filter": {"since": "x"}}"#), &secret, 422, "since"),
@@ -364,10 +377,9 @@ on_every_database! {
         let left = format!("/bulk/new?run={own}&run={nothing}&verb=revive");
         let question = Ask::get(&left).cookie(&cookie).of(&console);
         assert!(question.body.contains("does not exist"), "{question:?}");
-        let left = format!("{{\"verb\":\"revive\",\"runs\":[\"{own}\",\"{nothing}\"]}}");
-        let made = Ask::json(BULK, &left).bearer(&limited).of(&console);
-        assert_eq!(made.status, 201, "{made:?}");
-        let id = id(&made.value());
+        let left = format!("proof={}&verb=revive&run={own}&run={nothing}", question.proof());
+        let made = Ask::form("/bulk", &left).cookie(&cookie).of(&console);
+        let id: Uuid = made.leads_to().strip_prefix("/bulk/").unwrap().parse().unwrap();
         ended(&mut fixture.conn, id).await;
         let path = format!("{BULK}/{id}");
         assert_eq!(Ask::get(&path).bearer(&limited).of(&console).value()["done"], 1);

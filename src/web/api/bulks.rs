@@ -46,14 +46,16 @@ enum BulkVerb {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "NewBulk", extend("oneOf" = [
-    { "required": ["runs"], "properties": { "runs": { "type": "array" }, "filter": { "type": "null" } } },
+    { "required": ["runs"], "properties": {
+        "runs": { "type": "array" }, "filter": { "type": "null" }, "newest": { "type": "null" },
+    } },
     { "required": ["filter"], "properties": { "runs": { "type": "null" }, "filter": { "type": "object" } } },
 ]))]
 pub struct BulkBody {
     /// The action. `resume` lets every waiting step continue with the value that it asks about.
     #[serde(deserialize_with = "body::word")]
     verb: BulkVerb,
-    /// The chosen runs: at most 500.
+    /// The chosen runs: at most 500. All of them have to exist.
     #[serde(default)]
     #[schemars(extend("minItems" = 1, "maxItems" = CHOSEN_MAX))]
     runs: Option<Vec<RunId>>,
@@ -63,9 +65,9 @@ pub struct BulkBody {
     /// If true, revived runs continue with the newest definition of the pipeline that the filter names.
     #[serde(default)]
     latest: bool,
-    /// Of the runs that match, those with a greater id are not included; if omitted, the limit is the newest run of the
-    /// filter's pipeline, or of all. A request that is sent again makes another bulk action; with the same limit, that one
-    /// reaches no later run.
+    /// Of the runs that match the filter, those with a greater id are not included; if omitted, the limit is the newest
+    /// run of the filter's pipeline, or of all. A request that is sent again makes another bulk action; with the same
+    /// limit, that one reaches no later run.
     #[serde(default)]
     newest: Option<RunId>,
 }
@@ -191,7 +193,9 @@ impl FilterBody {
 pub async fn create(deed: Deed) -> Answered {
     let body: BulkBody = deed.body()?;
     let by = deed.visitor.actor(Channel::Api);
-    let id = bulks::create(&deed.site, body.wanted()?, &deed.visitor, by).await?;
+    let wanted = body.wanted()?.checked()?;
+    bulks::all_there(&deed.site, &wanted.selection, &deed.visitor).await?;
+    let id = bulks::create(&deed.site, wanted, &deed.visitor, by).await?;
     let (bulk, _) = bulks::find(&deed.site, id, &deed.visitor).await?;
     Ok(Answer::json(&BulkJson::of(&bulk))?.status(StatusCode::CREATED))
 }

@@ -302,7 +302,9 @@ pub async fn ask_bulk(
     for name in PARAMETERS.into_iter().filter(|it| *it != "newest") {
         fields.extend(asked.all(name).map(|value| (name, value.to_owned())));
     }
-    fields.push(("newest", newest.to_string()));
+    if let Selection::Matching(_) = &wanted.selection {
+        fields.push(("newest", newest.to_string()));
+    }
     let pipeline = match &wanted.selection {
         Selection::Matching(filter) => filter.pipeline.clone(),
         Selection::Chosen(_) => None,
