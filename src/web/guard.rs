@@ -256,7 +256,7 @@ pub async fn guard(State(site): State<Arc<Site>>, mut request: Request, next: Ne
     let (status, took) = (response.status().as_u16(), began.elapsed());
     let counts = &site.terms.counts;
     counts.count(|counts| counting::answered(counts, route, status, took));
-    with_headers(worded(response, form, max))
+    with_headers(worded(response, form, (max, route)))
 }
 
 /// The value of a future; none if it panics. The future may share with others only state whose locks a panic does

@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::pages;
+use super::routes;
 use super::visitor::Asking;
 
 /// The form of a refusal.
@@ -254,18 +255,22 @@ pub fn word(obstacle: Option<&'static str>) -> Response {
     response
 }
 
-/// Words for a status with which none of our own refusals answered: the request's body could not be read.
-fn detail(status: StatusCode, body_max: usize) -> String {
+/// Words for a status with which none of our own refusals answered: the address takes other methods, or the request's
+/// body could not be read.
+fn detail(status: StatusCode, (body_max, route): (usize, Option<&str>)) -> String {
     match status {
+        StatusCode::METHOD_NOT_ALLOWED if let Some(route) = route => {
+            format!("this address takes {}", routes::methods(route).join(", "))
+        }
         StatusCode::PAYLOAD_TOO_LARGE => format!("a body may have {body_max} bytes"),
         StatusCode::BAD_REQUEST => "the body of the request cannot be read".to_owned(),
         _ => String::new(),
     }
 }
 
-/// Gives a response that refuses the form for its path, whichever part refused. `body_max`: the bytes that a
-/// body may have there.
-pub fn worded(mut response: Response, form: Form, body_max: usize) -> Response {
+/// Gives a response that refuses the form for its path, whichever part refused. `there`: the bytes that a body may have
+/// there, and the route, if there is one.
+pub fn worded(mut response: Response, form: Form, there: (usize, Option<&str>)) -> Response {
     let status = response.status();
     let refuses = status.is_client_error() || status.is_server_error();
     if !refuses || response.extensions().get::<Worded>().is_some() {
@@ -273,7 +278,7 @@ pub fn worded(mut response: Response, form: Form, body_max: usize) -> Response {
     }
     let asking = response.extensions_mut().remove::<Asking>();
     let refusal = response.extensions_mut().remove::<Refusal>();
-    let refusal = refusal.unwrap_or_else(|| Refusal::new(status, detail(status, body_max)));
+    let refusal = refusal.unwrap_or_else(|| Refusal::new(status, detail(status, there)));
     let mut headers = std::mem::take(response.headers_mut());
     headers.remove(axum::http::header::CONTENT_LENGTH);
     *response.body_mut() = Body::empty();

@@ -414,6 +414,16 @@ pub static ROUTES: &[Route] = &[
         |site, given| Box::pin(openapi::answer(site, given))).of(Reach::Own),
 ];
 
+/// The methods of the routes with this path.
+pub fn methods(path: &str) -> Vec<&'static str> {
+    let own = ROUTES.iter().filter(|it| it.path == path);
+    let methods = own.flat_map(|it| match it.method.as_str() {
+        "GET" => vec!["GET", "HEAD"],
+        method => vec![method],
+    });
+    methods.collect()
+}
+
 /// The router of these routes, behind the guard.
 pub fn router(routes: impl IntoIterator<Item = &'static Route>, site: Arc<Site>) -> Router {
     let mut router = Router::new();

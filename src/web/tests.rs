@@ -193,7 +193,8 @@ async fn a_refusal_is_a_problem_for_programs_a_page_for_people_and_a_line_for_or
         );
         let answer = ask(address, "POST", "/livez", "").await;
         assert!(answer.contains("content-type: text/plain"), "{answer}");
-        assert!(answer.ends_with("405 Method Not Allowed\n"), "{answer}");
+        let told = "405 Method Not Allowed: this address takes GET, HEAD\n";
+        assert!(answer.ends_with(told), "{answer}");
         let answer = gets(address, "/api/nowhere").await;
         assert!(
             answer.contains("content-type: application/problem+json"),
@@ -214,10 +215,23 @@ async fn a_refusal_is_a_problem_for_programs_a_page_for_people_and_a_line_for_or
         let long = format!("/page?{}", "x".repeat(9_000));
         assert_eq!(status(&gets(address, &long).await), "414");
         let header = format!("X: {}\r\n", "x".repeat(17_000));
-        assert_eq!(status(&ask(address, "GET", "/page", &header).await), "431");
-        // A head that is too large to be read at all.
+        let answer = ask(address, "GET", "/api/it", &header).await;
+        assert!(
+            status(&answer) == "431" && answer.contains("application/problem+json"),
+            "{answer}"
+        );
+        // A head that is too large to be read at all, or that is none, has no path and so no form.
         let header = format!("X: {}\r\n", "x".repeat(40_000));
-        assert_eq!(status(&ask(address, "GET", "/page", &header).await), "431");
+        let answer = ask(address, "GET", "/api/it", &header).await;
+        assert!(
+            status(&answer) == "431" && answer.ends_with("\r\n\r\n"),
+            "{answer}"
+        );
+        let answer = exchange(address, "GET\r\n\r\n").await;
+        assert!(
+            status(&answer) == "400" && answer.ends_with("\r\n\r\n"),
+            "{answer}"
+        );
         let answer = ask(address, "POST", "/api/body", "Content-Length: 65537\r\n").await;
         assert_eq!(status(&answer), "413", "{answer}");
         // A body that does not say how large it is.

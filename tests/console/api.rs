@@ -243,6 +243,8 @@ on_every_database! {
             let post = ask("POST", "Content-Length: 0\r\n");
             assert_eq!((post.status, post.header("allow")), (405, Some("GET,HEAD")), "{path}");
             assert_eq!(post.header("content-type"), Some("application/problem+json"), "{path}");
+            let problem: Value = serde_json::from_str(&post.body).unwrap();
+            assert_eq!(problem["detail"], "this address takes GET, HEAD", "{path}");
         }
         daemon.stop().await;
     }
