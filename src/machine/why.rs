@@ -107,6 +107,7 @@ pub fn why(facts: &Facts) -> Why {
 fn of_run(facts: &Facts) -> Why {
     let run = facts.run_id;
     let ended = || match facts.ended_at {
+        Some(at) if facts.is_for_programs => format!(" at {}", time::rfc3339(at)),
         Some(at) => format!(" {}", time::relative(at, facts.now)),
         None => String::new(),
     };

@@ -199,6 +199,7 @@ pub async fn facts(
             run_id: run,
             status: found.status,
             ended_at: found.ended_at(),
+            is_for_programs: false,
             cancelling_at: found.cancelling_at,
             cancelled_by: None,
             revived_as: None,

@@ -509,6 +509,9 @@ on_every_database! {
         assert!(ended["cancelled_at"].is_string() && ended["halted_at"].is_null(), "{ended}");
         let halted = sent(Ask::get(&format!("/api/v1/runs/{run}"))).value();
         assert!(halted["cancelled_at"].is_null() && halted["halted_at"].is_string(), "{halted}");
+        let why = sent(Ask::get(&format!("/api/v1/runs/{later}/why"))).value();
+        let at = ended["cancelled_at"].as_str().unwrap();
+        assert_eq!(why["fact"], format!("it was cancelled at {at} by shop"));
         let all = action::latest(&mut fixture.conn, action::Of::All, None, 99).await.unwrap();
         let verbs: Vec<_> = all.iter().map(|it| (it.verb.as_str(), it.by.as_str(), it.channel.as_str())).collect();
         let of = |verb| (verb, "shop", "api");

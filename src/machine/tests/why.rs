@@ -11,6 +11,7 @@ use crate::machine::pause::Pause;
 use crate::machine::stuck::{self, DIES, UNKEPT};
 use crate::machine::why::*;
 use crate::model::*;
+use crate::time;
 
 const NOW: i64 = 1_700_000_000_000_000;
 const SECOND: i64 = 1_000_000;
@@ -29,6 +30,7 @@ fn facts(leaf: Option<LeafState>) -> Facts {
         pipeline: "P".into(),
         status: RunStatus::InProgress,
         ended_at: None,
+        is_for_programs: false,
         cancelling_at: None,
         cancelled_by: None,
         revived_as: None,
@@ -851,6 +853,10 @@ fn a_run_that_has_ended_says_how_and_what_now() {
     facts.ended_at = Some(NOW - 90 * SECOND);
     facts.status = RunStatus::Completed;
     assert_eq!(why(&facts).fact, "it completed 1m 30s ago");
+    facts.is_for_programs = true;
+    let at = time::rfc3339(NOW - 90 * SECOND);
+    assert_eq!(why(&facts).fact, format!("it completed at {at}"));
+    facts.is_for_programs = false;
     assert_eq!(why(&facts).remedy, None);
     facts.hook = Some(HookFact {
         via: "on_complete".into(),

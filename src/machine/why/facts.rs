@@ -24,6 +24,8 @@ pub struct Facts {
     pub status: RunStatus,
     /// When it ended.
     pub ended_at: Option<i64>,
+    /// The answer is for programs: it tells that time itself, not how long ago it was.
+    pub is_for_programs: bool,
     /// If the run is being cancelled, when that work last continued.
     pub cancelling_at: Option<i64>,
     /// The person or the program that cancelled it.

@@ -188,6 +188,7 @@ async fn asked(
     let Some(mut facts) = facts.await? else {
         return Ok(None);
     };
+    facts.is_for_programs = true;
     if !may_see_payloads {
         facts.withhold_payloads();
     }
