@@ -120,7 +120,7 @@ async fn asked(
     let Some(mut facts) = facts.await? else {
         return Ok(None);
     };
-    facts.cli.is_some_and(|it| it.out.json) = cli.is_some_and(|it| it.out.json);
+    facts.is_for_programs = cli.is_some_and(|it| it.out.json);
     let processes = process::processes(conn).await?;
     let me = Identity::current();
     let locked = setup::locked_rows(conn, &processes, stale_after).await?;
