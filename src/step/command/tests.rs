@@ -163,11 +163,15 @@ impl Stage {
     /// at a stop. So we wait for both.
     async fn stop_when_marked(&self, started: &Cell<Option<u32>>) {
         if let Some(cause) = self.stop_at_mark {
-            while started.get().is_none() || !self.path("mark").exists() {
-                sleep(Duration::from_millis(5)).await;
-            }
+            let pid = loop {
+                match started.get() {
+                    Some(pid) if self.path("mark").exists() => break pid,
+                    _ => sleep(Duration::from_millis(5)).await,
+                }
+            };
             if self.stop_after_end {
-                wait_until("the step has ended", || self.processes().is_empty());
+                // A process that ends has lost its environment before its end can be waited for.
+                wait_until("the step has ended", || !is_alive(pid as i32));
             }
             self.stop.send_replace(Some(cause));
         }
