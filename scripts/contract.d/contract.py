@@ -261,6 +261,10 @@ def configuration(daemon, values):
         "[[operations]]",
         'include-path = "/api/v1/pipelines/{name}/runs"',
         "warnings = false",
+        # Chosen runs must exist.
+        "[[operations]]",
+        'include-path = "/api/v1/bulk"',
+        "warnings = false",
     ]
     return "\n".join(lines) + "\n"
 

@@ -63,14 +63,24 @@ async fn state(
             let halts: Vec<_> = halts.into_iter().map(|halt| halt.fact).collect();
             let obstacle = revive::obstacle(conn, newest, Some(latest)).await?;
             let remedy = remedy(&halts, newest, obstacle.as_deref());
-            let state = format!("{state}, and keeps the key: revive it, or give another key");
+            let state = match newest == run {
+                true => format!("{state}, and keeps the key: revive it, or give another key"),
+                false => format!(
+                    "{state}; the first run keeps the key: revive {newest}, or give another key"
+                ),
+            };
             (state, Some(remedy))
         }
         RunStatus::Cancelled => {
-            let state = format!("{state}, and keeps the key: give another key for a new run");
+            let state = match newest == run {
+                true => format!("{state}, and keeps the key: give another key for a new run"),
+                false => {
+                    format!("{state}; the first run keeps the key: give another key for a new run")
+                }
+            };
             (state, None)
         }
-        RunStatus::Dampened => {
+        RunStatus::Dampened if found.cancelling_at.is_none() => {
             let asked = format!("`ductworkd why {newest}` says what it asks");
             (state, Some(asked))
         }

@@ -157,11 +157,11 @@ impl Trigger {
             let run = match triggered.created {
                 true => triggered.run_id,
                 false => {
-                    waiting(
-                        setup::CONNECTING,
-                        keyed::newest(&mut conn, triggered.run_id),
-                    )
-                    .await?
+                    let newest = keyed::newest(&mut conn, triggered.run_id);
+                    match waiting(setup::CONNECTING, newest).await {
+                        Err(_) if !self.wait => triggered.run_id,
+                        newest => newest?,
+                    }
                 }
             };
             let mut answer = Answer {
@@ -191,8 +191,9 @@ impl Trigger {
                 nobody::note(&mut conn, &config, pipeline).await;
             }
             if cli.out.json && !triggered.created && !self.wait {
-                let state = query::brief(&mut conn, run).await?;
-                answer.status = state.map(|state| state.status);
+                // The trigger has had its effect, so nothing that fails here is a failure of the command.
+                let state = query::brief(&mut conn, run).await;
+                answer.status = state.ok().flatten().map(|state| state.status);
             }
             if let Some(mut enough) = enough {
                 nobody::note_pause(&mut conn, pipeline).await;

@@ -241,7 +241,9 @@ impl HaltFact {
             // No shell and no `env` finds a program whose name ends with a carriage return, which they print in their ways.
             "ExitStatus(127)" => {
                 let error = self.error.as_deref().unwrap_or_default();
-                let names = ["\r", "\\r'", "\\r’"].iter().any(|end| error.contains(end));
+                let names = ["\r:", "\\r'", "\\r’"]
+                    .iter()
+                    .any(|end| error.contains(end));
                 names.then(|| {
                     format!("save the script of {node} with the line ends of Unix (sed -i 's/\\r$//' FILE)")
                 })
@@ -402,7 +404,7 @@ pub fn remedy(halts: &[HaltFact], run: RunId, obstacle: Option<&str>) -> String 
     let Some(obstacle) = obstacle else {
         return remedy;
     };
-    // Only the note of a remedy mentions the option, or the command before it.
+    // A remedy mentions the option after `ductworkd revive RUN` alone: in the command itself, or in its note.
     match remedy.split_once(&format!("ductworkd revive {run}")) {
         Some((first, note)) if note.contains("--latest") => format!(
             "{first}ductworkd revive {run}    # not with --latest: the pipeline's file cannot continue this run ({obstacle}); \

@@ -65,7 +65,7 @@ impl Stamp {
         if age >= STALE_AFTER {
             tracing::warn!(
                 seconds = age.as_secs(),
-                "this process stood still: a signal, its container or its host has stopped it for a while"
+                "the loop of this process stood still: perhaps a signal, its container or its host has stopped it"
             );
         }
         self.last = Some(now);

@@ -77,7 +77,11 @@ pub fn judge(status: ExitStatus, said: Said<'_>, max_payload: usize) -> Outcome 
     let mut error = StepError::new(
         format!("ExitStatus({code})"),
         match lines.into_iter().flatten().find_map(last_line) {
-            Some(line) => line,
+            // Colours within a secret have kept it from being covered.
+            Some(line) => match said.mask {
+                Some(mask) => mask.text(&line),
+                None => line,
+            },
             None => format!("exit status {code}"),
         },
     );

@@ -304,7 +304,8 @@ pub(super) async fn complete(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Er
     first_due(conn, runs).await
 }
 
-/// Adds the times at which those of these runs begin that were triggered for later.
+/// Adds the times at which those of these runs begin whose first step may not be claimed yet: they were triggered for
+/// later, their first step has a delay, or a process that could not run it has put it back.
 async fn first_due(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
     let waits = |run: &&Run| {
         let is_open = run.status == RunStatus::InProgress && run.cancelling_at.is_none();

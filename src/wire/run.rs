@@ -39,7 +39,7 @@ pub struct RunJson<'a> {
     triggered_at: Time,
     /// When its first step was claimed.
     started_at: Option<Time>,
-    /// Present only if the run was triggered for later: when its first step may be claimed.
+    /// Present only while the run's first step may not be claimed yet: when it may be.
     #[serde(skip_serializing_if = "Option::is_none")]
     due_at: Option<Time>,
     /// When it completed.

@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
+use crate::writing::freeze_outside_of_a_write;
 
 const QUICK: &str = "
 pipeline: Quick
@@ -469,13 +470,14 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
     }
 
     async fn a_person_who_asks_why_is_told_that_a_signal_has_stopped_the_worker(db: Db) {
-        let settings = Settings { reaper_timeout: "4s", ..Settings::default() };
+        let settings = Settings { reaper_timeout: "10s", ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[WAITING]).await;
         let run = fixture.trigger("Waiting", "1", 1).await[0].to_string();
         fixture.configure("  role: worker\n");
         let worker = fixture.start();
         fixture.pids("pids", 1).await;
-        freeze(worker.pid()).await;
+        // A row that a stopped process has locked would be the reason.
+        freeze_outside_of_a_write(&db, worker.pid()).await;
         let again = format!("a signal has stopped it; let it go on: kill -CONT {}", worker.pid());
         for held in ["has been running on ", "is held by the worker with pid "] {
             let said = eventually(PATIENCE, held, async || {

@@ -498,7 +498,7 @@ async fn a_step_gets_back_the_time_for_which_everything_stood_still() {
         tokio::time::sleep(Duration::from_secs(10)).await;
         all(Signal::SIGCONT);
         fixture.run_ended(run).await;
-        daemon.says("this process stood still").await;
+        daemon.says("the loop of this process stood still").await;
         daemon.stop().await;
         let executions = fixture.succeeded_once_each().await;
         assert!(

@@ -35,8 +35,9 @@ const ENDINGS: [&str; 9] = [
 const OF_A_SHELL: [&str; 9] = ["|", "||", "&&", "&", ";", "<", ">", ">>", "2>&1"];
 
 /// Programs that give such a word a meaning of their own, or have a shell read it.
-const READ_THEM: [&str; 12] = [
-    "[", "bash", "dash", "expr", "find", "parallel", "sh", "ssh", "test", "tr", "watch", "zsh",
+const READ_THEM: [&str; 18] = [
+    "[", "awk", "bash", "dash", "egrep", "expr", "fgrep", "find", "grep", "parallel", "rg", "sed",
+    "sh", "ssh", "test", "tr", "watch", "zsh",
 ];
 
 /// The greatest length of a `#!` line.
@@ -55,11 +56,16 @@ pub fn doubt(argv: &[String], file: &Path, cwd: &Path, path: Option<&OsStr>) -> 
 /// The note that a word for a shell is passed to the program.
 fn unread(argv: &[String]) -> Option<Note> {
     let program = argv.first()?;
-    let name = Path::new(program).file_name()?.to_str()?;
+    // Another program may start such a program, as in `nice find … -exec … ;`.
+    let name = |word: &String| Path::new(word).file_name()?.to_str().map(str::to_owned);
+    let reads = |word: &String| name(word).is_some_and(|name| READ_THEM.contains(&&*name));
+    if argv.iter().any(reads) {
+        return None;
+    }
     // One character may be the value of an option, as in `cut -d ;`.
-    let is_value = |before: &str, word: &str| word.len() == 1 && before.starts_with('-');
-    let mut pairs = argv.windows(2).filter(|_| !READ_THEM.contains(&name));
-    let word = pairs.find_map(|pair| match &pair[1] {
+    let is_option = |before: &str| before.len() > 1 && before.starts_with('-');
+    let is_value = |before: &str, word: &str| word.len() == 1 && is_option(before);
+    let word = argv.windows(2).find_map(|pair| match &pair[1] {
         word if is_value(&pair[0], word) => None,
         word => OF_A_SHELL.contains(&word.as_str()).then_some(word),
     })?;
@@ -213,12 +219,15 @@ mod tests {
             &["cut", "-d", "|"],
             &["cat", "a|b", ">a"],
             &["expr", "1", "<", "2"],
+            &["nice", "find", ".", "-exec", "cat", "{}", ";"],
+            &["grep", "|", "a"],
         ] {
             assert_eq!(noted(dir, fine), None, "{fine:?}");
         }
         for (argv, word) in [
             (&["cat", "a", "|", "cat"][..], "|"),
             (&["cat", "-", "&&", "cat"], "&&"),
+            (&["cat", "-", "|", "cat"], "|"),
             (&["cat", "-n", "2>&1"], "2>&1"),
             (&["/usr/bin/python3", "-V", "a", ">", "b"], ">"),
         ] {

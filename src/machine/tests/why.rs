@@ -553,7 +553,7 @@ fn a_step_that_runs_long_without_a_timeout_is_told_with_what_can_be_done() {
     for part in [
         "the log of `ductworkd` on box has the lines that it writes",
         "; ductworkd cancel 0",
-        "with a `timeout`, ",
+        "with a `timeout` of the step, ",
     ] {
         assert!(told.contains(part), "{told}");
     }

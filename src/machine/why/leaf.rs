@@ -213,7 +213,7 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
             is_long.then(|| {
                 format!(
                     "if it hangs: the log of `ductworkd` on {} has the lines that it writes; ductworkd cancel {} ends \
-                     the run; with a `timeout`, a step that hangs is ended and tried again",
+                     the run; with a `timeout` of the step, or `job_worker.timeout`, an attempt that hangs is ended",
                     process.host, facts.run_id
                 )
             })
