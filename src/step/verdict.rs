@@ -527,6 +527,17 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_with_a_colour_in_it_is_no_message() {
+        let mask = Mask::new(&["s3cr3t-key".into()]).unwrap().unwrap();
+        let coloured = Said {
+            log: Some("no such key: s3\x1b[1mcr3t\x1b[0m-key".into()),
+            mask: Some(&mask),
+            ..said(b"")
+        };
+        assert_eq!(error(judged(256, coloured)).message, "no such key: ***");
+    }
+
+    #[test]
     fn a_secret_is_covered_before_a_text_is_cut() {
         let mask = Mask::new(&["s3cr3t-key".into()]).unwrap().unwrap();
         let told = |status, stdout: &str| {
