@@ -82,6 +82,10 @@ impl Revive {
                 (false, RunStatus::Halted) => cli.latest(&config, &found.pipeline),
                 (false, _) => None,
             };
+            let mistake = match (self.latest, &latest) {
+                (false, None) => cli.mistake(&config),
+                _ => None,
+            };
             let latest = latest.as_ref();
             let latest = latest.filter(|latest| latest.digest() != found.definition);
             let mut note = None;
@@ -123,6 +127,12 @@ impl Revive {
                         trigger_again(pipeline, found.short_input().unwrap_or_default(), run)
                     ),
                 });
+            }
+            if let Some(place) = mistake {
+                follow::say(&format!(
+                    "note: the new run uses the old definition of {pipeline}: a pipeline's file has a mistake ({place}), \
+                     which `ductworkd check` explains"
+                ));
             }
             nobody::note(&mut conn, &config, pipeline).await;
             let told = match cli.out.json {

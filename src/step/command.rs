@@ -704,7 +704,9 @@ fn unsaid(outcome: &Outcome, log: &Log<'_>) -> Option<String> {
         Outcome::TimedOut { backtrace, .. } => backtrace.as_deref(),
         _ => None,
     };
+    let mask = log.mask();
     let log = log.last(LOG_MAX)?;
+    let log = mask.map_or_else(|| log.clone(), |mask| mask.text(&log));
     let begins: String = log.trim_start_matches("…\n").chars().take(200).collect();
     // A step may give a backtrace of its own.
     let tells = told.is_some_and(|told| told.contains(&begins));

@@ -7,6 +7,8 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::time::Duration;
 
+use anstream::adapter::strip_bytes;
+
 use super::StepError;
 use super::mask::Mask;
 
@@ -95,8 +97,17 @@ pub(super) fn storable(mut text: String, max_bytes: usize) -> String {
 /// covered before it is cut: half of a secret would not be found any more, and tells enough.
 pub(super) fn excerpt(bytes: &[u8], mask: Option<&Mask>) -> String {
     const SHOWN: usize = 200;
+    const COLOURED: usize = 16 * 1024;
     let bytes: Cow<'_, [u8]> = match mask {
-        Some(mask) => mask.beginning(bytes, SHOWN).into(),
+        Some(mask) => {
+            // A colour within a secret keeps it from being found.
+            let without = strip_bytes(&bytes[..bytes.len().min(COLOURED)]).into_vec();
+            let again = mask.beginning(&without, SHOWN);
+            match without.starts_with(&again) {
+                true => mask.beginning(bytes, SHOWN).into(),
+                false => again.into(),
+            }
+        }
         None => bytes.into(),
     };
     let is_cut = bytes.len() > SHOWN;

@@ -6,6 +6,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use anstream::adapter::strip_str;
+
 use super::quoted;
 
 /// Written in place of a secret.
@@ -76,8 +78,20 @@ impl Mask {
         }
     }
 
-    /// A whole text, covered.
+    /// A whole text, covered. If a colour within a secret has kept the secret from being found, the text loses its colours.
     pub fn text(&self, text: &str) -> String {
+        let covered = self.plain(text);
+        if !covered.contains('\x1b') {
+            return covered;
+        }
+        let without = strip_str(&covered).to_string();
+        match self.plain(&without) {
+            again if again == without => covered,
+            again => again,
+        }
+    }
+
+    fn plain(&self, text: &str) -> String {
         // All of it is looked at, so no character is cut.
         String::from_utf8_lossy(&self.afresh().covered(text.as_bytes(), true)).into_owned()
     }
@@ -168,6 +182,15 @@ mod tests {
         }
         out.extend(mask.finish());
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_text_keeps_its_colours_unless_one_hides_a_secret() {
+        let mask = Mask::new(&["s3cr3t-key".into()]).unwrap().unwrap();
+        let coloured = "\x1b[31mno\x1b[0m key s3cr3t-key";
+        assert_eq!(mask.text(coloured), "\x1b[31mno\x1b[0m key ***");
+        let within = "\x1b[31mno\x1b[0m key s3\x1b[1mcr3t\x1b[0m-key";
+        assert_eq!(mask.text(within), "no key ***");
     }
 
     #[test]

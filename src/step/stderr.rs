@@ -119,6 +119,10 @@ impl<'a> Log<'a> {
     /// Logs the current line.
     fn flush(&mut self) {
         let line = String::from_utf8_lossy(&self.line);
+        let line = match &self.mask {
+            Some(mask) if line.contains('\x1b') => mask.text(&line).into(),
+            _ => line,
+        };
         let line = line.trim_end_matches(['\n', '\r']);
         let (logged, left_out) = match line.is_empty() {
             true => (false, 0),

@@ -77,7 +77,7 @@ pub fn judge(status: ExitStatus, said: Said<'_>, max_payload: usize) -> Outcome 
     let mut error = StepError::new(
         format!("ExitStatus({code})"),
         match lines.into_iter().flatten().find_map(last_line) {
-            // Colours within a secret have kept it from being covered.
+            // Without its colours, it may have a secret.
             Some(line) => match said.mask {
                 Some(mask) => mask.text(&line),
                 None => line,
@@ -529,6 +529,12 @@ mod tests {
     #[test]
     fn a_secret_with_a_colour_in_it_is_no_message() {
         let mask = Mask::new(&["s3cr3t-key".into()]).unwrap().unwrap();
+        let wrong = Said {
+            mask: Some(&mask),
+            ..said(b"{bad s3\x1b[1mcr3t-key")
+        };
+        let message = error(judged(0, wrong)).message;
+        assert!(message.contains("it begins \"{bad ***\""), "{message}");
         let coloured = Said {
             log: Some("no such key: s3\x1b[1mcr3t\x1b[0m-key".into()),
             mask: Some(&mask),

@@ -217,6 +217,15 @@ fn a_file_that_cannot_continue_a_run_is_no_remedy_for_it() {
         assert!(seen.contains(told), "{told}: {asked:?}");
     }
     assert!(!seen.contains("halts again, try"), "{asked:?}");
+    // Nobody can tell whether a file with a mistake has changed the pipeline.
+    write(&[("A", "cat"), ("B", "'false'")]);
+    let (_, second) = halted(&place, "Two");
+    place.write("pipelines/two.yml", "pipeline: Two\nsteps: [");
+    let revived = place.run(["revive", &second]);
+    revived.fine();
+    let note =
+        "note: the new run uses the old definition of Two: a pipeline's file has a mistake (";
+    assert!(revived.stderr.contains(note), "{revived:?}");
 }
 
 #[test]

@@ -73,7 +73,11 @@ fn unread(argv: &[String]) -> Option<Note> {
         true => word.clone(),
         false => quoted(word).into_owned(),
     };
-    let line = argv.iter().map(quoted).collect::<Vec<_>>().join(" ");
+    let line = match argv.last() == Some(word) {
+        // It would be no command of a shell either.
+        true => "…".to_owned(),
+        false => argv.iter().map(quoted).collect::<Vec<_>>().join(" "),
+    };
     Some((
         format!("`{word}` is passed to `{program}` as an argument: no shell reads this command"),
         format!("for a shell, write `command: [sh, -c, {line:?}]`"),
@@ -155,7 +159,12 @@ fn unstartable(program: &str, file: &Path, cwd: &Path, path: Option<&OsStr>) -> 
     }
     let by_name = Path::new(interpreter).file_name() == Some(OsStr::new("env"));
     let mut given = words.clone();
-    if by_name && given.next().is_some_and(|it| !it.starts_with('-')) && given.next().is_some() {
+    let splits = |it: &str| {
+        ["-S", "-vS", "--split-string"]
+            .iter()
+            .any(|option| it.starts_with(option))
+    };
+    if by_name && given.next().is_some_and(|it| !splits(it)) && given.next().is_some() {
         let given = words.collect::<Vec<_>>().join(" ");
         return Some((
             format!("`{program}` begins with `#!{line}`, and `env` gets `{given}` as one word"),
@@ -235,6 +244,8 @@ mod tests {
             let found = noted(dir, argv).unwrap_or_default();
             assert!(found.starts_with(&told), "{argv:?}: {found}");
         }
+        let (_, help) = unread(&["cat".to_owned(), "|".to_owned()]).unwrap();
+        assert!(help.ends_with("[sh, -c, \"…\"]`"), "{help}");
         let argv = ["jq", ".a | \"b\"", "|", "cat"].map(str::to_owned);
         let (_, help) = unread(&argv).unwrap();
         let line = r#"[sh, -c, "jq '.a | \"b\"' | cat"]"#;
@@ -265,6 +276,10 @@ mod tests {
             (
                 b"#!/usr/bin/env sh -e\n",
                 Some("and `env` gets `sh -e` as one word"),
+            ),
+            (
+                b"#!/usr/bin/env -i sh\n",
+                Some("and `env` gets `-i sh` as one word"),
             ),
             (
                 b"#!/usr/bin/env no-such-thing\n",

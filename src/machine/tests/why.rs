@@ -515,8 +515,9 @@ fn a_trouble_with_the_database_is_told_with_its_remedy_while_a_step_runs_and_whi
 #[test]
 fn branches_that_are_awaited_are_told_with_the_node_at_which_they_arrive() {
     let steps = ["A", "B", "C", "Load", "Merge"];
-    let of = |end: &str| {
+    let of = |end: &str, halts: usize| {
         let mut facts = facts(Some(LeafState::Queued { due_at: NOW }));
+        facts.halts = vec![HaltFact::default(); halts];
         facts.barriers = vec![BarrierFact {
             node: "A".into(),
             width: 2,
@@ -525,12 +526,16 @@ fn branches_that_are_awaited_are_told_with_the_node_at_which_they_arrive() {
         facts.graph = Some(graph(&steps, end));
         why(&facts).fact
     };
-    let fact = of("{ start: A }, { divide: [B, Load] }, { combine: Merge }, { chain: C }");
+    let combined = "{ start: A }, { divide: [B, Load] }, { combine: Merge }, { chain: C }";
+    let fact = of(combined, 0);
     let told = "; 1 of the 2 branches of A have arrived at Merge";
     assert!(fact.contains(told), "{fact}");
-    let fact = of("{ start: A }, { divide: [[B, { chain: C }, { chain: Merge }], Load] }");
     let told = "; 1 of the 2 branches of A have ended";
-    assert!(fact.contains(told), "{fact}");
+    let alone = "{ start: A }, { divide: [[B, { chain: C }, { chain: Merge }], Load] }";
+    // One that has halted arrives nowhere.
+    for fact in [of(alone, 0), of(combined, 1)] {
+        assert!(fact.contains(told), "{fact}");
+    }
 }
 
 #[test]

@@ -568,7 +568,8 @@ fn barrier(facts: &Facts) -> String {
                     Then::End => None,
                 }
             });
-            let place = match to {
+            // A branch that has halted arrives nowhere.
+            let place = match to.filter(|_| facts.halts.is_empty()) {
                 Some(to) => format!("arrived at {to}"),
                 None => "ended".to_owned(),
             };
