@@ -93,10 +93,7 @@ impl CliContext {
     /// The first place at which a pipeline's file has a mistake.
     pub fn mistake(&self, config: &Config) -> Option<String> {
         let (_, problems) = start::usable(config, &self.embedded);
-        problems
-            .first()
-            .and_then(Problem::place)
-            .map(|place| place.to_string())
+        problems.first().and_then(Problem::place)
     }
 
     /// The definition of the pipeline with this name, and a note if another pipeline's file has a mistake, which does

@@ -222,7 +222,7 @@ fn a_file_that_cannot_continue_a_run_is_no_remedy_for_it() {
     let (_, second) = halted(&place, "Two");
     place.write("pipelines/two.yml", "pipeline: Two\nsteps: [");
     let revived = place.run(["revive", &second]);
-    revived.fine();
+    assert_eq!(revived.code, Some(0), "{revived:?}");
     let note =
         "note: the new run uses the old definition of Two: a pipeline's file has a mistake (";
     assert!(revived.stderr.contains(note), "{revived:?}");
