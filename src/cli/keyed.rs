@@ -57,27 +57,21 @@ async fn state(
     };
     let now = query::now(conn).await?;
     let state = format!("{who} {}", words(&found, now));
+    let (keeps, newest_one) = match newest == run {
+        true => (", and keeps the key", "it".to_owned()),
+        false => ("; the first run keeps the key", newest.to_string()),
+    };
     Ok(Some(match found.status {
         RunStatus::Halted => {
             let halts = why::halts(conn, newest, Some(latest)).await?;
             let halts: Vec<_> = halts.into_iter().map(|halt| halt.fact).collect();
             let obstacle = revive::obstacle(conn, newest, Some(latest)).await?;
             let remedy = remedy(&halts, newest, obstacle.as_deref());
-            let state = match newest == run {
-                true => format!("{state}, and keeps the key: revive it, or give another key"),
-                false => format!(
-                    "{state}; the first run keeps the key: revive {newest}, or give another key"
-                ),
-            };
+            let state = format!("{state}{keeps}: revive {newest_one}, or give another key");
             (state, Some(remedy))
         }
         RunStatus::Cancelled => {
-            let state = match newest == run {
-                true => format!("{state}, and keeps the key: give another key for a new run"),
-                false => {
-                    format!("{state}; the first run keeps the key: give another key for a new run")
-                }
-            };
+            let state = format!("{state}{keeps}: give another key for a new run");
             (state, None)
         }
         RunStatus::Dampened if found.cancelling_at.is_none() => {

@@ -704,9 +704,11 @@ fn unsaid(outcome: &Outcome, log: &Log<'_>) -> Option<String> {
         Outcome::TimedOut { backtrace, .. } => backtrace.as_deref(),
         _ => None,
     };
-    let mask = log.mask();
-    let log = log.last(LOG_MAX)?;
-    let log = mask.map_or_else(|| log.clone(), |mask| mask.text(&log));
+    let last = log.last(LOG_MAX)?;
+    let log = match log.mask() {
+        Some(mask) => mask.text(&last),
+        None => last,
+    };
     let begins: String = log.trim_start_matches("…\n").chars().take(200).collect();
     // A step may give a backtrace of its own.
     let tells = told.is_some_and(|told| told.contains(&begins));
