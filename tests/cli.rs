@@ -2107,7 +2107,7 @@ fn an_output_that_cannot_be_written_is_an_error_and_no_panic() {
 
 /// Starts `run` of a pipeline whose first step makes a file `began`, and waits until a file `go` exists.
 fn run_of(place: &Place, args: &[&str], stdout: Stdio) -> std::process::Child {
-    let waits = "touch began; until [ -e go ]; do sleep 0.01; done; cat";
+    let waits = "touch began; until [ -e go ]; do sleep 0.1; done; cat";
     let text = format!(
         "pipeline: Slow\nsteps: {{ A: {{ command: [sh, -c, '{waits}'] }}, B: {{ command: [cat] }}, \
          F: {{ command: ['false'], max_retry: 0 }} }}\n\
@@ -2276,7 +2276,7 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
 #[test]
 fn a_run_that_completes_while_it_is_interrupted_is_a_success() {
     let place = Place::ready();
-    let text = "pipeline: Last\nsteps: { A: { command: [sh, -c, 'touch began; until [ -e go ]; do sleep 0.01; done; cat'] } }\n\
+    let text = "pipeline: Last\nsteps: { A: { command: [sh, -c, 'touch began; until [ -e go ]; do sleep 0.1; done; cat'] } }\n\
                 flow: [{ start: A }]\n";
     place.write("pipelines/Last.yml", text);
     let mut command = place.command();

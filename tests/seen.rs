@@ -310,7 +310,7 @@ const SLOW: &str = r#"
 pipeline: Slow
 steps:
   First: { command: [cat] }
-  Wait: { command: [sh, -c, "touch begun; until [ -e go ]; do sleep 0.02; done; cat"] }
+  Wait: { command: [sh, -c, "touch begun; until [ -e go ]; do sleep 0.1; done; cat"] }
 flow: [{ start: First }, { chain: Wait }]
 "#;
 
@@ -636,7 +636,7 @@ fn an_interrupted_run_says_what_it_waits_for_and_how_not_to() {
 
 const BESIDE: &str = r#"
 pipeline: Beside
-steps: { Quick: { command: [sh, -c, "until [ -e begun ]; do sleep 0.02; done; cat"] } }
+steps: { Quick: { command: [sh, -c, "until [ -e begun ]; do sleep 0.1; done; cat"] } }
 flow: [{ start: Quick }]
 "#;
 

@@ -16,7 +16,7 @@ use crate::support::Db;
 
 /// A pipeline whose step reports its pid and waits for a file.
 const WAITS: &str = "pipeline: Waits\n\
-     steps: { Wait: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.01; done; cat'] } }\n\
+     steps: { Wait: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; cat'] } }\n\
      flow: [{ start: Wait }]\n";
 
 const ANY_PORT: &str = "  console: { listen: \"127.0.0.1:0\" }\n";

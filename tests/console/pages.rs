@@ -41,7 +41,7 @@ flow:
 "#;
 
 /// It runs until it is let go.
-const WAITS: &str = "pipeline: Waits\nsteps: { Wait: { command: [sh, -c, 'until [ -e go ]; do sleep 0.01; done; cat'] } }\nflow: [{ start: Wait }]\n";
+const WAITS: &str = "pipeline: Waits\nsteps: { Wait: { command: [sh, -c, 'until [ -e go ]; do sleep 0.1; done; cat'] } }\nflow: [{ start: Wait }]\n";
 
 /// One path fails at once, the other goes on until it is let go.
 const SPLITS: &str = r#"
@@ -49,7 +49,7 @@ pipeline: Splits
 steps:
   A: { command: [cat] }
   Bad: { command: [sh, -c, 'exit 65'], max_retry: 0 }
-  Slow: { command: [sh, -c, 'until [ -e go ]; do sleep 0.01; done; cat'] }
+  Slow: { command: [sh, -c, 'until [ -e go ]; do sleep 0.1; done; cat'] }
   C: { command: [cat] }
 flow: [{ start: A }, { divide: [Bad, Slow] }, { combine: C }]
 "#;
@@ -401,7 +401,7 @@ on_every_database! {
 pipeline: Wide
 steps:
   Query: { command: [sh, -c, 'seq -s, 2100 | sed "s/.*/[&]/"'] }
-  Each: { command: [sh, -c, 'read -r n; [ "$n" != 2 ] || exit 4; until [ -e go ]; do sleep 0.01; done'], max_retry: 0 }
+  Each: { command: [sh, -c, 'read -r n; [ "$n" != 2 ] || exit 4; until [ -e go ]; do sleep 0.1; done'], max_retry: 0 }
   Sum: { command: [cat] }
 flow: [{ start: Query }, { expand: Each }, { collapse: Sum }]
 "#;

@@ -23,7 +23,7 @@ flow: [{ start: A }]
 const UNEVEN: &str = r#"
 pipeline: Uneven
 steps:
-  A: { command: [sh, -c, 'read x; [ "$x" != 0 ] && { echo up >> slow; until [ -e go$x ]; do sleep 0.05; done; }; echo 0'] }
+  A: { command: [sh, -c, 'read x; [ "$x" != 0 ] && { echo up >> slow; until [ -e go$x ]; do sleep 0.1; done; }; echo 0'] }
 flow: [{ start: A }]
 "#;
 

@@ -31,7 +31,7 @@ flow: [{ start: A }, { divide: [B, C] }, { combine: C }, { chain: A }]
 /// A step that runs until it is let go.
 const HOLDING: &str = r#"
 pipeline: Holding
-steps: { A: { command: [sh, -c, 'echo x >> holds; until [ -e go ]; do sleep 0.05; done; cat'] } }
+steps: { A: { command: [sh, -c, 'echo x >> holds; until [ -e go ]; do sleep 0.1; done; cat'] } }
 flow: [{ start: A }]
 "#;
 

@@ -80,7 +80,7 @@ flow: [{ start: A }]
 /// The first run writes once its row is locked, and again after that; the second one meanwhile.
 const NOTE: &str = r#"#!/bin/sh
 read -r which
-[ "$which" = 1 ] && { echo $$ >> pids; until [ -e locked ]; do sleep 0.02; done; echo asks >> asks; }
+[ "$which" = 1 ] && { echo $$ >> pids; until [ -e locked ]; do sleep 0.1; done; echo asks >> asks; }
 for i in 1 2 3 4 5 6 7 8 9 10; do ductworkd context set k "$i" || exit 1; done
 ductworkd context get k
 "#;

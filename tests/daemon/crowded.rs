@@ -30,7 +30,7 @@ flow: [{ start: A }, { expand: B }, { collapse: C }]
 const HOLDS: &str = r#"
 pipeline: Holds
 steps:
-  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; cat'] }
+  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; cat'] }
 flow: [{ start: A }]
 "#;
 

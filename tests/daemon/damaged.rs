@@ -32,7 +32,7 @@ static REMOVE_BRANCH: Statement = Statement::new(
 
 const LET_GO: &str = r#"
 pipeline: LetGo
-steps: { A: { command: [sh, -c, "echo >> started; until [ -e go ]; do sleep 0.05; done"] }, B: { command: ["true"] } }
+steps: { A: { command: [sh, -c, "echo >> started; until [ -e go ]; do sleep 0.1; done"] }, B: { command: ["true"] } }
 flow: [{ start: A }, { chain: B }]
 "#;
 

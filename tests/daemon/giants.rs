@@ -17,7 +17,7 @@ use crate::support::{self, Db};
 const SIZES: &str = r#"
 pipeline: Sizes
 steps:
-  A: { command: [sh, -c, 'read n; echo >> begun; until [ -e go ]; do sleep 0.05; done; printf \"; head -c $n /dev/zero | tr "\0" x; printf \"'] }
+  A: { command: [sh, -c, 'read n; echo >> begun; until [ -e go ]; do sleep 0.1; done; printf \"; head -c $n /dev/zero | tr "\0" x; printf \"'] }
 flow: [{ start: A }]
 "#;
 

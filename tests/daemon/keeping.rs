@@ -19,7 +19,7 @@ const WIDE: &str = r#"
 pipeline: Wide
 steps:
   Many: { command: [echo, "[1,2,3,4]"] }
-  B: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; cat'] }
+  B: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; cat'] }
   C: { command: [cat] }
 flow: [{ start: Many }, { expand: B }, { collapse: C }]
 "#;

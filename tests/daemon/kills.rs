@@ -96,9 +96,9 @@ steps:
           exit 0
         fi
         setsid sh -c 'trap "" TERM HUP INT; echo $$ > $0; while :; do sleep 0.1; done' $mine &
-        until [ -s $mine ]; do sleep 0.02; done
+        until [ -s $mine ]; do sleep 0.1; done
         cat $mine >> ghosts
-        until [ -e go ]; do sleep 0.05; done
+        until [ -e go ]; do sleep 0.1; done
 flow: [{ start: A }]
 "#;
 

@@ -19,7 +19,7 @@ use crate::support::{self, Db};
 const LONG: &str = r#"
 pipeline: Long
 steps:
-  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo "\"done\""; echo >> ends'] }
+  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; echo "\"done\""; echo >> ends'] }
 flow: [{ start: A }]
 "#;
 
@@ -417,7 +417,7 @@ async fn released(daemon: &Daemon, about: &str) {
 const FLAT: &str = r#"
 pipeline: Some
 steps:
-  A: { command: [sh, -c, 'read n; [ $n -gt 4 ] || { echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; sleep $n; }; echo $n'] }
+  A: { command: [sh, -c, 'read n; [ $n -gt 4 ] || { echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; sleep $n; }; echo $n'] }
 flow: [{ start: A }]
 "#;
 
@@ -426,7 +426,7 @@ const LISTS: &str = r#"
 pipeline: Some
 steps:
   Split: { command: [cat] }
-  A: { command: [sh, -c, 'read n; [ $n -gt 4 ] || { echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; sleep $n; }; echo $n'] }
+  A: { command: [sh, -c, 'read n; [ $n -gt 4 ] || { echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; sleep $n; }; echo $n'] }
   Join: { command: [cat] }
 flow: [{ start: Split }, { expand: A }, { collapse: Join }]
 "#;
@@ -481,7 +481,7 @@ async fn no_other_result_is_held_up(db: Db, pipeline: &str, rows: &str) {
 const FAILS: &str = r#"
 pipeline: Some
 steps:
-  Split: { command: [sh, -c, 'read n; [ "$n" != 1 ] || { echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; exit 1; }; echo "$n"'] }
+  Split: { command: [sh, -c, 'read n; [ "$n" != 1 ] || { echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; exit 1; }; echo "$n"'] }
   A: { command: [cat] }
   Join: { command: [cat] }
 flow: [{ start: Split }, { expand: A }, { collapse: Join }]

@@ -28,7 +28,7 @@ const WAITS: &str = "
 pipeline: Waits
 steps:
   A: { command: [sh, -c, 'echo one >&2; cat'] }
-  B: { command: [sh, -c, 'until [ -e go ]; do sleep 0.02; done; echo two >&2; cat'] }
+  B: { command: [sh, -c, 'until [ -e go ]; do sleep 0.1; done; echo two >&2; cat'] }
 flow: [{ start: A }, { chain: B }]
 ";
 

@@ -11,7 +11,7 @@ use crate::mariadb::Mariadb;
 const ENDS: &str = r#"
 pipeline: Ends
 steps:
-  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo 1; echo >> ends'] }
+  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; echo 1; echo >> ends'] }
 flow: [{ start: A }]
 "#;
 

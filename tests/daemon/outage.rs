@@ -37,7 +37,7 @@ flow: [{ start: A }, { divide: [A, B] }, { combine: C }]
 pub const LONG: &str = r#"
 pipeline: Long
 steps:
-  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo "\"done\""; echo >> ends'] }
+  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; echo "\"done\""; echo >> ends'] }
 flow: [{ start: A }]
 "#;
 

@@ -13,7 +13,7 @@ use crate::support::Db;
 const HELD: &str = r#"
 pipeline: Held
 steps:
-  A: { command: [sh, -c, 'echo up >> begun; until [ -e go ]; do sleep 0.02; done; cat'] }
+  A: { command: [sh, -c, 'echo up >> begun; until [ -e go ]; do sleep 0.1; done; cat'] }
   B: { command: [sh, -c, 'echo up >> followed; cat'] }
 flow: [{ start: A }, { chain: B }]
 "#;

@@ -99,7 +99,7 @@ CREATE TRIGGER refuse_advancer BEFORE INSERT ON ductwork_processes FOR EACH ROW
 const HOLD: &str = r#"
 pipeline: Hold
 steps:
-  Hold: { command: [sh, -c, 'f=go$(cat); echo $$ >> pids; until [ -e "$f" ]; do sleep 0.05; done; echo 1'] }
+  Hold: { command: [sh, -c, 'f=go$(cat); echo $$ >> pids; until [ -e "$f" ]; do sleep 0.1; done; echo 1'] }
 flow: [{ start: Hold }]
 "#;
 

@@ -121,7 +121,7 @@ on_every_database! {
 pipeline: Held
 steps:
   A:
-    command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.02; done; echo 7 > \"$DUCTWORK_OUTPUT\"']
+    command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; echo 7 > \"$DUCTWORK_OUTPUT\"']
 flow: [{ start: A }]
 ";
         let settings = Settings { max_retry: 0, max_crash: 0, ..Settings::default() };

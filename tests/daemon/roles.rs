@@ -70,7 +70,7 @@ flow: [{ start: A }]
 fn waits(name: &str) -> String {
     format!(
         "pipeline: {name}\n\
-         steps: {{ Wait: {{ command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.01; done; cat'] }} }}\n\
+         steps: {{ Wait: {{ command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; cat'] }} }}\n\
          flow: [{{ start: Wait }}]\n"
     )
 }

@@ -21,7 +21,7 @@ flow: [{ start: A }, { chain: B }]
 /// A step that runs until it is let go.
 const WAITING: &str = r#"
 pipeline: Waiting
-steps: { Wait: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; cat'] } }
+steps: { Wait: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; cat'] } }
 flow: [{ start: Wait }]
 "#;
 
@@ -170,7 +170,7 @@ on_every_database! {
     async fn a_stop_asks_the_service_manager_for_time_while_it_drains_and_while_its_hook_runs(db: Db) {
         let settings = Settings { shutdown_timeout: "2s", ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[WAITING]).await;
-        let stop = "[sh, -c, \"echo $$$$ >> hook; until [ -e end ]; do sleep 0.05; done\"]";
+        let stop = "[sh, -c, \"echo $$$$ >> hook; until [ -e end ]; do sleep 0.1; done\"]";
         fixture.configure(&format!("  hooks: {{ supervisor: {{ stop: {stop} }} }}\n"));
         let path = fixture.path("notify");
         let listen = tokio::net::UnixDatagram::bind(&path).unwrap();
@@ -389,7 +389,7 @@ flow: [{ start: A }]
                 r#"
 pipeline: Deployed
 steps:
-  Wait: {{ command: [sh, -c, 'echo >> waits; until [ -e go ]; do sleep 0.05; done; cat'] }}
+  Wait: {{ command: [sh, -c, 'echo >> waits; until [ -e go ]; do sleep 0.1; done; cat'] }}
   {step}: {{ command: [echo, '"{step}"'] }}
 flow: [{{ start: Wait }}, {{ chain: {step} }}]
 "#

@@ -175,7 +175,7 @@ async fn a_stop_leaves_no_row(db: Db) {
 const TWO: &str = r#"
 pipeline: Two
 steps:
-  A: { command: [sh, -c, 'echo A >> starts; until [ -e go ]; do sleep 0.01; done; cat'] }
+  A: { command: [sh, -c, 'echo A >> starts; until [ -e go ]; do sleep 0.1; done; cat'] }
   B: { command: [sh, -c, 'echo B >> starts; cat'] }
 flow: [{ start: A }, { chain: B }]
 "#;

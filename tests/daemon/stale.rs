@@ -29,7 +29,7 @@ steps:
       - |
         echo $DUCTWORK_ATTEMPT >> starts
         [ $DUCTWORK_ATTEMPT -gt 1 ] && echo '"late"' && exit 0
-        until [ -e go ]; do sleep 0.05; done
+        until [ -e go ]; do sleep 0.1; done
         echo '"early"'
         echo $$ >> ends
 flow: [{ start: A }]
@@ -61,7 +61,7 @@ flow: [{ start: Split }, { expand: Each }, { collapse: Join }]
 const SLOW_START: &str = r#"
 pipeline: SlowStart
 steps:
-  Split: { command: [sh, -c, "echo >> started; until [ -e go ]; do sleep 0.05; done; cat"] }
+  Split: { command: [sh, -c, "echo >> started; until [ -e go ]; do sleep 0.1; done; cat"] }
   Each: { command: ['true'] }
   Join: { command: ['true'] }
 flow: [{ start: Split }, { expand: Each }, { collapse: Join }]

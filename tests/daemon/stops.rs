@@ -28,7 +28,7 @@ flow: [{ start: A }]
 /// A step that waits until it is let go.
 const LET_GO: &str = "
 pipeline: LetGo
-steps: { A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.01; done; cat'] } }
+steps: { A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; cat'] } }
 flow: [{ start: A }]
 ";
 

@@ -129,7 +129,7 @@ impl Drop for Lease {
 const BESIDE: &str = "pipeline: Beside
 steps:
   Begin: { command: [cat] }
-  Long: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo 1'] }
+  Long: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; echo 1'] }
   Program: { command: [./program.sh], timeout: 1s }
   Secret: { command: [echo, '3'], timeout: 1s, env: { TOKEN: { secret: KEY } } }
   End: { command: [cat] }

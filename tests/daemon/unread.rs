@@ -28,14 +28,14 @@ flow: [{ start: Echo }]
 
 const LONG: &str = "
 pipeline: Long
-steps: { A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo 1'] } }
+steps: { A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; echo 1'] } }
 flow: [{ start: A }]
 ";
 
 const FAN: &str = r#"
 pipeline: Fan
 steps:
-  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo "[1]"'] }
+  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; echo "[1]"'] }
   B: { command: [cat] }
 flow: [{ start: A }, { expand: B }]
 "#;

@@ -12,7 +12,7 @@ use crate::support::Db;
 const WORK: &str = r#"
 pipeline: Work
 steps:
-  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.01; done; cat'] }
+  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; cat'] }
   B: { command: [cat] }
 flow: [{ start: A }, { chain: B }]
 "#;

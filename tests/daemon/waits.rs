@@ -12,14 +12,14 @@ const OUT: &str = r#"
 pipeline: Out
 steps:
   A: { command: [sh, -c, 'echo first >&2; cat'] }
-  B: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo second >&2; cat'] }
+  B: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; echo second >&2; cat'] }
 flow: [{ start: A }, { chain: B }]
 "#;
 
 const NO: &str = r#"
 pipeline: No
 steps:
-  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; exit 65'] }
+  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; exit 65'] }
 flow: [{ start: A }]
 "#;
 

@@ -12,7 +12,7 @@ use crate::writing::{freeze_outside_of_a_write, writer};
 const LONG: &str = r#"
 pipeline: Long
 steps:
-  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo "\"done\""'] }
+  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.1; done; echo "\"done\""'] }
 flow: [{ start: A }]
 "#;
 

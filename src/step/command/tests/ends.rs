@@ -435,14 +435,14 @@ fn what_a_command_detached_is_gone_when_it_has_ended_and_nothing_of_another_one(
         }
         let script = "setsid sh -c 'setsid sleep 1000 & touch detached; wait' >/dev/null 2>&1 &
             (setsid sleep 1000 &) >/dev/null 2>&1
-            until [ -e detached ]; do sleep 0.01; done; echo 2";
+            until [ -e detached ]; do sleep 0.1; done; echo 2";
         let done = ends.sh(script).await;
         let left = goes_on.processes();
         std::fs::write(goes_on.path("go"), "").unwrap();
         (value(done), left)
     };
     let other = goes_on.sh(
-        "setsid sleep 1000 >/dev/null 2>&1 & touch mark; until [ -e go ]; do sleep 0.01; done; echo 3",
+        "setsid sleep 1000 >/dev/null 2>&1 & touch mark; until [ -e go ]; do sleep 0.1; done; echo 3",
     );
     let ((done, left), other) = runtime.block_on(async { tokio::join!(works, other) });
     assert_eq!((done.as_str(), value(other).as_str()), ("2", "3"));

@@ -106,7 +106,7 @@ async fn a_start_that_is_held_up_keeps_no_other_step_waiting() {
             running.await.outcome
         }
     };
-    let begins = "touch mark; until [ -e go ]; do sleep 0.01; done; exec cat";
+    let begins = "touch mark; until [ -e go ]; do sleep 0.1; done; exec cat";
     let reads = run(&stage, argv(&["/bin/sh", "-c", begins]), |_| ());
     let program = held.path("held_up");
     let begun = async {
