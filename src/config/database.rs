@@ -3,7 +3,7 @@
 //! Owns: reading and redacting `database.url`. Never: connects.
 
 use std::fmt::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::percent;
 use crate::problem::nearest;
@@ -103,6 +103,32 @@ impl DatabaseUrl {
     pub fn sqlite_path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
+
+    /// True where the other address is the same one, or leads to the same file.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.path, &other.path) {
+            (Some(one), Some(other)) => resolved(one) == resolved(other),
+            _ => self == other,
+        }
+    }
+}
+
+/// The path without `.`, `..` and links, as far as it exists: SQLite reads a path in this way.
+fn resolved(path: &Path) -> PathBuf {
+    let mut resolved = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                resolved.pop();
+            }
+            part => {
+                resolved.push(part);
+                resolved = resolved.canonicalize().unwrap_or(resolved);
+            }
+        }
+    }
+    resolved
 }
 
 impl fmt::Display for DatabaseUrl {

@@ -223,7 +223,7 @@ impl<'a> Reader<'a> {
             .filter(|name| name.starts_with("DATABASE_URL"))?;
         let (node, _used) = expand::node(self.in_file("database.url")?, self.vars).ok()?;
         let url = DatabaseUrl::parse(node.as_text()?, base_dir).ok()?;
-        (url != *chosen).then_some(url)
+        (!url.is_same(chosen)).then_some(url)
     }
 
     /// The variables that a value of the file names, and the one that overrides it: they are secrets.

@@ -799,6 +799,21 @@ fn the_address_of_the_database_has_its_own_variables() {
     let same = Desk::with("database: {url: \"${DATABASE_URL:-sqlite://d.db}\"}\n");
     let same = same.var("DATABASE_URL", "postgres://u:pw@plain/d");
     assert_eq!(same.config().note_of_creation(), None);
+    // Another path to the same file is the same database.
+    let same = Desk::with("database: {url: \"sqlite://d.db\"}\n").file("real/e.db", "");
+    std::os::unix::fs::symlink("real", same.dir.path().join("link")).unwrap();
+    let here = same.dir.path().display().to_string();
+    let mut same = same;
+    for (url, is_told) in [
+        ("sqlite://./x/../d.db".to_owned(), false),
+        (format!("sqlite://{here}/d.db"), false),
+        ("sqlite://link/../d.db".to_owned(), false),
+        ("sqlite://real/d.db".to_owned(), true),
+        ("sqlite://x/d.db".to_owned(), true),
+    ] {
+        same = same.var("DATABASE_URL", &url);
+        assert_eq!(same.config().elsewhere().is_some(), is_told, "{url}");
+    }
     let secrets = desk.config().secret_variables().to_vec();
     for name in [
         "DATABASE_URL",

@@ -303,13 +303,13 @@ async fn prepare(location: &Location, config: &Config) -> Result<Option<u64>, st
         Err(_) => return Err(store::Error::too_late(within)),
     };
     if is_current {
+        note_elsewhere(config);
         return Ok(largest);
     }
     let mut conn = location.connect(Purpose::Query).await?;
-    if let Some(note) = config.note_of_creation()
-        && migrate::applied(&mut conn).await?.is_empty()
-    {
-        tracing::warn!("{note}");
+    match config.note_of_creation() {
+        Some(note) if migrate::applied(&mut conn).await?.is_empty() => tracing::warn!("{note}"),
+        _ => note_elsewhere(config),
     }
     let mut report = |waits: &str| tracing::warn!("{waits}");
     let migrated = migrate::migrate_within(&mut conn, migrate::PATIENCE, &mut report).await?;
@@ -323,6 +323,13 @@ async fn prepare(location: &Location, config: &Config) -> Result<Option<u64>, st
     }
     conn.close().await;
     Ok(largest)
+}
+
+/// Logs that `DATABASE_URL`, which may be meant for another program, names another database than the file.
+fn note_elsewhere(config: &Config) {
+    if let Some(elsewhere) = config.elsewhere() {
+        tracing::info!("the database is {elsewhere}");
+    }
 }
 
 fn signals(installed: std::io::Result<Signals>) -> Result<Signals, Error> {

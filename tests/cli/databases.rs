@@ -143,6 +143,13 @@ fn tables_that_are_created_elsewhere_than_the_file_says_are_announced_once() {
         );
         let again = with("DATABASE_URL");
         assert!(!again.stderr.contains(begins), "{again:?}");
+        if name == "three" {
+            assert!(
+                again.stderr.contains("the database is sqlite://"),
+                "{again:?}"
+            );
+            assert!(again.stderr.contains(&note), "{again:?}");
+        }
         std::fs::remove_file(place.path().join(format!("{name}.db"))).unwrap();
         // Nobody sets a variable of ours for another program.
         let meant = with("DUCTWORK_DATABASE_URL");
