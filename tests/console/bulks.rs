@@ -165,6 +165,15 @@ on_every_database! {
         let id: Uuid = path.strip_prefix("/bulk/").unwrap().parse().unwrap();
         assert_eq!(ended(&mut fixture.conn, id).await, (1, 1, 0));
         assert_eq!(changed(&mut fixture.conn, id).await, [waits[0]]);
+        // The form of an older version sends the newest run as well.
+        let form = format!("proof={}&verb=revive&run={}&newest={}", question.proof(), runs[0], waits[0]);
+        let outdated = Ask::form("/bulk", &form).cookie(&cookie).of(&console);
+        assert_eq!(outdated.status, 422, "{outdated:?}");
+        let again = format!("/bulk/new?verb=revive&#38;run={}", runs[0]);
+        for part in ["this page is out of date", "load the page again", &again] {
+            assert!(outdated.body.contains(part), "{part}: {outdated:?}");
+        }
+        assert_eq!(page(&again.replace("&#38;", "&")).status, 200);
         // An empty choice does not mean all runs.
         let nothing = format!("proof={}&verb=cancel", question.proof());
         let refused = Ask::form("/bulk", &nothing).cookie(&cookie).of(&console);

@@ -352,6 +352,18 @@ pub async fn bulk(
 ) -> Result<Response, Refusal> {
     let form = Form::of(&body, &who)?;
     let wanted = wanted(|name| form.all(name).collect())?;
+    if let (Selection::Chosen(runs), Some(_)) = (&wanted.selection, wanted.newest) {
+        // The question of an older version sends a newest run beside chosen ones.
+        let runs: String = runs.iter().map(|run| format!("&run={run}")).collect();
+        let refusal =
+            bulks::unfit("this page is out of date: an older version of the console made it");
+        return Err(refusal
+            .remedy("nothing has been changed; load the page again, and confirm it there")
+            .leads_to(
+                format!("bulk/new?verb={}{runs}", wanted.verb),
+                "The page, loaded again",
+            ));
+    }
     let by = who.actor(Channel::Console);
     let id = bulks::create(&site, wanted, &who, by).await?;
     Ok(elsewhere(&format!("/bulk/{id}")))
