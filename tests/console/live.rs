@@ -276,6 +276,9 @@ on_every_database! {
             (format!("run={other}"), 200, 403),
             (format!("run={own}"), 200, 200),
             (format!("run={unknown}"), 404, 403),
+            (format!("run={own}&pipeline=Halts"), 200, 200),
+            (format!("run={own}&pipeline=Plain"), 404, 403),
+            (format!("run={other}&pipeline=Halts"), 404, 403),
         ] {
             for (secret, status) in [(&all, of_all), (&some, of_some)] {
                 let heard = Heard::of(&console, &format!("{EVENTS}?{query}"), &bearer(secret));

@@ -21,9 +21,9 @@ use crate::wire::Time;
 use crate::wire::event::{EventDataJson, EventJson};
 
 use super::super::Site;
-use super::super::api::given::{About, Given, Param};
-use super::super::api::runs;
+use super::super::api::given::{About, Given, Param, Text};
 use super::super::failed_sign_ins::Remote;
+use super::super::pages::clip;
 use super::super::refusal::{Refusal, no_run};
 use super::super::source::ReadError;
 use super::super::visitor::{self, Visitor};
@@ -32,7 +32,10 @@ use super::seal::Seal;
 use super::{BEAT, READ_AGAIN, Stream, hurried, lock, open, pause};
 
 /// The parameters.
-pub static PARAMS: [&About; 2] = [&runs::PIPELINE.about, &RUN.about];
+pub static PARAMS: [&About; 2] = [&PIPELINE.about, &RUN.about];
+
+/// A filter: the pipeline may have yet to come.
+static PIPELINE: Param<Text> = Param::query("pipeline", "Limits the answer to this pipeline");
 
 /// A filter: there will never be an event of a run that does not exist.
 static RUN: Param<RunId> = Param::query("run", "Limits the answer to this run").must_exist();
@@ -41,6 +44,9 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Some events were missed.
 const LOST: &str = "event: events.lost\ndata: {}\n\n";
+
+/// The number of a name's letters that a refusal shows.
+const LETTERS: usize = 200;
 
 /// The number of events in one part of a stream.
 const AT_ONCE: usize = 100;
@@ -188,13 +194,30 @@ impl Wanted {
     }
 }
 
-/// Refuses a run of whose events this visitor would get none.
-async fn known(site: &Site, run: RunId, visitor: &Visitor) -> Result<(), Refusal> {
+/// Refuses a run of whose events this visitor would get none, also because they are to be those of another pipeline.
+async fn known(
+    site: &Site,
+    run: RunId,
+    visitor: &Visitor,
+    pipeline: Option<&Text>,
+) -> Result<(), Refusal> {
     let brief = site
         .source
         .read(async move |conn| query::brief(conn, run).await);
     match (brief.await?, &visitor.pipelines) {
-        (Some(brief), _) => visitor::need(&brief.pipeline),
+        (Some(brief), _) => {
+            visitor::need(&brief.pipeline)?;
+            match pipeline {
+                Some(asked) if asked.0 != brief.pipeline => {
+                    let (own, asked) = (&brief.pipeline, clip(&asked.0, LETTERS));
+                    let detail = format!("the run {run} is one of `{own}`, not of `{asked}`");
+                    let refusal = Refusal::new(StatusCode::NOT_FOUND, detail);
+                    Err(refusal
+                        .remedy("leave out `pipeline`: with `run` the events are those of one run"))
+                }
+                _ => Ok(()),
+            }
+        }
         (None, None) => Err(no_run(run)),
         // The run of another pipeline has the same answer.
         (None, Some(own)) => Err(visitor::alone(own)),
@@ -220,11 +243,12 @@ pub async fn events(
         }
         last => last.flatten(),
     };
-    if let Some(pipeline) = given.get(&runs::PIPELINE) {
+    let pipeline = given.get(&PIPELINE);
+    if let Some(pipeline) = &pipeline {
         visitor::need(&pipeline.0)?;
     }
     if let Some(run) = given.get(&RUN) {
-        known(&site, run, &visitor).await?;
+        known(&site, run, &visitor, pipeline.as_ref()).await?;
     }
     let (stream, response) = open(&site, &visitor, from)?;
     let feed = &site.live.feed;
@@ -253,7 +277,7 @@ pub async fn events(
     }
     let wanted = Wanted {
         from: start.from,
-        pipeline: given.get(&runs::PIPELINE).map(|it| it.0),
+        pipeline: pipeline.map(|it| it.0),
         run: given.get(&RUN),
         visitor,
     };
