@@ -360,10 +360,10 @@ pub static ROUTES: &[Route] = &[
         &[&processes::GONE.about, &runs::LIMIT_.about],
         json::<ProcessesJson>(), |site, given| Box::pin(processes::list(site, given))),
     reads("/api/v1/stats", "The amount of work, for a scaler; at most a second old",
-        &[&runs::KNOWN_PIPELINE.about], json::<StatsJson>(), |site, given| Box::pin(pipelines::stats(site, given))).of(BY_PIPELINE),
+        &[&runs::PIPELINE.about], json::<StatsJson>(), |site, given| Box::pin(pipelines::stats(site, given))).of(BY_PIPELINE),
     reads("/api/v1/halted", "The halted runs that no other run continues, by kind. Of each pipeline, the newest are \
          looked at: its equal share of 2,000, but at least 20",
-        &[&runs::KNOWN_PIPELINE.about], json::<HaltedJson>(), |site, given| Box::pin(runs::halted(site, given))).of(BY_PIPELINE),
+        &[&runs::PIPELINE.about], json::<HaltedJson>(), |site, given| Box::pin(runs::halted(site, given))).of(BY_PIPELINE),
     reads("/api/v1/waiting", "The questions that wait for a person, those of the oldest run first",
         &[&waiting::PIPELINE.about, &runs::LIMIT_.about, &waiting::AFTER.about],
         json::<Vec<QuestionJson>>(), |site, given| Box::pin(waiting::list(site, given))).of(Reach::Own),

@@ -494,7 +494,7 @@ on_every_database! {
         })
         .await;
         // A misspelled name is not answered as a pipeline without work.
-        for path in ["stats", "halted"] {
+        for path in ["stats", "halted", "runs", "waiting", "webhooks"] {
             let path = format!("/api/v1/{path}?pipeline=Plaim");
             let missing = api.get(&path);
             assert_eq!(missing.status, 404, "{path}: {missing:?}");

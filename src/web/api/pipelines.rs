@@ -19,7 +19,7 @@ use crate::wire::pipeline::{
 use crate::wire::process::State;
 
 use super::given::{Digest, Given, Param};
-use super::runs::KNOWN_PIPELINE;
+use super::runs::PIPELINE;
 use super::{Answer, Answered};
 
 /// The definition in the path.
@@ -168,7 +168,7 @@ fn depth(queue: &Queue, is_paused: bool) -> DepthJson {
 /// The amount of pending work, for a scaler.
 pub async fn stats(site: Arc<Site>, given: Given) -> Answered {
     let load = site.load.of(&site.source).await?;
-    let stats = match given.get(&KNOWN_PIPELINE) {
+    let stats = match given.get(&PIPELINE) {
         Some(pipeline) => match load.get(&pipeline.0) {
             Some(stats) => stats.clone(),
             // A pipeline that nobody has triggered has no work. A misspelled name would scale to nothing for

@@ -28,9 +28,8 @@ use super::{Answer, Answered, payload_bytes};
 /// The run in the path.
 pub static ID: Param<RunId> = Param::path("id", "The run's id");
 /// A filter.
-pub static PIPELINE: Param<Text> = Param::query("pipeline", "Limits the answer to this pipeline");
-/// The same filter, where a misspelled name must not pass for a pipeline that has nothing.
-pub static KNOWN_PIPELINE: Param<Text> =
+/// A misspelled name must not pass for a pipeline that has nothing.
+pub static PIPELINE: Param<Text> =
     Param::query("pipeline", "Limits the answer to this pipeline").must_exist();
 /// A filter.
 pub static STATUS: Param<Statuses> = Param::query(
@@ -75,7 +74,7 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
     let since = given.get(&SINCE).map(|it| it.0);
     let before = given.get(&AFTER).map(|it| it.0);
     let limit = given.get(&LIMIT_).map_or(LIMIT, |it| it.0);
-    let whole = payload_bytes();
+    let (whole, of) = (payload_bytes(), pipeline.clone());
     let runs = site.source.read(async move |conn| {
         let filter = RunFilter {
             pipeline: pipeline.as_deref(),
@@ -90,6 +89,9 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
         list::runs(conn, &filter).await
     });
     let runs = runs.await?;
+    if let Some(pipeline) = of.filter(|_| runs.is_empty()) {
+        deeds::known(&site, &pipeline).await?;
+    }
     let next = |run: &Run| (AFTER.about.name, AfterRun(run.id).text());
     Answer::page(&runs, limit, RunJson::of, next)
 }
@@ -283,7 +285,7 @@ pub async fn trace(site: Arc<Site>, given: Given) -> Answered {
 
 /// The runs that have halted, by kind.
 pub async fn halted(site: Arc<Site>, given: Given) -> Answered {
-    let pipeline = given.get(&KNOWN_PIPELINE).map(|it| it.0);
+    let pipeline = given.get(&PIPELINE).map(|it| it.0);
     let of = pipeline.clone();
     let read = site
         .source

@@ -7,8 +7,7 @@ use uuid::Uuid;
 
 use crate::model::*;
 use crate::store::page::{self, WaitingStep};
-use crate::web::Site;
-use crate::web::visitor;
+use crate::web::{Site, deeds, visitor};
 use crate::wire::waiting::QuestionJson;
 
 use super::cursor::AfterQuestion;
@@ -20,7 +19,8 @@ use super::{Answer, Answered, payload_bytes};
 pub static PIPELINE: Param<Text> = Param::query(
     "pipeline",
     "Only questions of runs of this pipeline; if omitted, of all pipelines that the token is for",
-);
+)
+.must_exist();
 /// The page.
 pub static AFTER: Param<AfterQuestion> = Param::query(
     "after",
@@ -57,6 +57,9 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
         Ok((waiting, known))
     });
     let (waiting, known) = read.await?;
+    if let Some(Text(pipeline)) = given.get(&PIPELINE).filter(|_| waiting.is_empty()) {
+        deeds::known(&site, &pipeline).await?;
+    }
     let form = |step| {
         let step: &WaitingStep = step;
         let definition = known.get(&step.definition).and_then(Option::as_ref);

@@ -6,9 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::model::*;
 use crate::store::delivery::{self, Filter, Listed, STATES};
-use crate::web::Site;
-use crate::web::visitor;
-use crate::web::webhooks;
+use crate::web::{Site, deeds, visitor, webhooks};
 use crate::wire::webhook::{DeliveryJson, ListedDeliveryJson};
 
 use super::actions::NoBody;
@@ -28,7 +26,8 @@ pub static ENDPOINT: Param<Text> =
 pub static PIPELINE: Param<Text> = Param::query(
     "pipeline",
     "Only messages about runs of this pipeline; if omitted, of all pipelines that the token is for",
-);
+)
+.must_exist();
 /// The page.
 pub static AFTER: Param<AfterDelivery> = Param::query(
     "after",
@@ -70,6 +69,9 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
         .source
         .read(async move |conn| delivery::latest(conn, &filter).await);
     let deliveries = read.await?;
+    if let Some(Text(pipeline)) = given.get(&PIPELINE).filter(|_| deliveries.is_empty()) {
+        deeds::known(&site, &pipeline).await?;
+    }
     let next = |it: &Listed| (AFTER.about.name, AfterDelivery(it.id()).text());
     let told = |it| ListedDeliveryJson::of(it, |endpoint| webhooks::is_configured(&site, endpoint));
     Answer::page(&deliveries, limit, told, next)
