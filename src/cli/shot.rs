@@ -296,6 +296,7 @@ async fn report(
             created: Some(triggered.created),
             revived_as: (*run != triggered.run_id).then_some(*run),
             status,
+            due_at: None,
             output,
             halts: halted(conn, *run, status).await?,
         }),

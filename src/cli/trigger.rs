@@ -12,6 +12,7 @@ use crate::model::{Caller, RunId, RunStatus};
 use crate::problem::Problem;
 use crate::store::trigger::{self, KEY_MAX, NewRun, Triggered, trigger_by};
 use crate::store::{Conn, Purpose, query};
+use crate::wire::Time;
 
 use super::exit::{Code, Failure, verdict};
 use super::follow::{self, Follow, say};
@@ -80,6 +81,9 @@ pub struct Answer<'a> {
     /// Its outcome, if the command waited for it; its state, if its key had started it before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<RunStatus>,
+    /// When it begins, if it has been triggered for later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due_at: Option<Time>,
     /// Its output, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Box<RawValue>>,
@@ -170,6 +174,7 @@ impl Trigger {
                 pipeline,
                 created: Some(triggered.created),
                 status: None,
+                due_at: None,
                 output: None,
                 halts: Vec::new(),
             };
@@ -192,8 +197,11 @@ impl Trigger {
             }
             if cli.out.json && !triggered.created && !self.wait {
                 // The trigger has had its effect, so nothing that fails here is a failure of the command.
-                let state = query::brief(&mut conn, run).await;
-                answer.status = state.ok().flatten().map(|state| state.status);
+                let found = query::run_without_payloads(&mut conn, run).await;
+                let found = found.ok().flatten();
+                answer.due_at = found.as_ref().and_then(|run| run.due_at).map(Time::of);
+                let known = found.filter(|_| !triggered.created);
+                answer.status = known.map(|run| run.status);
             }
             if let Some(mut enough) = enough {
                 nobody::note_pause(&mut conn, pipeline).await;

@@ -94,6 +94,7 @@ impl Watch {
                     created: None,
                     status,
                     output,
+                    due_at: None,
                     halts: halted(&mut conn, run, status).await?,
                 }),
                 Some(output) => cli.out.result(&output),

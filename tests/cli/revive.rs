@@ -253,6 +253,19 @@ fn a_repeated_key_tells_how_its_run_is_doing_and_waits_for_the_run_that_continue
         assert!(told.stderr.contains(end), "{end}: {told:?}");
         told.stderr
     };
+    let due = place.run(["runs", "--json"]).json()[0]["due_at"].clone();
+    let json = keyed(&["trigger"], &["--json"]).json();
+    assert_eq!(
+        (&json["due_at"], &json["status"]),
+        (&due, &"in_progress".into())
+    );
+    let other = place.run([
+        "trigger", "Picky", "7", "--key", "d", "--delay", "1h", "--json",
+    ]);
+    assert!(
+        other.json()["due_at"].is_string() && other.json().get("status").is_none(),
+        "{other:?}"
+    );
     let note = "note: no run was started: this key belongs to a run that was triggered before; ";
     told(&format!("{note}it begins in "));
     let begin = "UPDATE ductwork_availabilities SET due_at = 0";
@@ -272,7 +285,11 @@ fn a_repeated_key_tells_how_its_run_is_doing_and_waits_for_the_run_that_continue
         short(&first)
     );
     assert!(said.contains(&remedy), "{said}");
-    assert_eq!(keyed(&["trigger"], &["--json"]).json()["status"], "halted");
+    let json = keyed(&["trigger"], &["--json"]).json();
+    assert_eq!(
+        (&json["status"], json.get("due_at")),
+        (&"halted".into(), None)
+    );
 
     let second = revived(&place.run(["revive", &first]));
     told(&format!(
