@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::definition::Definition;
-use crate::machine::halt::remedy;
+use crate::machine::halt::{Obstacle, remedy};
 use crate::machine::why::answer;
 use crate::model::{RunId, RunStatus, Via, short as short_id};
 use crate::problem::{Problem, Problems};
 use crate::store::query::{self, NodeProgress, Run};
 use crate::store::resume::{self, WaitingStep};
+use crate::store::revive::prospects;
 use crate::store::why::revived_as;
 use crate::store::{self, Conn};
 use crate::time;
@@ -77,8 +78,8 @@ pub struct Follow<'a> {
     pub run: RunId,
     /// Its definition, frozen.
     pub definition: &'a Definition,
-    /// The definition of its pipeline that the configuration has now, if there is one.
-    pub latest: Option<&'a Definition>,
+    /// The definition of its pipeline that the configuration has now.
+    pub latest: Result<&'a Definition, Obstacle>,
     /// Colours.
     pub style: Style,
     /// Whether a waiting run is followed until somebody has answered.
@@ -560,8 +561,8 @@ pub async fn report(
             match revived_as(conn, run).await? {
                 Some(next) => say(&format!("  revived as:  ductworkd watch {next}")),
                 None => {
-                    let obstacle = super::revive::obstacle(conn, run, follow.latest).await?;
-                    let remedy = remedy(&facts, run, obstacle.as_deref());
+                    let prospects = prospects(conn, run, follow.latest.clone()).await?;
+                    let remedy = remedy(&facts, run, &prospects);
                     say(&format!("  go on:       {}", clean(&remedy)));
                 }
             }
@@ -621,10 +622,11 @@ mod tests {
     #[test]
     fn a_picture_says_when_a_run_begins_that_was_triggered_for_later() {
         let text = "pipeline: P\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
+        let definition = yaml::parse(text, std::path::Path::new("p.yml")).unwrap();
         let follow = Follow {
             run: RunId::new(),
-            definition: &yaml::parse(text, std::path::Path::new("p.yml")).unwrap(),
-            latest: None,
+            definition: &definition,
+            latest: Ok(&definition),
             style: Style { colour: false },
             patient: true,
             others: None,

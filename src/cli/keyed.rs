@@ -8,13 +8,13 @@ use crate::machine::halt::remedy;
 use crate::model::{RunId, RunStatus};
 use crate::store::query::{self, Run};
 use crate::store::why::revived_as;
-use crate::store::{self, Conn};
+use crate::store::{self, Conn, revive};
 use crate::time;
 
 use super::exit::Failure;
 use super::follow::say;
 use super::out::clean;
-use super::{revive, why};
+use super::why;
 
 /// The newest run that continues this one: itself, unless it was revived.
 pub async fn newest(conn: &mut Conn, run: RunId) -> Result<RunId, store::Error> {
@@ -65,8 +65,8 @@ async fn state(
         RunStatus::Halted => {
             let halts = why::halts(conn, newest, Some(latest)).await?;
             let halts: Vec<_> = halts.into_iter().map(|halt| halt.fact).collect();
-            let obstacle = revive::obstacle(conn, newest, Some(latest)).await?;
-            let remedy = remedy(&halts, newest, obstacle.as_deref());
+            let prospects = revive::prospects(conn, newest, Ok(latest)).await?;
+            let remedy = remedy(&halts, newest, &prospects);
             let state = format!("{state}{keeps}: revive {newest_one}, or give another key");
             (state, Some(remedy))
         }

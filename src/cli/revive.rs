@@ -7,6 +7,8 @@ use serde_json::json;
 use crate::config::Config;
 use crate::definition::Definition;
 use crate::definition::difference::differences;
+use crate::machine::halt::Obstacle;
+use crate::machine::revive::listed;
 use crate::machine::why::{INPUT_MAX, trigger_again};
 use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
@@ -55,9 +57,6 @@ pub struct Revive {
 /// The cost of a new run in place of a revival.
 const ANEW: &str = "a new run does all work again, with new idempotency keys";
 
-/// The number of differences that are named.
-const NAMED: usize = 5;
-
 impl Revive {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
@@ -77,27 +76,28 @@ impl Revive {
                 (true, _) => {
                     let (latest, note) = cli.pipeline(&config, &found.pipeline)?;
                     note.iter().for_each(|note| follow::say(note));
-                    Some(latest)
+                    Some(Ok(latest))
                 }
-                (false, RunStatus::Halted) => cli.latest(&config, &found.pipeline),
+                (false, RunStatus::Halted) => Some(cli.latest(&config, &found.pipeline)),
                 (false, _) => None,
             };
-            let mistake = match (self.latest, &latest) {
-                (false, None) => cli.mistake(&config),
+            let mistake = match &latest {
+                Some(Err(Obstacle::Mistake(place))) => Some(place),
                 _ => None,
             };
-            let latest = latest.as_ref();
+            let latest = latest.as_ref().and_then(|latest| latest.as_ref().ok());
             let latest = latest.filter(|latest| latest.digest() != found.definition);
             let mut note = None;
             let mut definition = latest.filter(|_| self.latest);
             if let (Some(latest), None) = (latest, definition) {
                 let changed = changed(&mut conn, &found, latest).await?;
-                // Of a wide run nothing is known, and nothing that fails here keeps a run from its own definition.
-                let obstacles = revive::known_obstacles(&mut conn, run, latest);
-                let obstacles = obstacles.await.unwrap_or_default();
-                match obstacles.is_empty() && asked() && confirmed(&found.pipeline, &changed) {
+                // Nothing that fails here keeps a run from its own definition.
+                let obstacle = revive::obstacle(&mut conn, run, latest).await;
+                let obstacle = obstacle.unwrap_or(Some(Obstacle::Unknown));
+                let is_refused = matches!(obstacle, Some(Obstacle::Disagrees(_)));
+                match !is_refused && asked() && confirmed(&found.pipeline, &changed) {
                     true => definition = Some(latest),
-                    false => note = Some((changed, obstacles)),
+                    false => note = Some((changed, obstacle)),
                 }
             }
             let wanted = Wanted {
@@ -112,20 +112,22 @@ impl Revive {
             };
             let pipeline = &found.pipeline;
             setup::wake(&mut conn, &config.location()?, pipeline).await;
-            if let Some((changed, obstacles)) = note {
+            if let Some((changed, obstacle)) = note {
                 let uses = format!(
                     "note: {pipeline} has changed since ({changed}). The new run uses the old definition"
                 );
-                follow::say(&match obstacles.is_empty() {
-                    true => format!(
-                        "{uses}. If it halts again, try: ductworkd revive {revived} --latest"
-                    ),
-                    false => format!(
+                let again = format!("If it halts again, try: ductworkd revive {revived} --latest");
+                follow::say(&match obstacle {
+                    Some(Obstacle::Disagrees(obstacles)) => format!(
                         "{uses}, because the new one cannot continue it ({}): --latest would be refused. To use the new \
                          definition, begin anew: {}    # {ANEW}",
                         listed(&obstacles),
                         trigger_again(pipeline, found.short_input().unwrap_or_default(), run)
                     ),
+                    Some(_) => {
+                        format!("{uses}. {again}    # refused if the new one cannot continue it")
+                    }
+                    None => format!("{uses}. {again}"),
                 });
             }
             if let Some(place) = mistake {
@@ -151,24 +153,6 @@ impl Revive {
     }
 }
 
-/// Why this definition of the configuration cannot continue a halted run, if it is another one than the run's, and if
-/// that is known.
-pub async fn obstacle(
-    conn: &mut Conn,
-    run: RunId,
-    latest: Option<&Definition>,
-) -> Result<Option<String>, Failure> {
-    let Some(latest) = latest else {
-        return Ok(None);
-    };
-    let frozen = query::definition_of(conn, run).await?;
-    if frozen.is_none_or(|frozen| frozen == latest.digest()) {
-        return Ok(None);
-    }
-    let found = revive::known_obstacles(conn, run, latest).await?;
-    Ok((!found.is_empty()).then(|| listed(&found)))
-}
-
 /// The differences between a run's definition and the configuration's.
 async fn changed(conn: &mut Conn, run: &Run, latest: &Definition) -> Result<String, Failure> {
     let frozen = Definitions::default().read(conn, &run.definition).await?;
@@ -177,14 +161,6 @@ async fn changed(conn: &mut Conn, run: &Run, latest: &Definition) -> Result<Stri
         Err(unreadable) => vec![unreadable.to_string()],
     };
     Ok(listed(&found))
-}
-
-fn listed(found: &[String]) -> String {
-    let more = match found.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    format!("{}{more}", found[..found.len().min(NAMED)].join(", "))
 }
 
 /// True if there is a person to ask.

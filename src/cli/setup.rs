@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::config::{Config, keys};
 use crate::definition::Definition;
 use crate::definition::input::{VIOLATIONS_MAX, Violation, halves};
+use crate::machine::halt;
 use crate::model::{ProcessId, RunId, RunStatus};
 use crate::number::grouped;
 use crate::problem::{Problem, Problems, nearest};
@@ -85,15 +86,13 @@ impl CliContext {
 
     /// The definition that the configuration has of this pipeline, if it has one that can be used: a mistake in a file
     /// keeps no run from going on with its own definition.
-    pub fn latest(&self, config: &Config, name: &str) -> Option<Definition> {
-        let (usable, _) = start::usable(config, &self.embedded);
-        usable.into_iter().find(|it| it.pipeline == name)
-    }
-
-    /// The first place at which a pipeline's file has a mistake.
-    pub fn mistake(&self, config: &Config) -> Option<String> {
-        let (_, problems) = start::usable(config, &self.embedded);
-        problems.first().and_then(Problem::place)
+    pub fn latest(&self, config: &Config, name: &str) -> Result<Definition, halt::Obstacle> {
+        let (usable, problems) = start::usable(config, &self.embedded);
+        let found = usable.into_iter().find(|it| it.pipeline == name);
+        found.ok_or_else(|| match problems.first().and_then(Problem::place) {
+            Some(place) => halt::Obstacle::Mistake(place),
+            None => halt::Obstacle::Gone,
+        })
     }
 
     /// The definition of the pipeline with this name, and a note if another pipeline's file has a mistake, which does

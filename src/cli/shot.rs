@@ -311,7 +311,7 @@ impl Shot {
         Follow {
             run,
             definition: &self.definition,
-            latest: Some(&self.definition),
+            latest: Ok(&self.definition),
             style: self.style,
             patient: false,
             others: None,

@@ -4,7 +4,7 @@ mod page;
 
 use serde_json::value::RawValue;
 
-use crate::machine::halt::remedy;
+use crate::machine::halt::{Prospects, remedy};
 use crate::model::*;
 use crate::number::whole;
 use crate::problem::Problem;
@@ -12,7 +12,7 @@ use crate::store::action;
 use crate::store::definition::Definitions;
 use crate::store::page::{self as stored, Part};
 use crate::store::query::{self, LISTED_ATTEMPTS, StepRow};
-use crate::store::{Conn, Error, Purpose, pause, resume};
+use crate::store::{Conn, Error, Purpose, pause, resume, revive};
 use crate::view::graph::{self, Progress};
 use crate::view::word;
 use crate::wire::action::ActionJson;
@@ -24,7 +24,6 @@ use super::glyphs::glyphs;
 use super::hint;
 use super::out;
 use super::patiently::waiting;
-use super::revive;
 use super::setup::{self, CliContext};
 use super::why;
 
@@ -166,17 +165,18 @@ impl Show {
                 waiting.push((step, spreads, deadline));
             }
             let facts: Vec<_> = halts.iter().map(|halt| halt.fact.clone()).collect();
-            let obstacle = match detail.run.revived_as {
+            let prospects = match detail.run.revived_as {
                 None if !facts.is_empty() => {
                     let latest = cli.latest(&config, &detail.run.pipeline);
-                    revive::obstacle(&mut conn, run, latest.as_ref()).await?
+                    let latest = latest.as_ref().map_err(Clone::clone);
+                    revive::prospects(&mut conn, run, latest).await?
                 }
-                _ => None,
+                _ => Prospects::default(),
             };
             let mut text = page::draw(&page::Page {
                 detail: &detail,
                 explained: why::explained(&halts),
-                remedy: (!facts.is_empty()).then(|| remedy(&facts, run, obstacle.as_deref())),
+                remedy: (!facts.is_empty()).then(|| remedy(&facts, run, &prospects)),
                 definition: definition.as_deref().ok(),
                 nodes,
                 troubled: placed,

@@ -195,7 +195,7 @@ impl Trigger {
             if !self.wait {
                 nobody::note(&mut conn, &config, pipeline).await;
             }
-            if cli.out.json && !triggered.created && !self.wait {
+            if cli.out.json && !self.wait && !(triggered.created && self.delay.is_zero()) {
                 // The trigger has had its effect, so nothing that fails here is a failure of the command.
                 let found = query::run_without_payloads(&mut conn, run).await;
                 let found = found.ok().flatten();
@@ -240,7 +240,7 @@ impl Trigger {
                     let how = Follow {
                         run,
                         definition,
-                        latest: Some(definition),
+                        latest: Ok(definition),
                         style: shot::style(),
                         patient: false,
                         others: None,

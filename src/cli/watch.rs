@@ -50,7 +50,7 @@ impl Watch {
             let how = Follow {
                 run,
                 definition: &definition,
-                latest: None,
+                latest: Ok(&definition),
                 style: shot::style(),
                 patient: true,
                 others: Some(&config),
@@ -78,11 +78,12 @@ impl Watch {
             };
             // Perhaps somebody has changed the file meanwhile.
             let latest = match status {
-                Some(RunStatus::Halted) => cli.latest(&config, &found.pipeline),
+                Some(RunStatus::Halted) => Some(cli.latest(&config, &found.pipeline)),
                 _ => None,
             };
+            let latest = latest.as_ref().map(Result::as_ref);
             let how = Follow {
-                latest: latest.as_ref(),
+                latest: latest.map_or(Ok(&*definition), |it| it.map_err(Clone::clone)),
                 ..how
             };
             let state = query::run_state(&mut conn, run).await?;
@@ -93,8 +94,8 @@ impl Watch {
                     pipeline: &found.pipeline,
                     created: None,
                     status,
-                    output,
                     due_at: None,
+                    output,
                     halts: halted(&mut conn, run, status).await?,
                 }),
                 Some(output) => cli.out.result(&output),

@@ -11,7 +11,7 @@ use crate::problem::Problem;
 use crate::process::identity::Identity;
 use crate::process::proof;
 use crate::store::definition::Definitions;
-use crate::store::{Conn, Purpose, process, resume};
+use crate::store::{Conn, Purpose, process, resume, revive};
 use crate::wire::run::WhyJson;
 
 use super::exit::Failure;
@@ -19,7 +19,6 @@ use super::follow;
 use super::hint;
 use super::out::{self, paint, short};
 use super::patiently::waiting;
-use super::revive;
 use super::setup::{self, CliContext};
 use super::shot;
 
@@ -137,8 +136,11 @@ async fn asked(
         && let Some(cli) = cli
     {
         let latest = cli.latest(config, &facts.pipeline);
-        facts.obstacle = revive::obstacle(conn, run, latest.as_ref()).await?;
+        let latest = latest.as_ref().map_err(Clone::clone);
+        facts.prospects = revive::prospects(conn, run, latest).await?;
     }
+    let pipeline = facts.pipeline.clone();
+    facts.limit(|step| config.job_worker.timeout(&pipeline, step).is_some());
     let mut why = why(&facts);
     // An obstacle stops every run that could move, so this reason replaces the other.
     if !facts.status.is_terminal()

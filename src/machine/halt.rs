@@ -10,6 +10,7 @@ use crate::model::{HaltReason, RunId, StepId, Via};
 use crate::time;
 
 use super::advance;
+use super::revive::listed;
 
 /// A branch that halted by itself.
 #[derive(Clone, Debug, Default)]
@@ -315,7 +316,9 @@ impl HaltFact {
         if self.is_certain() {
             return Some(Fix {
                 first: format!("fix {}", self.node),
-                note: "    # add --latest if you edited the pipeline's file; or trigger it again with another input".to_owned(),
+                note: format!(
+                    "    # add --latest if you edited the pipeline's file; or {TRIGGER_AGAIN}"
+                ),
             });
         }
         if !self.is(HaltReason::TransitionInvalid) && !self.is(HaltReason::ConditionUnmatched) {
@@ -346,6 +349,9 @@ struct Fix {
     first: String,
     note: String,
 }
+
+/// The other way on from a step that refuses its input.
+const TRIGGER_AGAIN: &str = "trigger it again with another input";
 
 /// The end of the fan-out that begins with this edge.
 pub(super) fn then(edge: &Edge) -> Option<Then> {
@@ -397,21 +403,62 @@ pub fn summary(halts: &[HaltFact], definition: Option<&Definition>) -> Option<St
     })
 }
 
-/// The remedy for a run that halted in these ways. `obstacle` says why the definition that is in use now cannot continue
-/// the run, if that is so: then `--latest` is no remedy.
-pub fn remedy(halts: &[HaltFact], run: RunId, obstacle: Option<&str>) -> String {
+/// The facts on which the way on from a halt depends, beside the halts themselves.
+#[derive(Clone, Debug, Default)]
+pub struct Prospects {
+    /// The run has a trigger key, or the run has that it continues: the key leads to that run for good.
+    pub has_key: bool,
+    /// The obstacle to going on with the definition that is in use now, if there may be one.
+    pub obstacle: Option<Obstacle>,
+}
+
+/// A reason for which `--latest` may be refused: the run does not go on with the definition that is in use now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// That definition disagrees with the run in these ways.
+    Disagrees(Vec<String>),
+    /// The run has too many branches to know that.
+    Unknown,
+    /// The configuration has no such pipeline, perhaps because of the mistake at this place in a pipeline's file.
+    Mistake(String),
+    /// The configuration has no such pipeline.
+    Gone,
+}
+
+/// The remedy for a run that halted in these ways.
+pub fn remedy(halts: &[HaltFact], run: RunId, prospects: &Prospects) -> String {
+    let (input, anew) = match prospects.has_key {
+        true => (" and another key", " with another key"),
+        false => ("", ""),
+    };
     let remedy = remedy_by_change(halts, run);
-    let Some(obstacle) = obstacle else {
+    let remedy = remedy.replace(TRIGGER_AGAIN, &format!("{TRIGGER_AGAIN}{input}"));
+    let Some(obstacle) = &prospects.obstacle else {
         return remedy;
     };
     // A remedy mentions the option after `ductworkd revive RUN` alone: in the command itself, or in its note.
-    match remedy.split_once(&format!("ductworkd revive {run}")) {
-        Some((first, note)) if note.contains("--latest") => format!(
-            "{first}ductworkd revive {run}    # not with --latest: the pipeline's file cannot continue this run ({obstacle}); \
-             undo that change of the file, or trigger a new run, which does all work again"
+    let (first, note) = match remedy.split_once(&format!("ductworkd revive {run}")) {
+        Some((first, note)) if note.contains("--latest") => (first, note),
+        _ => return remedy,
+    };
+    let told = match obstacle {
+        Obstacle::Disagrees(found) => {
+            return format!(
+                "{first}ductworkd revive {run}    # not with --latest: the pipeline's file cannot continue this run ({}); \
+                 undo that change of the file, or trigger a new run{anew}, which does all work again",
+                listed(found)
+            );
+        }
+        Obstacle::Unknown => {
+            "--latest is refused if the file has changed so that it cannot continue this run"
+                .to_owned()
+        }
+        Obstacle::Mistake(place) => format!(
+            "--latest needs the mistake in a pipeline's file fixed ({place}), which `ductworkd check` explains"
         ),
-        _ => remedy,
-    }
+        Obstacle::Gone => "--latest needs a configuration that has this pipeline".to_owned(),
+    };
+    format!("{first}ductworkd revive {run}{note}; {told}")
 }
 
 fn remedy_by_change(halts: &[HaltFact], run: RunId) -> String {
@@ -513,7 +560,7 @@ mod tests {
         let run = RunId(uuid::Uuid::nil());
         let refused = |node| fact(HaltReason::StepRefused, node, None);
         let timed_out = fact(HaltReason::JobTimedOut, "Load", None);
-        let of = |halts: &[HaltFact]| remedy(halts, run, None);
+        let of = |halts: &[HaltFact]| remedy(halts, run, &Prospects::default());
         let end = |note| format!(", then: ductworkd revive {run}    # {note}");
         let alone = end(
             "add --latest if you edited the pipeline's file; or trigger it again with another input",
@@ -533,12 +580,57 @@ mod tests {
             ", then: ductworkd revive {run}    # not with --latest: the pipeline's file cannot continue this run \
              ({obstacle}); undo that change of the file, or trigger a new run, which does all work again"
         );
+        let prospects = |obstacle| Prospects {
+            has_key: false,
+            obstacle: Some(obstacle),
+        };
+        let disagrees = prospects(Obstacle::Disagrees(vec![obstacle.to_owned()]));
         for halts in [&all[..1], &[fact(HaltReason::JobTimedOut, "A", None)]] {
-            let told = remedy(halts, run, Some(obstacle));
+            let told = remedy(halts, run, &disagrees);
             assert!(told.ends_with(&refused_there), "{told}");
+            // These may be in the way, or are as soon as the option is used; the rest of the remedy stays.
+            for (obstacle, end) in [
+                (
+                    Obstacle::Unknown,
+                    "; --latest is refused if the file has changed so that it cannot continue this run",
+                ),
+                (
+                    Obstacle::Mistake("p.yml:3".to_owned()),
+                    "; --latest needs the mistake in a pipeline's file fixed (p.yml:3), which `ductworkd check` explains",
+                ),
+                (
+                    Obstacle::Gone,
+                    "; --latest needs a configuration that has this pipeline",
+                ),
+            ] {
+                let told = remedy(halts, run, &prospects(obstacle));
+                assert_eq!(told, format!("{}{end}", of(halts)));
+            }
         }
         let deploy = [fact(HaltReason::StepUndefined, "A", None)];
-        assert_eq!(remedy(&deploy, run, Some(obstacle)), of(&deploy));
+        for obstacle in [
+            Obstacle::Disagrees(vec![]),
+            Obstacle::Unknown,
+            Obstacle::Gone,
+        ] {
+            assert_eq!(remedy(&deploy, run, &prospects(obstacle)), of(&deploy));
+        }
+        // The key of a run leads to that run for good.
+        let keyed = Prospects {
+            has_key: true,
+            ..Prospects::default()
+        };
+        assert_eq!(
+            remedy(&all[..1], run, &keyed),
+            format!("fix A{alone} and another key")
+        );
+        let keyed = Prospects {
+            has_key: true,
+            ..disagrees
+        };
+        let told = remedy(&all[..1], run, &keyed);
+        let anew = "or trigger a new run with another key, which does all work again";
+        assert!(told.ends_with(anew), "{told}");
         let most = all.iter().cycle().take(HALTS_MAX).cloned();
         assert_eq!(
             of(&most.collect::<Vec<_>>()),
@@ -629,7 +721,8 @@ mod tests {
     fn the_remedy_is_one_that_works() {
         let run = RunId(uuid::Uuid::nil());
         let revive = format!("ductworkd revive {run}");
-        let of = |reason, output| remedy(&[fact(reason, "List", output)], run, None);
+        let alone = Prospects::default();
+        let of = |reason, output| remedy(&[fact(reason, "List", output)], run, &alone);
         assert_eq!(of(HaltReason::AdvancerRetriesExhausted, None), revive);
         // Only the present definition has the new timeout.
         let late = of(HaltReason::JobTimedOut, None);
@@ -654,7 +747,7 @@ mod tests {
             let mut killed = fact(HaltReason::JobCrashesExhausted, "List", None);
             killed.error = Some(format!("killed by {by} a person"));
             let told = format!("{kills}{memory}, then: {revive}");
-            assert_eq!(remedy(&[killed], run, None), told);
+            assert_eq!(remedy(&[killed], run, &alone), told);
         }
         let invalid = of(HaltReason::TransitionInvalid, Some("1"));
         assert!(
@@ -671,7 +764,7 @@ mod tests {
         let exhausted = |class: &str| {
             let mut fact = fact(HaltReason::JobRetriesExhausted, "List", None);
             fact.class = Some(class.to_owned());
-            remedy(&[fact], run, None)
+            remedy(&[fact], run, &alone)
         };
         for (class, first) in [
             (
@@ -704,7 +797,7 @@ mod tests {
             let mut fact = fact(HaltReason::JobRetriesExhausted, "List", None);
             fact.class = Some("ExitStatus(127)".to_owned());
             fact.error = Some(error.to_owned());
-            let told = remedy(&[fact], run, None);
+            let told = remedy(&[fact], run, &alone);
             let first = "save the script of List with the line ends of Unix (sed -i 's/\\r$//' FILE), then: ";
             assert_eq!(told.starts_with(first), is_of_windows, "{told}");
         }
@@ -736,6 +829,6 @@ mod tests {
             fact(HaltReason::AdvancerRetriesExhausted, "Load", None),
             fact(HaltReason::TransitionInvalid, "List", Some("1")),
         ];
-        assert!(remedy(&both, run, None).starts_with("fix List"));
+        assert!(remedy(&both, run, &alone).starts_with("fix List"));
     }
 }

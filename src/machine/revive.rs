@@ -186,6 +186,18 @@ impl fmt::Display for Disagreement {
     }
 }
 
+/// The number of differences that are named.
+const NAMED: usize = 5;
+
+/// The first of these differences or disagreements, in a line.
+pub fn listed(found: &[String]) -> String {
+    let more = match found.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("{}{more}", found[..found.len().min(NAMED)].join(", "))
+}
+
 /// Everything that keeps a halted run from going on with `definition`; if there is nothing, the run
 /// may go on.
 ///

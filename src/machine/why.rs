@@ -197,12 +197,17 @@ fn halted(facts: &Facts, ended: &str) -> Why {
         fact = format!("{fact}: {summary}");
     }
     match facts.revived_as {
-        Some(next) => Why::new("halted", format!("{fact}; it was revived as {next}")).remedy(
+        Some((next, RunStatus::Cancelled)) => {
+            let fact = format!("{fact}; it was revived as {next}, which was cancelled");
+            let input = facts.input.as_deref().unwrap_or_default();
+            let again = trigger_again(&facts.pipeline, input, facts.run_id);
+            Why::new("halted", fact).remedy(format!("{again}    # a new run does all work again"))
+        }
+        Some((next, _)) => Why::new("halted", format!("{fact}; it was revived as {next}")).remedy(
             format!("`ductworkd why {next}` explains the run that goes on"),
         ),
         None => {
-            let obstacle = facts.obstacle.as_deref();
-            let remedy = halt::remedy(&facts.halts, facts.run_id, obstacle);
+            let remedy = halt::remedy(&facts.halts, facts.run_id, &facts.prospects);
             Why::new("halted", fact).remedy(remedy)
         }
     }

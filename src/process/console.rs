@@ -116,6 +116,7 @@ async fn listen(
     let (requests, _nobody) = tokio::sync::mpsc::unbounded_channel();
     let wakeup = Arc::new(Wakeup::new(location, requests));
     let (settings, shared) = (Arc::clone(config), Arc::clone(shared));
+    let limits = Arc::clone(config);
     let terms = Terms {
         hosts: config.console.hosts.clone(),
         proxy: config.console.proxy.clone(),
@@ -123,6 +124,9 @@ async fn listen(
         witness,
         pipelines: pipelines.to_vec(),
         max_payload: Box::new(move |pipeline| settings.job_worker.max_payload(pipeline)),
+        has_timeout: Box::new(move |pipeline, step| {
+            limits.job_worker.timeout(pipeline, step).is_some()
+        }),
         webhooks: config.console.webhooks.as_slice().into(),
         traces: config.console.traces.clone(),
         counts: Arc::clone(&shared.counts),

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::definition::Definition;
 use crate::failpoint::failpoint;
 use crate::machine::advance;
+use crate::machine::halt::{Obstacle, Prospects};
 use crate::machine::revive::{
     EndFact, FanOutFact, HaltedView, Left, Origin, Restart, Shape, StepFact, disagreements, restart,
 };
@@ -27,7 +28,7 @@ use super::error::Error;
 use super::statement::{Rows, statements};
 use super::transition::insert::{self, NewExecution};
 use super::transition::{Wait, hooks};
-use super::why;
+use super::{query, why};
 
 statements! {
     /// RACE: prune deletes the run while it is revived. Both write this row, so either we find it gone,
@@ -449,16 +450,51 @@ pub async fn obstacles(
     Ok(found.iter().map(ToString::to_string).collect())
 }
 
-/// The same, of a run that is not too wide for the question: otherwise nothing is known.
-pub async fn known_obstacles(
+/// The obstacle to a halted run that goes on with this definition; of a run that is too wide for the question, nothing is
+/// known.
+pub async fn obstacle(
     conn: &mut Conn,
     run: RunId,
     definition: &Definition,
-) -> Result<Vec<String>, Error> {
-    match why::is_wide(conn, run).await? {
-        true => Ok(Vec::new()),
-        false => obstacles(conn, run, definition).await,
+) -> Result<Option<Obstacle>, Error> {
+    let own = query::definition_of(conn, run).await?;
+    if own.is_none_or(|own| own == definition.digest()) {
+        return Ok(None);
     }
+    if why::is_wide(conn, run).await? {
+        return Ok(Some(Obstacle::Unknown));
+    }
+    let found = obstacles(conn, run, definition).await?;
+    Ok((!found.is_empty()).then_some(Obstacle::Disagrees(found)))
+}
+
+/// How a halted run may go on, with the definition that its pipeline has now or without one.
+pub async fn prospects(
+    conn: &mut Conn,
+    run: RunId,
+    latest: Result<&Definition, Obstacle>,
+) -> Result<Prospects, Error> {
+    let obstacle = match latest {
+        Ok(latest) => obstacle(conn, run, latest).await?,
+        Err(obstacle) => Some(obstacle),
+    };
+    Ok(Prospects {
+        has_key: has_key(conn, run).await?,
+        obstacle,
+    })
+}
+
+/// True where the run has a trigger key, or the first of those that it continues: a revival passes no key on.
+async fn has_key(conn: &mut Conn, run: RunId) -> Result<bool, Error> {
+    let mut next = Some(run);
+    while let Some(run) = next {
+        let found = query::run_without_payloads(conn, run).await?;
+        if found.as_ref().is_some_and(|run| run.trigger_key.is_some()) {
+            return Ok(true);
+        }
+        next = found.and_then(|run| run.revived_from);
+    }
+    Ok(false)
 }
 
 /// The kinds of rows in a run.

@@ -2,13 +2,13 @@
 //!
 //! Owns: reading them, bounded, in one snapshot. Never: concludes anything from them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use crate::definition::Definition;
-use crate::machine::halt::{HALTS_MAX, HaltFact, OutputFact};
+use crate::machine::halt::{HALTS_MAX, HaltFact, OutputFact, Prospects};
 use crate::machine::stuck::Mover;
 use crate::machine::why::{
     self, BACKLOG_MAX, BarrierFact, Facts, HookFact, HookState, INPUT_MAX, Leaf, LeafState,
@@ -213,7 +213,7 @@ pub async fn facts(
             leaves: Vec::new(),
             barriers: Vec::new(),
             halts: Vec::new(),
-            obstacle: None,
+            prospects: Prospects::default(),
             backlog: None,
             pause: pause::of_pipeline(conn, &found.pipeline).await?,
             pipeline: found.pipeline,
@@ -223,6 +223,7 @@ pub async fn facts(
             }),
             definition: short(&found.definition).to_owned(),
             graph: definition.as_ref().ok().cloned(),
+            limited: BTreeSet::new(),
             holder: None,
         };
         if found.status == RunStatus::Cancelled || found.cancelling_at.is_some() {
@@ -242,7 +243,10 @@ pub async fn facts(
 /// The facts about a run that has ended.
 async fn ended(conn: &mut Conn, facts: &mut Facts) -> Result<(), Error> {
     let run = facts.run_id;
-    facts.revived_as = revived_as(conn, run).await?;
+    if let Some(next) = revived_as(conn, run).await? {
+        let state = query::brief(conn, next).await?;
+        facts.revived_as = state.map(|state| (next, state.status));
+    }
     facts.hook = hook_of_end(conn, run, facts.stale_after).await?;
     // Nobody answered these, perhaps because nobody was told.
     let unanswered = HaltReason::Unanswered.to_string();

@@ -141,6 +141,9 @@ pub type Wake = Box<
 /// Receives the reason why traces cannot be sent.
 pub type Exporting = Box<dyn Fn(Option<&str>) + Send + Sync>;
 
+/// True where the configuration gives a timeout to a step: takes the pipeline and the step.
+pub type HasTimeout = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
+
 /// The terms on which a console runs.
 pub struct Terms {
     /// Further host names to which the console answers.
@@ -155,6 +158,8 @@ pub struct Terms {
     pub pipelines: Vec<Arc<Definition>>,
     /// The longest input of a pipeline, in bytes.
     pub max_payload: Box<dyn Fn(&str) -> u64 + Send + Sync>,
+    /// True where the configuration gives a timeout to this step of a pipeline.
+    pub has_timeout: HasTimeout,
     /// The endpoints that are told about runs.
     pub webhooks: Arc<[Endpoint]>,
     /// The collector to which traces are sent.

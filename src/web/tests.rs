@@ -45,6 +45,7 @@ pub(super) async fn with<F: Future>(
             },
             pipelines: Vec::new(),
             max_payload: Box::new(|_| 1_024),
+            has_timeout: Box::new(|_, _| false),
             traces: Collector {
                 endpoint: None,
                 headers: Vec::new(),

@@ -221,6 +221,22 @@ fn a_file_that_cannot_continue_a_run_is_no_remedy_for_it() {
     write(&[("A", "cat"), ("B", "'false'")]);
     let (_, second) = halted(&place, "Two");
     place.write("pipelines/two.yml", "pipeline: Two\nsteps: [");
+    for verb in ["why", "show", "watch"] {
+        let told = told(verb, &second);
+        let mend = "; --latest needs the mistake in a pipeline's file fixed (";
+        assert!(
+            told.contains(may_help) && told.contains(mend),
+            "{verb}: {told}"
+        );
+        assert!(told.contains("two.yml:2"), "{verb}: {told}");
+    }
+    std::fs::remove_file(place.path().join("pipelines/two.yml")).unwrap();
+    let needs = "; --latest needs a configuration that has this pipeline";
+    for verb in ["why", "show", "watch"] {
+        let told = told(verb, &second);
+        assert!(told.contains(needs), "{verb}: {told}");
+    }
+    place.write("pipelines/two.yml", "pipeline: Two\nsteps: [");
     let revived = place.run(["revive", &second]);
     assert_eq!(revived.code, Some(0), "{revived:?}");
     let note =
@@ -290,6 +306,9 @@ fn a_repeated_key_tells_how_its_run_is_doing_and_waits_for_the_run_that_continue
         (&json["status"], json.get("due_at")),
         (&"halted".into(), None)
     );
+    // The same key would lead to the same run again, and to each that continues it.
+    let anew = "or trigger it again with another input and another key\n";
+    assert!(said.ends_with(anew), "{said}");
 
     let second = revived(&place.run(["revive", &first]));
     told(&format!(
@@ -301,6 +320,11 @@ fn a_repeated_key_tells_how_its_run_is_doing_and_waits_for_the_run_that_continue
         again.stderr.contains(&format!("revive {}", short(&second))),
         "{again:?}"
     );
+    for verb in ["why", "show", "watch"] {
+        let ended = place.run([verb, &second]);
+        let seen = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(seen.contains(anew), "{verb}: {ended:?}");
+    }
     place.write("fixed", "");
     let third = revived(&place.run(["revive", &second]));
     for verb in [&["run"][..], &["trigger", "--wait"]] {

@@ -463,6 +463,33 @@ on_every_database! {
         daemon.stop().await;
     }
 
+    async fn why_names_what_keeps_the_newest_definition_from_continuing_a_run(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[PLAIN, HALTS]).await;
+        fixture.configure(ANY_PORT);
+        let mut daemon = fixture.start();
+        let keyed = fixture.run(&[], &["trigger", "Halts", "5", "--key", "k"]);
+        let run: RunId = String::from_utf8(keyed.stdout).unwrap().trim().parse().unwrap();
+        fixture.run_ended(run).await;
+        let remedy = |console: &Console| text(&console.json(&format!("/api/v1/runs/{run}/why"))["remedy"]);
+        let told = remedy(&Console::of(&daemon).await);
+        let latest = "# add --latest if you edited the pipeline's file; or trigger it again with another input and another key";
+        assert!(told.ends_with(latest), "{told}");
+        daemon.stop().await;
+
+        fixture.define(&HALTS.replace("Fail", "Other"));
+        let mut daemon = fixture.start();
+        let told = remedy(&Console::of(&daemon).await);
+        let refused = "# not with --latest: the pipeline's file cannot continue this run (it has no `Fail`)";
+        assert!(told.contains(refused), "{told}");
+        daemon.stop().await;
+
+        std::fs::remove_file(fixture.path("pipelines/Halts.yml")).unwrap();
+        let mut daemon = fixture.start();
+        let told = remedy(&Console::of(&daemon).await);
+        assert!(told.ends_with("; --latest needs a configuration that has this pipeline"), "{told}");
+        daemon.stop().await;
+    }
+
     async fn a_scaler_is_told_what_waits_and_a_key_leads_to_its_run(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[PLAIN, HALTS]).await;
         fixture.configure(ANY_PORT);

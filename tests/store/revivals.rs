@@ -3,12 +3,13 @@
 
 use ductwork::definition::Pipeline;
 use ductwork::engine::actor::limits;
+use ductwork::machine::halt::Obstacle;
 use ductwork::model::*;
 use ductwork::store::cancel::{Cancel, cancel};
 use ductwork::store::claim::Claimed;
 use ductwork::store::context;
 use ductwork::store::query;
-use ductwork::store::revive::{Revive, revive};
+use ductwork::store::revive::{Revive, obstacle, revive};
 use ductwork::store::statement::Statement;
 use serde_json::json;
 
@@ -280,7 +281,8 @@ on_every_database! {
         let width = 2_100;
         let mut driver = Driver::new(&db).await;
         let flow = Pipeline::named("P").start("Many").expand("A").collapse("All");
-        let run = driver.trigger(&flow.build().unwrap(), "1").await;
+        let flow = flow.build().unwrap();
+        let run = driver.trigger(&flow, "1").await;
         driver.audited = false;
         driver
             .work("P", |claimed| match (claimed.step.as_str(), input(claimed).as_i64()) {
@@ -290,6 +292,11 @@ on_every_database! {
             })
             .await;
         assert_eq!(driver.run(run).await, (RunStatus::Halted, None));
+        // Nobody is told that a definition can continue it, before all its branches have been read.
+        assert_eq!(obstacle(&mut driver.conn, run, &flow).await.unwrap(), None);
+        let other = Pipeline::named("P").start("Other").build().unwrap();
+        let found = obstacle(&mut driver.conn, run, &other).await.unwrap();
+        assert_eq!(found, Some(Obstacle::Unknown));
         let again = revived(&mut driver, run).await;
         let mut ran = 0;
         driver

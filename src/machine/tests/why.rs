@@ -1,11 +1,12 @@
 //! Why a run does not move: each state of a branch, and each way in which a run ends.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::definition::{Definition, yaml};
-use crate::machine::halt::{HALTS_MAX, HaltFact};
+use crate::machine::halt::{HALTS_MAX, HaltFact, Prospects};
 use crate::machine::intake;
 use crate::machine::pause::Pause;
 use crate::machine::stuck::{self, DIES, UNKEPT};
@@ -41,10 +42,11 @@ fn facts(leaf: Option<LeafState>) -> Facts {
         leaves: leaf.into_iter().collect(),
         barriers: Vec::new(),
         halts: Vec::new(),
-        obstacle: None,
+        prospects: Prospects::default(),
         unreadable: None,
         definition: "0123456789ab".into(),
         graph: None,
+        limited: BTreeSet::new(),
         hook: None,
         untold: None,
         questions: Vec::new(),
@@ -540,7 +542,7 @@ fn branches_that_are_awaited_are_told_with_the_node_at_which_they_arrive() {
 
 #[test]
 fn a_step_that_runs_long_without_a_timeout_is_told_with_what_can_be_done() {
-    let remedy = |seconds: i64, timeout: bool| {
+    let remedy = |seconds: i64, timeout: bool, limited: bool| {
         let mut facts = facts(Some(LeafState::Running {
             process: process(Role::Worker, 0).id,
             since: NOW - seconds * SECOND,
@@ -552,9 +554,10 @@ fn a_step_that_runs_long_without_a_timeout_is_told_with_what_can_be_done() {
             step.timeout = Some(Duration::from_secs(600));
         }
         facts.graph = Some(graph.into());
+        facts.limit(|step| limited && step == "Load");
         why(&facts).remedy
     };
-    let told = remedy(61, false).unwrap_or_default();
+    let told = remedy(61, false, false).unwrap_or_default();
     for part in [
         "the log of `ductworkd` on box has the lines that it writes",
         "; ductworkd cancel 0",
@@ -562,7 +565,13 @@ fn a_step_that_runs_long_without_a_timeout_is_told_with_what_can_be_done() {
     ] {
         assert!(told.contains(part), "{told}");
     }
-    assert_eq!([remedy(59, false), remedy(61, true)], [None, None]);
+    // The step has a timeout, or `job_worker.timeout` has one for it.
+    let others = [
+        remedy(59, false, false),
+        remedy(61, true, false),
+        remedy(61, false, true),
+    ];
+    assert_eq!(others, [None, None, None]);
 }
 
 #[test]
@@ -726,6 +735,24 @@ fn what_waits_to_be_tried_again_says_what_the_attempt_before_came_to() {
             ),
         }
     }
+}
+
+#[test]
+fn a_halted_run_whose_continuation_was_cancelled_is_begun_anew() {
+    let mut facts = facts(None);
+    facts.status = RunStatus::Halted;
+    let next = RunId(uuid::Uuid::from_u128(7));
+    facts.revived_as = Some((next, RunStatus::Halted));
+    let told = why(&facts);
+    assert_eq!(told.fact, format!("it halted; it was revived as {next}"));
+    let explains = format!("`ductworkd why {next}` explains the run that goes on");
+    assert_eq!(told.remedy, Some(explains));
+    facts.revived_as = Some((next, RunStatus::Cancelled));
+    let told = why(&facts);
+    let fact = format!("it halted; it was revived as {next}, which was cancelled");
+    assert_eq!(told.fact, fact);
+    let anew = r#"ductworkd trigger P '["it'\''s"]'    # a new run does all work again"#;
+    assert_eq!(told.remedy.as_deref(), Some(anew));
 }
 
 #[test]

@@ -2,11 +2,12 @@
 //!
 //! Owns: their form. Never: reads them, or concludes anything from them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::definition::Definition;
-use crate::machine::halt::HaltFact;
+use crate::machine::halt::{HaltFact, Prospects};
 use crate::machine::intake::{self, Closed, Taker};
 use crate::machine::pause::Pause;
 use crate::model::*;
@@ -30,8 +31,8 @@ pub struct Facts {
     pub cancelling_at: Option<i64>,
     /// The person or the program that cancelled it.
     pub cancelled_by: Option<String>,
-    /// The run that continues it.
-    pub revived_as: Option<RunId>,
+    /// The run that continues it, and its state.
+    pub revived_as: Option<(RunId, RunStatus)>,
     /// The hook that was called when it ended, unless the hook has succeeded.
     pub hook: Option<HookFact>,
     /// The hook of a question that its deadline has decided, if the hook has failed for good.
@@ -53,14 +54,16 @@ pub struct Facts {
     /// Why branches halted by themselves: the first
     /// [`HALTS_MAX`](crate::machine::halt::HALTS_MAX).
     pub halts: Vec<HaltFact>,
-    /// Why the definition that is in use now cannot continue the run, if that is known.
-    pub obstacle: Option<String>,
+    /// How it may go on, if it has halted.
+    pub prospects: Prospects,
     /// Why this version cannot read its definition, if it cannot.
     pub unreadable: Option<Unreadable>,
     /// The first digits of its definition's digest, by which troubles name it.
     pub definition: String,
     /// Its definition, if this version can read it.
     pub graph: Option<Arc<Definition>>,
+    /// The steps of that definition to which the configuration gives a timeout.
+    pub limited: BTreeSet<String>,
     /// The way to end the transaction that has locked rows for which work waits, if its session is known.
     pub holder: Option<String>,
     /// Executions of its pipeline that are due; `None` when it is not queued.
@@ -268,6 +271,12 @@ impl Facts {
     pub(super) fn supervisors(&self) -> impl Iterator<Item = &ProcessFact> {
         let processes = self.processes.iter();
         processes.filter(|it| it.role == Role::Supervisor && it.is_alive(self.stale_after))
+    }
+
+    /// Takes down the steps to which the configuration gives a timeout.
+    pub fn limit(&mut self, has_timeout: impl Fn(&str) -> bool) {
+        let steps = self.graph.iter().flat_map(|graph| graph.steps.keys());
+        self.limited = steps.filter(|step| has_timeout(step)).cloned().collect();
     }
 
     /// Leaves inputs and outputs out of every fact and remedy.

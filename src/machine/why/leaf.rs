@@ -264,13 +264,13 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     Some(Why::new("process_stale", fact).remedy(remedy))
 }
 
-/// True where the definition of the leaf's step has no timeout.
+/// True where neither the definition nor the configuration has a timeout for the leaf's step.
 fn is_without_timeout(facts: &Facts, leaf: &Leaf) -> bool {
     let step = facts.graph.as_ref().and_then(|graph| {
         let step = graph.node(graph.find(&leaf.node)?).step.as_ref()?;
-        graph.steps.get(step)
+        Some((step, graph.steps.get(step)?))
     });
-    step.is_some_and(|step| step.timeout.is_none())
+    step.is_some_and(|(name, step)| step.timeout.is_none() && !facts.limited.contains(name))
 }
 
 /// True for a trouble that keeps something else from starting: this leaf's work has started.

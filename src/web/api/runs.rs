@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 
-use crate::machine::halt::HaltFact;
+use crate::machine::halt::{HaltFact, Obstacle};
 use crate::machine::timeline;
 use crate::machine::why::{Why, why};
 use crate::model::*;
 use crate::store::list::{self, RunFilter};
 use crate::store::query::{self, Run};
-use crate::store::{Conn, Error, fan_out, page, process, writable};
+use crate::store::{Conn, Error, fan_out, page, process, revive, writable};
 use crate::svg;
 use crate::view::graph::{self, Progress};
 use crate::web::refusal::{Refusal, no_run};
@@ -191,6 +191,13 @@ async fn asked(
         return Ok(None);
     };
     facts.is_for_programs = true;
+    if facts.status == RunStatus::Halted && facts.revived_as.is_none() {
+        let latest = site.terms.definition_of(&facts.pipeline);
+        let latest = latest.map(|it| &**it).ok_or(Obstacle::Gone);
+        facts.prospects = revive::prospects(conn, id, latest).await?;
+    }
+    let pipeline = facts.pipeline.clone();
+    facts.limit(|step| (site.terms.has_timeout)(&pipeline, step));
     if !may_see_payloads {
         facts.withhold_payloads();
     }
