@@ -27,8 +27,7 @@ use super::{Answer, Answered, payload_bytes};
 
 /// The run in the path.
 pub static ID: Param<RunId> = Param::path("id", "The run's id");
-/// A filter.
-/// A misspelled name must not pass for a pipeline that has nothing.
+/// A filter. A misspelled name must not pass for a pipeline that has nothing.
 pub static PIPELINE: Param<Text> =
     Param::query("pipeline", "Limits the answer to this pipeline").must_exist();
 /// A filter.
