@@ -120,6 +120,7 @@ fn gone(cli: &CliContext, departed: &[Departed], now: i64) -> Result<(), Failure
     }
     let row = |process: &Departed| {
         let (death, style) = match process.death.as_deref() {
+            Some(death) if departed::lives(death) => (death, out::DIM),
             Some(death) => (death, out::BAD),
             None => ("ended cleanly", out::DIM),
         };

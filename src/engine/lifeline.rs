@@ -640,7 +640,7 @@ impl Lifeline {
             Orders::Dead => {
                 let old = self.replace_id();
                 let in_time = self.shared.since_beat() < self.policy.lease() / 2;
-                process::register(conn, &self.row).await?;
+                process::register_anew(conn, &self.row, old).await?;
                 events::declared_dead(old, self.row.id, in_time);
                 self.shared.replace_identity(self.row.id);
                 self.shared.beaten();

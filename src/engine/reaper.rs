@@ -219,6 +219,8 @@ pub struct Sweeper {
     doubted_own: bool,
     /// The process that recovers.
     shared: Option<Arc<Shared>>,
+    /// The keys of its rows, the present one last: it may have been declared dead, and registered anew.
+    own: Vec<ProcessId>,
 }
 
 impl Sweeper {
@@ -245,11 +247,13 @@ impl Sweeper {
             doubted: false,
             doubted_own: false,
             shared: None,
+            own: Vec::new(),
         }
     }
 
     /// Counts its recoveries among those of this process, and reports its troubles.
     pub fn reporting(mut self, shared: Arc<Shared>) -> Self {
+        self.own.push(shared.process());
         self.shared = Some(shared);
         self
     }
@@ -349,6 +353,7 @@ impl Sweeper {
         rows.retain(|row| row.id != me);
         self.vain.retain(|id| rows.iter().any(|row| row.id == *id));
         self.witness.look(&mut rows, now);
+        self.adopt(conn, me, &mut rows).await?;
         let first = mine.is_some_and(|mine| is_first(&mine, &rows, self.policy.lease()));
         // Before everything else: work waits for the recovery of their claims, and nobody waits for the
         // rest.
@@ -399,6 +404,29 @@ impl Sweeper {
                 .await?;
         }
         Ok(true)
+    }
+
+    /// Makes the children that name an earlier row of this process name the present one. A child that has registered
+    /// anew names the row that its supervisor had when it was started. One whose row is locked is left to the next sweep.
+    async fn adopt(
+        &mut self,
+        conn: &mut Conn,
+        me: ProcessId,
+        rows: &mut [ProcessRow],
+    ) -> Result<(), Error> {
+        if self.own.last() != Some(&me) {
+            self.own.push(me);
+        }
+        let earlier = &self.own[..self.own.len() - 1];
+        for row in rows {
+            if let Some(supervisor) = row.supervisor.filter(|id| earlier.contains(id)) {
+                row.supervisor = Some(me);
+                if let Err(error) = process::adopt(conn, row.id, supervisor, me).await {
+                    return broken(conn, error);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Recovers the processes that are known to be dead, whatever their heartbeats say; true when it is

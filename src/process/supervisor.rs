@@ -577,7 +577,7 @@ fn proof_of(
     pids: Arc<Mutex<Pids>>,
 ) -> Box<crate::engine::reaper::Proof> {
     let mut proofs = Proofs::default();
-    // A supervisor that was declared dead goes on under another key, and its children's rows name the first.
+    // A supervisor that was declared dead goes on under another key, and its children name the first until it has swept.
     let mut own_ids = HashSet::from([own.process()]);
     Box::new(move |row, rows| {
         own_ids.insert(own.process());

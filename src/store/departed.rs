@@ -31,6 +31,13 @@ macro_rules! departed_columns {
     };
 }
 
+/// Marks the death of a process that was declared dead, and lived.
+macro_rules! went_on {
+    () => {
+        "; it lives, and went on as "
+    };
+}
+
 statements! {
     /// The attempts that a process made refer to it.
     REMEMBER = "
@@ -40,11 +47,13 @@ statements! {
     DEPARTED = concat!("
         SELECT ", departed_columns!(), "
           FROM ductwork_departed d ORDER BY d.gone_at DESC, d.id DESC LIMIT :n");
-    /// However many other processes departed after them.
+    WENT_ON = "UPDATE ductwork_departed SET death = death || :went_on WHERE id = :id AND death IS NOT NULL";
+    /// However many other processes departed after them. One that went on is not lost.
     LOST_SUPERVISORS = concat!("
         SELECT ", departed_columns!(), "
           FROM ductwork_departed d
-         WHERE d.gone_at >= :since AND d.role = 'supervisor' AND d.death IS NOT NULL
+         WHERE d.gone_at >= :since AND d.role = 'supervisor'
+           AND d.death NOT LIKE '%", went_on!(), "%'
          ORDER BY d.gone_at DESC, d.id DESC LIMIT :n");
     /// Processes that were gone before the kept history began, as a rule.
     OLD_DEPARTED = "
@@ -72,6 +81,23 @@ pub(super) async fn remember(
         ("death", death.into()),
     ];
     conn.execute(&REMEMBER, &args).await?;
+    Ok(())
+}
+
+/// True where a process of this death was declared dead, and lives.
+pub fn lives(death: &str) -> bool {
+    death.contains(went_on!())
+}
+
+/// Tells of a process that was declared dead that it lives, and has registered anew.
+pub(super) async fn went_on(
+    conn: &mut Conn,
+    earlier: ProcessId,
+    now: ProcessId,
+) -> Result<(), Error> {
+    let went_on = format!(concat!(went_on!(), "{}"), short(now));
+    let args = [("id", earlier.0.into()), ("went_on", (&went_on).into())];
+    conn.execute(&WENT_ON, &args).await?;
     Ok(())
 }
 

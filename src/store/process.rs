@@ -69,6 +69,8 @@ statements! {
                p.advanced, p.stale, p.statements, p.quiet, p.paused, p.trouble, p.troubled_at,
                (SELECT count(*) FROM (SELECT b.id FROM ductwork_branches b WHERE b.ready_at > {now} LIMIT 1) w) AS postponed
           FROM ductwork_processes p ORDER BY p.started_at, p.id";
+    ADOPT = "
+        UPDATE ductwork_processes SET supervisor_id = :supervisor WHERE id = :id AND supervisor_id = :earlier";
     /// A row that somebody has locked cannot be beaten: its silence says nothing about its process. On SQLite
     /// nobody locks a row.
     BEATABLE = "
@@ -275,6 +277,23 @@ pub struct Counters {
 /// Creates the row of a process, and the row for its counts. A worker of a paused pipeline is
 /// paused.
 pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error> {
+    register_as(conn, process, None).await
+}
+
+/// The same for a process that was declared dead and lives: its earlier row is gone, or is as good as gone.
+pub async fn register_anew(
+    conn: &mut Conn,
+    process: &NewProcess,
+    earlier: ProcessId,
+) -> Result<(), Error> {
+    register_as(conn, process, Some(earlier)).await
+}
+
+async fn register_as(
+    conn: &mut Conn,
+    process: &NewProcess,
+    earlier: Option<ProcessId>,
+) -> Result<(), Error> {
     failpoint!(conn, "register.begin");
     let args = [
         ("id", process.id.0.into()),
@@ -296,10 +315,30 @@ pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error
         let paused = [("paused", i64::from(paused).into())];
         let args: Vec<_> = args.iter().cloned().chain(paused).collect();
         conn.write(&REGISTER, &args, 1).await?;
-        metrics::begin(conn, process.id).await
+        metrics::begin(conn, process.id).await?;
+        match earlier {
+            Some(earlier) => departed::went_on(conn, earlier, process.id).await,
+            None => Ok(()),
+        }
     })
     .await?;
     failpoint!(conn, "register.end");
+    Ok(())
+}
+
+/// Makes a process the child of its supervisor's present row, in place of an earlier one.
+pub async fn adopt(
+    conn: &mut Conn,
+    child: ProcessId,
+    earlier: ProcessId,
+    supervisor: ProcessId,
+) -> Result<(), Error> {
+    let args = [
+        ("id", child.0.into()),
+        ("earlier", earlier.0.into()),
+        ("supervisor", supervisor.0.into()),
+    ];
+    conn.execute(&ADOPT, &args).await?;
     Ok(())
 }
 

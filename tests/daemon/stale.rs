@@ -9,7 +9,7 @@ use ductwork::store::claim::{self, Claim};
 use ductwork::store::definition::LeftOut;
 use ductwork::store::process::Claimant;
 use ductwork::store::statement::Statement;
-use ductwork::store::{Conn, Dialect, Row};
+use ductwork::store::{Conn, Dialect, Row, departed, query};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -285,7 +285,24 @@ on_every_database! {
         .await;
         // It works on, as a new process.
         assert!(lives(worker));
+        let supervisor = frozen.pid() as u32;
+        eventually(PATIENCE, "its supervisor is declared dead as well", async || {
+            let rows = fixture.processes().await;
+            rows.iter().all(|row| row.pid != supervisor).then_some(())
+        })
+        .await;
         frozen.send(Signal::SIGCONT);
+        eventually(PATIENCE, "all its children name its new row", async || {
+            let rows = fixture.processes().await;
+            let own = rows.iter().find(|row| row.pid == supervisor)?;
+            let mut pids = frozen.processes();
+            pids.retain(|it| ["advancer", "worker"].iter().any(|kind| it.kind.starts_with(kind)));
+            let adopted = |pid: u32| rows.iter().any(|row| row.pid == pid && row.supervisor == Some(own.id));
+            (!pids.is_empty() && pids.iter().all(|it| adopted(it.pid as u32))).then_some(())
+        })
+        .await;
+        let now = query::now(&mut fixture.conn).await.unwrap();
+        assert_eq!(departed::lost_lately(&mut fixture.conn, now).await.unwrap(), []);
         let runs = fixture.trigger("Waiting", "1", 8).await;
         fixture.completed(PATIENCE).await;
         assert_eq!(fixture.output(runs[0]).await, "early");

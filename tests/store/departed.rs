@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ductwork::engine::actor::limits;
-use ductwork::model::Role;
+use ductwork::model::{ProcessId, Role, short};
 use ductwork::store::departed::{self, Departed, REMEMBERED_AT_MOST};
 use ductwork::store::process;
 use ductwork::store::prune::{self, Pruning};
@@ -96,6 +96,39 @@ on_every_database! {
         // No longer than for an hour.
         ago(&mut driver.conn, Duration::from_secs(3_601)).await;
         assert_eq!(departed::lost_lately(&mut driver.conn, now).await.unwrap(), []);
+    }
+
+    async fn a_supervisor_that_was_declared_dead_and_went_on_is_not_lost(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let supervisor = process::NewProcess { role: Role::Supervisor, ..process_of(None) };
+        process::register(&mut driver.conn, &supervisor).await.unwrap();
+        let of = |row: &process::NewProcess| process::NewProcess { supervisor: Some(row.id), ..process_of(None) };
+        let (child, other) = (of(&supervisor), of(&process_of(None)));
+        for row in [&child, &other] {
+            process::register(&mut driver.conn, row).await.unwrap();
+        }
+        let budgets = |_: &_, _: &str| limits(1, 1);
+        let death = Death::Proven { how: "its heartbeat stopped" };
+        recovery::recover(&mut driver.actor.conn, supervisor.id, death, &budgets, &driver.actor.definitions)
+            .await
+            .unwrap();
+        let now = query::now(&mut driver.conn).await.unwrap();
+        assert_eq!(departed::lost_lately(&mut driver.conn, now).await.unwrap().len(), 1);
+
+        let again = process::NewProcess { id: ProcessId::new(), ..supervisor.clone() };
+        process::register_anew(&mut driver.conn, &again, supervisor.id).await.unwrap();
+        assert_eq!(departed::lost_lately(&mut driver.conn, now).await.unwrap(), []);
+        let gone = departed::latest(&mut driver.conn, 9).await.unwrap();
+        let told = format!("its heartbeat stopped; it lives, and went on as {}", short(again.id));
+        assert_eq!(gone[0].death.as_deref(), Some(told.as_str()));
+        assert!(departed::lives(&told) && !departed::lives("its heartbeat stopped"));
+        // Its child is adopted, and no other.
+        for row in [&child, &other] {
+            process::adopt(&mut driver.conn, row.id, supervisor.id, again.id).await.unwrap();
+        }
+        let rows = process::processes(&mut driver.conn).await.unwrap();
+        let above = |id| rows.iter().find(|row| row.id == id).unwrap().supervisor;
+        assert_eq!((above(child.id), above(other.id)), (Some(again.id), other.supervisor));
     }
 
     async fn processes_that_are_gone_are_forgotten_where_no_run_is_old_enough(db: Db) {
