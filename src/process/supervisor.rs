@@ -117,9 +117,9 @@ struct Supervisor {
     stalled: bool,
     /// Processes were left of which nobody could tell whether they are orphans, or which did not die.
     orphans_are_left: bool,
-    /// SQLite's file, and the process that held its lock at the last look, taken because nobody could write.
+    /// SQLite's file, and the looks at the holder of its lock, taken while nobody can write.
     file: Option<PathBuf>,
-    writer: Option<(Pid, u32)>,
+    writer: writer::Looks,
     pids: Arc<Mutex<Pids>>,
     ready: watch::Sender<bool>,
     told_to_stop: watch::Sender<bool>,
@@ -276,7 +276,7 @@ impl Supervisor {
             stalled: false,
             orphans_are_left: false,
             file,
-            writer: None,
+            writer: writer::Looks::default(),
             pids,
             ready: watch::Sender::new(false),
             told_to_stop: watch::Sender::new(false),
@@ -396,21 +396,16 @@ impl Supervisor {
     fn watch_the_writer(&mut self, rows: &[ProcessRow]) {
         let lease = self.setup.config.supervisor.reaper_timeout;
         let kept_out = self.me.since_beat() > lease;
-        let before = self.writer.take();
-        let Some(file) = self.file.as_ref().filter(|_| kept_out) else {
+        let file = self.file.as_ref().filter(|_| kept_out);
+        let found = file.and_then(|file| writer::of(file));
+        let looked = self.writer.look(found.as_ref(), Instant::now());
+        let Some((found, lasts)) = found.zip(looked) else {
             return;
         };
-        let Some(found) = writer::of(file) else {
-            return;
-        };
-        // Seen twice: many may hold the lock one after the other, and the last one is not at fault.
-        let looks = before.filter(|(pid, _)| *pid == found.pid);
-        let looks = looks.map_or(1, |(_, looks)| looks + 1);
-        self.writer = Some((found.pid, looks));
-        if looks == 2 {
+        if lasts == writer::Lasts::Newly {
             events::kept_out(&found.to_string(), self.me.since_beat());
         }
-        if looks >= 2 && writer::is_to_be_ended(&found, &self.identity, rows, lease) {
+        if writer::is_to_be_ended(&found, &self.identity, rows, lease) {
             events::writer_ended(&found.to_string());
             if let Err(error) = writer::end(&found) {
                 tracing::error!(pid = found.pid, %error, "it cannot be ended");

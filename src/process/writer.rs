@@ -9,7 +9,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::stat::{major, minor};
 
@@ -21,6 +21,41 @@ use super::roster::Pid;
 
 /// The byte that a writer locks.
 const WRITE_LOCK: &str = "120";
+
+/// A process that holds the lock at two looks this far apart keeps it. Many may hold it one after the other, and the
+/// last one is not at fault.
+const APART: Duration = Duration::from_millis(500);
+
+/// The looks at the holder of the lock.
+///
+/// RACE: this process stood still for longer than a lease, and goes on. Its heartbeat is old, although nobody was in its
+/// way, and each process that writes at that moment looks like one that keeps the lock. Two looks may follow each other at
+/// once; the heartbeat is written before two that are apart. Proven by `one_that_holds_the_lock_for_a_moment_is_not_at_fault`.
+#[derive(Debug, Default)]
+pub struct Looks(Option<(Pid, Instant, bool)>);
+
+/// A process keeps the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lasts {
+    /// This look is the first that shows it.
+    Newly,
+    /// An earlier look has shown it.
+    Still,
+}
+
+impl Looks {
+    /// Takes note of the holder at this look, if there is one; tells whether it keeps the lock.
+    pub fn look(&mut self, found: Option<&Writer>, now: Instant) -> Option<Lasts> {
+        let before = self.0.take();
+        let pid = found?.pid;
+        let (_, since, told) = before
+            .filter(|(before, ..)| *before == pid)
+            .unwrap_or((pid, now, false));
+        let lasts = now.saturating_duration_since(since) >= APART;
+        self.0 = Some((pid, since, lasts));
+        lasts.then_some(if told { Lasts::Still } else { Lasts::Newly })
+    }
+}
 
 /// A process that holds the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +169,33 @@ mod tests {
         // A process of another pid namespace.
         let hidden = "1: POSIX  ADVISORY  WRITE 0 08:01:77 120 120\n";
         assert_eq!(find(hidden, (8, 1, 77)), None);
+    }
+
+    #[test]
+    fn one_that_holds_the_lock_for_a_moment_is_not_at_fault() {
+        let began = Instant::now();
+        let mut looks = Looks::default();
+        let mut look = |pid: Option<Pid>, after: Duration| {
+            let writer = pid.map(|pid| Writer {
+                pid,
+                name: String::new(),
+                stopped: false,
+                started_ticks: 7,
+            });
+            looks.look(writer.as_ref(), began + after)
+        };
+        let moment = Duration::from_millis(1);
+        // However many looks follow each other at once.
+        for n in 0..3 {
+            assert_eq!(look(Some(12), moment * n), None);
+        }
+        assert_eq!(look(Some(12), APART), Some(Lasts::Newly));
+        assert_eq!(look(Some(12), APART), Some(Lasts::Still));
+        // Another one, and one that had let it go.
+        assert_eq!(look(Some(13), APART), None);
+        assert_eq!(look(None, APART * 2), None);
+        assert_eq!(look(Some(13), APART * 2), None);
+        assert_eq!(look(Some(13), APART * 3), Some(Lasts::Newly));
     }
 
     #[test]
