@@ -114,6 +114,46 @@ impl Out {
         cut.map(|line| format!("{line}\n")).collect()
     }
 
+    /// A table whose last column is never cut on a terminal: ids are there, and people copy them. Where it would be wider
+    /// than the terminal, it leaves out these columns, the first one first, and then cuts the widest.
+    pub fn table_with_ids(self, headings: &[&str], rows: &[Vec<Cell>], spare: &[&str]) -> String {
+        let (mut headings, mut rows) = (headings.to_vec(), rows.to_vec());
+        if !self.terminal {
+            return table(&headings, &rows);
+        }
+        let columns = self.columns();
+        let excess = |headings: &[&str], rows: &[Vec<Cell>]| {
+            let text = table(headings, rows);
+            let widest = text.lines().map(width).max();
+            widest.unwrap_or_default().saturating_sub(columns)
+        };
+        for spare in spare {
+            if excess(&headings, &rows) == 0 {
+                break;
+            }
+            let place = headings.iter().position(|heading| heading == spare);
+            let place = place.expect("it is a heading of this table");
+            headings.remove(place);
+            for row in &mut rows {
+                row.remove(place);
+            }
+        }
+        let excess = excess(&headings, &rows);
+        if excess > 0 {
+            let last = headings.len() - 1;
+            let taken = |column: &usize| {
+                let cells = rows.iter().map(|row| width(&row[*column].text));
+                cells.max().unwrap_or_default()
+            };
+            let widest = (0..last).max_by_key(taken).unwrap_or_default();
+            let most = taken(&widest).saturating_sub(excess).max(1);
+            for row in &mut rows {
+                row[widest].text = cut_with(&row[widest].text, most, glyphs().more);
+            }
+        }
+        self.table(&headings, &rows)
+    }
+
     /// Prints one JSON value and ends the line.
     pub fn value(self, value: &impl Serialize) -> Result<(), Failure> {
         let mut text = match self.terminal {
@@ -297,6 +337,39 @@ mod tests {
         let rows = [vec![Cell::new("n".repeat(300)), Cell::new("halted")]];
         let text = to.table(&["PIPELINE", "STATUS"], &rows);
         assert!(text.contains("halted"), "{text}");
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_leaves_out_columns_but_cuts_no_id() {
+        let to = Out {
+            json: false,
+            terminal: true,
+        };
+        let (columns, headings) = (to.columns(), ["ROLE", "PIPELINE", "STARTED", "HOST", "ID"]);
+        let said = |pipeline: usize, host: usize| {
+            let texts = [
+                "worker",
+                &"p".repeat(pipeline),
+                "5m ago",
+                &"h".repeat(host),
+                "01234567",
+            ];
+            let row = texts.map(Cell::new).to_vec();
+            let text = to.table_with_ids(&headings, &[row], &["STARTED", "HOST"]);
+            let text = anstream::adapter::strip_str(&text).to_string();
+            assert!(
+                text.contains("01234567") && text.contains("worker"),
+                "{text}"
+            );
+            assert!(text.lines().all(|line| width(line) <= columns), "{text}");
+            text
+        };
+        let quarter = columns / 4;
+        assert!(said(quarter, quarter).contains("STARTED"));
+        let text = said(quarter, columns - quarter - 20);
+        assert!(text.contains("HOST") && !text.contains("STARTED"), "{text}");
+        assert!(!said(quarter, columns).contains("HOST"));
+        assert!(said(columns, columns).contains("ppp"));
     }
 
     #[test]

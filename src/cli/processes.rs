@@ -139,7 +139,9 @@ fn gone(cli: &CliContext, departed: &[Departed], now: i64) -> Result<(), Failure
     let headings = [
         "ROLE", "PIPELINE", "HOST", "PID", "STARTED", "GONE", "HOW", "ID",
     ];
-    cli.out.text(&cli.out.table(&headings, &rows))
+    let spare = ["STARTED", "HOST"];
+    cli.out
+        .text(&cli.out.table_with_ids(&headings, &rows, &spare))
 }
 
 pub(super) fn json<'a>(processes: &'a [ProcessRow], witness: &Witness) -> Vec<ProcessJson<'a>> {
@@ -189,7 +191,6 @@ pub(super) fn table(
     let headings = [
         "ROLE",
         "PIPELINE",
-        // A narrow terminal cuts what comes later.
         "STATE",
         "HEARTBEAT",
         "HOST",
@@ -198,5 +199,11 @@ pub(super) fn table(
         "STARTED",
         "ID",
     ];
-    cli.out.table(&headings, &rows)
+    // On one host, its name says nothing.
+    let elsewhere = processes.iter().any(|it| it.host != processes[0].host);
+    let spare = match elsewhere {
+        true => ["STARTED", "UNDER", "HOST"],
+        false => ["STARTED", "HOST", "UNDER"],
+    };
+    cli.out.table_with_ids(&headings, &rows, &spare)
 }
