@@ -9,7 +9,8 @@
 //! (`store::patience`). A lock that it cannot get is left for a later turn, and is no error.
 //!
 //! - `register` inserts a row that nobody else knows; that of a worker waits for anybody who pauses or unpauses its
-//!   pipeline, and for another worker of that pipeline that registers.
+//!   pipeline, and for another worker of that pipeline that registers. After the process was declared dead, it
+//!   also marks its death, in a row that is otherwise only inserted and forgotten.
 //! - A beat writes the process's own row. The process's own claims and commits lock it, each for the length of
 //!   one statement, which waits for a lock for less time than the beat does; so does a reaper
 //!   that gives back the process's claims.
@@ -17,6 +18,7 @@
 //! - A sweep reads, and deletes rows of dead processes: it waits for a claim or a commit of theirs that is under way.
 //!   Rows that they held, and that somebody has locked, are left to a later sweep. Between two dead processes it lets a
 //!   beat through.
+//! - A sweep of a supervisor that has registered anew writes the rows of its children: it waits for their beats.
 //! - A context is read without a lock; `set` waits for another step that sets the same key, for a deletion of
 //!   the run, and for a reaper or a cancellation that closes the execution that sets it.
 //! - `notify` queues behind the commit of another notification.
