@@ -1,1 +1,1 @@
-UPDATE ductwork_departed SET death = death || ? WHERE id = ? AND death IS NOT NULL
+UPDATE ductwork_departed SET death = death || ? WHERE id = ?
