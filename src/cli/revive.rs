@@ -21,6 +21,7 @@ use crate::view::word;
 use super::exit::Failure;
 use super::follow;
 use super::nobody;
+use super::out::clean;
 use super::patiently::waiting;
 use super::person;
 use super::setup::{self, CliContext};
@@ -95,7 +96,8 @@ impl Revive {
                 let obstacle = revive::obstacle(&mut conn, run, latest).await;
                 let obstacle = obstacle.unwrap_or(Some(Obstacle::Unknown));
                 let is_refused = matches!(obstacle, Some(Obstacle::Disagrees(_)));
-                match !is_refused && asked() && confirmed(&found.pipeline, &changed) {
+                let is_certain = obstacle.is_none();
+                match !is_refused && asked() && confirmed(&found.pipeline, &changed, is_certain) {
                     true => definition = Some(latest),
                     false => note = Some((changed, obstacle)),
                 }
@@ -132,8 +134,9 @@ impl Revive {
             }
             if let Some(place) = mistake {
                 follow::say(&format!(
-                    "note: the new run uses the old definition of {pipeline}: a pipeline's file has a mistake ({place}), \
-                     which `ductworkd check` explains"
+                    "note: the new run uses the old definition of {pipeline}: a pipeline's file has a mistake ({}), \
+                     which `ductworkd check` explains",
+                    clean(place)
                 ));
             }
             nobody::note(&mut conn, &config, pipeline).await;
@@ -170,10 +173,14 @@ fn asked() -> bool {
 
 /// The answer of the person at the terminal. The question goes to standard error: standard output
 /// is for the result.
-fn confirmed(pipeline: &str, changed: &str) -> bool {
+fn confirmed(pipeline: &str, changed: &str, is_certain: bool) -> bool {
+    let refused = match is_certain {
+        true => "",
+        false => " It is refused if it cannot continue the run.",
+    };
     eprint!(
         "The definition of {pipeline} has changed since this run started: {changed}.\n\
-         Use the new definition (--latest)? \"No\" keeps the old one. [y/N] "
+         Use the new definition (--latest)?{refused} \"No\" keeps the old one. [y/N] "
     );
     let _ = std::io::stderr().flush();
     let mut answer = String::new();

@@ -107,7 +107,8 @@ impl CliContext {
             Ok(found) => {
                 let note = problems.first().and_then(Problem::place).map(|place| {
                     format!(
-                        "note: the file of another pipeline has a mistake ({place}): `ductworkd check` explains it"
+                        "note: the file of another pipeline has a mistake ({}): `ductworkd check` explains it",
+                        clean(&place)
                     )
                 });
                 Ok((found.clone(), note))

@@ -442,6 +442,14 @@ pub fn remedy(halts: &[HaltFact], run: RunId, prospects: &Prospects) -> String {
         _ => return remedy,
     };
     let told = match obstacle {
+        // The option is in the command: a raised `timeout` counts with it alone.
+        Obstacle::Disagrees(found) if note.starts_with(" --latest") => {
+            return format!(
+                "undo the change of the pipeline's file with which it cannot continue this run ({}), {first}ductworkd \
+                 revive {run}{note}; or trigger a new run{anew}, which does all work again",
+                listed(found)
+            );
+        }
         Obstacle::Disagrees(found) => {
             return format!(
                 "{first}ductworkd revive {run}    # not with --latest: the pipeline's file cannot continue this run ({}); \
@@ -454,9 +462,11 @@ pub fn remedy(halts: &[HaltFact], run: RunId, prospects: &Prospects) -> String {
                 .to_owned()
         }
         Obstacle::Mistake(place) => format!(
-            "--latest needs the mistake in a pipeline's file fixed ({place}), which `ductworkd check` explains"
+            "--latest and a new run need the mistake in a pipeline's file fixed ({place}), which `ductworkd check` explains"
         ),
-        Obstacle::Gone => "--latest needs a configuration that has this pipeline".to_owned(),
+        Obstacle::Gone => {
+            "--latest and a new run need a configuration that has this pipeline".to_owned()
+        }
     };
     format!("{first}ductworkd revive {run}{note}; {told}")
 }
@@ -585,9 +595,17 @@ mod tests {
             obstacle: Some(obstacle),
         };
         let disagrees = prospects(Obstacle::Disagrees(vec![obstacle.to_owned()]));
-        for halts in [&all[..1], &[fact(HaltReason::JobTimedOut, "A", None)]] {
-            let told = remedy(halts, run, &disagrees);
-            assert!(told.ends_with(&refused_there), "{told}");
+        let timed_out = [fact(HaltReason::JobTimedOut, "A", None)];
+        // A raised `timeout` counts with the option alone.
+        let undone_first = format!(
+            "undo the change of the pipeline's file with which it cannot continue this run ({obstacle}), raise the `timeout` \
+             of A in the pipeline's file, then: ductworkd revive {run} --latest    # without --latest if you raised \
+             `job_worker.timeout`, or made the step faster; or trigger a new run, which does all work again"
+        );
+        assert_eq!(remedy(&timed_out, run, &disagrees), undone_first);
+        let told = remedy(&all[..1], run, &disagrees);
+        assert!(told.ends_with(&refused_there), "{told}");
+        for halts in [&all[..1], &timed_out] {
             // These may be in the way, or are as soon as the option is used; the rest of the remedy stays.
             for (obstacle, end) in [
                 (
@@ -596,11 +614,11 @@ mod tests {
                 ),
                 (
                     Obstacle::Mistake("p.yml:3".to_owned()),
-                    "; --latest needs the mistake in a pipeline's file fixed (p.yml:3), which `ductworkd check` explains",
+                    "; --latest and a new run need the mistake in a pipeline's file fixed (p.yml:3), which `ductworkd check` explains",
                 ),
                 (
                     Obstacle::Gone,
-                    "; --latest needs a configuration that has this pipeline",
+                    "; --latest and a new run need a configuration that has this pipeline",
                 ),
             ] {
                 let told = remedy(halts, run, &prospects(obstacle));

@@ -197,8 +197,12 @@ fn halted(facts: &Facts, ended: &str) -> Why {
         fact = format!("{fact}: {summary}");
     }
     match facts.revived_as {
-        Some((next, RunStatus::Cancelled)) => {
-            let fact = format!("{fact}; it was revived as {next}, which was cancelled");
+        Some((next, ended @ (Some(RunStatus::Cancelled) | None))) => {
+            let ended = match ended {
+                Some(_) => "was cancelled",
+                None => "is being deleted",
+            };
+            let fact = format!("{fact}; it was revived as {next}, which {ended}");
             let input = facts.input.as_deref().unwrap_or_default();
             let again = trigger_again(&facts.pipeline, input, facts.run_id);
             Why::new("halted", fact).remedy(format!("{again}    # a new run does all work again"))

@@ -245,7 +245,7 @@ async fn ended(conn: &mut Conn, facts: &mut Facts) -> Result<(), Error> {
     let run = facts.run_id;
     if let Some(next) = revived_as(conn, run).await? {
         let state = query::brief(conn, next).await?;
-        facts.revived_as = state.map(|state| (next, state.status));
+        facts.revived_as = Some((next, state.map(|state| state.status)));
     }
     facts.hook = hook_of_end(conn, run, facts.stale_after).await?;
     // Nobody answered these, perhaps because nobody was told.

@@ -45,10 +45,13 @@ use tokio::net::TcpListener;
 
 use crate::config::{Anonymous, Collector, Endpoint, Proxy};
 use crate::definition::Definition;
+use crate::machine::halt::Obstacle;
+use crate::machine::why::Facts;
 use crate::metrics::Own;
+use crate::model::{RunId, RunStatus};
 use crate::store::definition::Definitions;
 use crate::store::process::ProcessRow;
-use crate::store::{Conn, Location};
+use crate::store::{Conn, Error, Location, revive, why};
 use crate::wire::process::State;
 
 use api::openapi::Description;
@@ -130,6 +133,31 @@ impl Site {
             hosts,
             outgoing: Outgoing::new(),
         })
+    }
+
+    /// The facts from which a run's state is explained, as far as this visitor may see them, with those that the
+    /// configuration knows.
+    async fn facts(
+        &self,
+        conn: &mut Conn,
+        run: RunId,
+        may_see_payloads: bool,
+    ) -> Result<Option<Facts>, Error> {
+        let facts = why::facts(conn, run, self.terms.witness.stale_after, &self.definitions);
+        let Some(mut facts) = facts.await? else {
+            return Ok(None);
+        };
+        if facts.status == RunStatus::Halted && facts.revived_as.is_none() {
+            let latest = self.terms.definition_of(&facts.pipeline);
+            let latest = latest.map(|it| &**it).ok_or(Obstacle::Gone);
+            facts.prospects = revive::prospects(conn, run, latest).await?;
+        }
+        let pipeline = facts.pipeline.clone();
+        facts.limit(|step| (self.terms.has_timeout)(&pipeline, step));
+        if !may_see_payloads {
+            facts.withhold_payloads();
+        }
+        Ok(Some(facts))
     }
 }
 

@@ -223,7 +223,7 @@ fn a_file_that_cannot_continue_a_run_is_no_remedy_for_it() {
     place.write("pipelines/two.yml", "pipeline: Two\nsteps: [");
     for verb in ["why", "show", "watch"] {
         let told = told(verb, &second);
-        let mend = "; --latest needs the mistake in a pipeline's file fixed (";
+        let mend = "; --latest and a new run need the mistake in a pipeline's file fixed (";
         assert!(
             told.contains(may_help) && told.contains(mend),
             "{verb}: {told}"
@@ -231,7 +231,7 @@ fn a_file_that_cannot_continue_a_run_is_no_remedy_for_it() {
         assert!(told.contains("two.yml:2"), "{verb}: {told}");
     }
     std::fs::remove_file(place.path().join("pipelines/two.yml")).unwrap();
-    let needs = "; --latest needs a configuration that has this pipeline";
+    let needs = "; --latest and a new run need a configuration that has this pipeline";
     for verb in ["why", "show", "watch"] {
         let told = told(verb, &second);
         assert!(told.contains(needs), "{verb}: {told}");

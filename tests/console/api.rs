@@ -470,23 +470,29 @@ on_every_database! {
         let keyed = fixture.run(&[], &["trigger", "Halts", "5", "--key", "k"]);
         let run: RunId = String::from_utf8(keyed.stdout).unwrap().trim().parse().unwrap();
         fixture.run_ended(run).await;
-        let remedy = |console: &Console| text(&console.json(&format!("/api/v1/runs/{run}/why"))["remedy"]);
-        let told = remedy(&Console::of(&daemon).await);
+        // The run's page gives the same advice.
+        let remedy = |console: &Console, part: &str| {
+            let page = console.get(&format!("/runs/{run}"));
+            assert!(page.body.contains(part), "{part}: {page:?}");
+            text(&console.json(&format!("/api/v1/runs/{run}/why"))["remedy"])
+        };
+        let told = remedy(&Console::of(&daemon).await, "and another key");
         let latest = "# add --latest if you edited the pipeline's file; or trigger it again with another input and another key";
         assert!(told.ends_with(latest), "{told}");
         daemon.stop().await;
 
         fixture.define(&HALTS.replace("Fail", "Other"));
         let mut daemon = fixture.start();
-        let told = remedy(&Console::of(&daemon).await);
+        let told = remedy(&Console::of(&daemon).await, "it has no `Fail`");
         let refused = "# not with --latest: the pipeline's file cannot continue this run (it has no `Fail`)";
         assert!(told.contains(refused), "{told}");
         daemon.stop().await;
 
         std::fs::remove_file(fixture.path("pipelines/Halts.yml")).unwrap();
         let mut daemon = fixture.start();
-        let told = remedy(&Console::of(&daemon).await);
-        assert!(told.ends_with("; --latest needs a configuration that has this pipeline"), "{told}");
+        let gone = "; --latest and a new run need a configuration that has this pipeline";
+        let told = remedy(&Console::of(&daemon).await, &gone[2..]);
+        assert!(told.ends_with(gone), "{told}");
         daemon.stop().await;
     }
 

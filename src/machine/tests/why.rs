@@ -742,17 +742,23 @@ fn a_halted_run_whose_continuation_was_cancelled_is_begun_anew() {
     let mut facts = facts(None);
     facts.status = RunStatus::Halted;
     let next = RunId(uuid::Uuid::from_u128(7));
-    facts.revived_as = Some((next, RunStatus::Halted));
+    facts.revived_as = Some((next, Some(RunStatus::Halted)));
     let told = why(&facts);
     assert_eq!(told.fact, format!("it halted; it was revived as {next}"));
     let explains = format!("`ductworkd why {next}` explains the run that goes on");
     assert_eq!(told.remedy, Some(explains));
-    facts.revived_as = Some((next, RunStatus::Cancelled));
-    let told = why(&facts);
-    let fact = format!("it halted; it was revived as {next}, which was cancelled");
-    assert_eq!(told.fact, fact);
     let anew = r#"ductworkd trigger P '["it'\''s"]'    # a new run does all work again"#;
-    assert_eq!(told.remedy.as_deref(), Some(anew));
+    for (state, ended) in [
+        (Some(RunStatus::Cancelled), "was cancelled"),
+        // It can no longer be shown, and no run is revived twice.
+        (None, "is being deleted"),
+    ] {
+        facts.revived_as = Some((next, state));
+        let told = why(&facts);
+        let fact = format!("it halted; it was revived as {next}, which {ended}");
+        assert_eq!(told.fact, fact);
+        assert_eq!(told.remedy.as_deref(), Some(anew));
+    }
 }
 
 #[test]

@@ -31,8 +31,8 @@ pub struct Facts {
     pub cancelling_at: Option<i64>,
     /// The person or the program that cancelled it.
     pub cancelled_by: Option<String>,
-    /// The run that continues it, and its state.
-    pub revived_as: Option<(RunId, RunStatus)>,
+    /// The run that continues it, and its state, unless that run is being deleted.
+    pub revived_as: Option<(RunId, Option<RunStatus>)>,
     /// The hook that was called when it ended, unless the hook has succeeded.
     pub hook: Option<HookFact>,
     /// The hook of a question that its deadline has decided, if the hook has failed for good.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 
-use crate::machine::halt::{HaltFact, Obstacle};
+use crate::machine::halt::HaltFact;
 use crate::machine::timeline;
 use crate::machine::why::{Why, why};
 use crate::model::*;
 use crate::store::list::{self, RunFilter};
 use crate::store::query::{self, Run};
-use crate::store::{Conn, Error, fan_out, page, process, revive, writable};
+use crate::store::{Conn, Error, fan_out, page, process, writable};
 use crate::svg;
 use crate::view::graph::{self, Progress};
 use crate::web::refusal::{Refusal, no_run};
@@ -184,22 +184,10 @@ async fn asked(
     id: RunId,
     may_see_payloads: bool,
 ) -> Result<Option<(RunStatus, Why)>, Error> {
-    let stale_after = site.terms.witness.stale_after;
-    let facts = crate::store::why::facts(conn, id, stale_after, &site.definitions);
-    let Some(mut facts) = facts.await? else {
+    let Some(mut facts) = site.facts(conn, id, may_see_payloads).await? else {
         return Ok(None);
     };
     facts.is_for_programs = true;
-    if facts.status == RunStatus::Halted && facts.revived_as.is_none() {
-        let latest = site.terms.definition_of(&facts.pipeline);
-        let latest = latest.map(|it| &**it).ok_or(Obstacle::Gone);
-        facts.prospects = revive::prospects(conn, id, latest).await?;
-    }
-    let pipeline = facts.pipeline.clone();
-    facts.limit(|step| (site.terms.has_timeout)(&pipeline, step));
-    if !may_see_payloads {
-        facts.withhold_payloads();
-    }
     for row in process::processes(conn).await? {
         let dead = site.terms.witness.state(&row) == State::Dead;
         let process = facts.processes.iter_mut().find(|it| it.id == row.id);

@@ -205,7 +205,7 @@ pub async fn run(
         }
     };
     let definitions = Arc::clone(&site.definitions);
-    let (of, stale_after) = (node.clone(), site.terms.witness.stale_after);
+    let (of, asker) = (node.clone(), Arc::clone(&site));
     let may_see_payloads = visitor::may_see_payloads();
     let read = site.source.read(async move |conn| {
         let Some(head) = store::run(conn, id).await? else {
@@ -213,11 +213,7 @@ pub async fn run(
         };
         let read = read(conn, head, &definitions, of.as_deref(), status).await?;
         // A damaged payload prevents nobody from reading the rest.
-        let facts = match facts::facts(conn, id, stale_after, &definitions).await {
-            Ok(Some(mut facts)) if !may_see_payloads => {
-                facts.withhold_payloads();
-                Some(facts)
-            }
+        let facts = match asker.facts(conn, id, may_see_payloads).await {
             Ok(facts) => facts,
             Err(Error::Damaged { .. }) => None,
             Err(error) => return Err(error),
