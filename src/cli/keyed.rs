@@ -7,23 +7,14 @@ use crate::definition::Definition;
 use crate::machine::halt::remedy;
 use crate::model::{RunId, RunStatus};
 use crate::store::query::{self, Run};
-use crate::store::why::revived_as;
-use crate::store::{self, Conn, revive};
+use crate::store::why::newest;
+use crate::store::{Conn, revive};
 use crate::time;
 
 use super::exit::Failure;
 use super::follow::say;
 use super::out::clean;
 use super::why;
-
-/// The newest run that continues this one: itself, unless it was revived.
-pub async fn newest(conn: &mut Conn, run: RunId) -> Result<RunId, store::Error> {
-    let mut newest = run;
-    while let Some(next) = revived_as(conn, newest).await? {
-        newest = next;
-    }
-    Ok(newest)
-}
 
 /// Tells a person that the key belongs to this run, and how the newest run that continues it is doing. The trigger has had
 /// its effect, so nothing that fails here is a failure of the command.

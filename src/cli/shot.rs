@@ -21,12 +21,12 @@ use crate::store;
 use crate::store::process;
 use crate::store::query::{self, NodeProgress};
 use crate::store::trigger::{self, NewRun, Triggered};
+use crate::store::why::newest;
 use crate::store::{Conn, Location, Purpose};
 use crate::telemetry::{Level, LogFormat};
 
 use super::exit::{Code, Failure, verdict};
 use super::follow::{self, Follow, View, is_drawable, say};
-use super::keyed;
 use super::live::{Screen, Style};
 use super::nobody;
 use super::out::{Out, clean};
@@ -199,7 +199,7 @@ async fn follow(
     followed.borrow_mut().triggered = Some(requested.clone());
     same_input(triggered)?;
     if !triggered.created {
-        requested.run = keyed::newest(&mut conn, triggered.run_id).await?;
+        requested.run = newest(&mut conn, triggered.run_id).await?;
         followed.borrow_mut().triggered = Some(requested.clone());
     }
     let (requested, id) = (&requested, requested.run);

@@ -11,6 +11,7 @@ use crate::definition::Definition;
 use crate::model::{Caller, RunId, RunStatus};
 use crate::problem::Problem;
 use crate::store::trigger::{self, KEY_MAX, NewRun, Triggered, trigger_by};
+use crate::store::why::newest;
 use crate::store::{Conn, Purpose, query};
 use crate::wire::Time;
 
@@ -161,7 +162,7 @@ impl Trigger {
             let run = match triggered.created {
                 true => triggered.run_id,
                 false => {
-                    let newest = keyed::newest(&mut conn, triggered.run_id);
+                    let newest = newest(&mut conn, triggered.run_id);
                     match waiting(setup::CONNECTING, newest).await {
                         Err(_) if !self.wait => triggered.run_id,
                         newest => newest?,

@@ -197,19 +197,27 @@ fn halted(facts: &Facts, ended: &str) -> Why {
         fact = format!("{fact}: {summary}");
     }
     match facts.revived_as {
-        Some((next, ended @ (Some(RunStatus::Cancelled) | None))) => {
-            let ended = match ended {
-                Some(_) => "was cancelled",
+        Some(next) => {
+            let mut fact = format!("{fact}; it was revived as {}", next.run);
+            if next.newest != next.run {
+                fact = format!("{fact}, and last as {}", next.newest);
+            }
+            let ended = match next.status {
+                Some(RunStatus::Cancelled) => "was cancelled",
                 None => "is being deleted",
+                Some(_) => {
+                    let explains = format!(
+                        "`ductworkd why {}` explains the run that goes on",
+                        next.newest
+                    );
+                    return Why::new("halted", fact).remedy(explains);
+                }
             };
-            let fact = format!("{fact}; it was revived as {next}, which {ended}");
+            let fact = format!("{fact}, which {ended}");
             let input = facts.input.as_deref().unwrap_or_default();
             let again = trigger_again(&facts.pipeline, input, facts.run_id);
             Why::new("halted", fact).remedy(format!("{again}    # a new run does all work again"))
         }
-        Some((next, _)) => Why::new("halted", format!("{fact}; it was revived as {next}")).remedy(
-            format!("`ductworkd why {next}` explains the run that goes on"),
-        ),
         None => {
             let remedy = halt::remedy(&facts.halts, facts.run_id, &facts.prospects);
             Why::new("halted", fact).remedy(remedy)

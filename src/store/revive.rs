@@ -484,13 +484,10 @@ pub async fn prospects(
     })
 }
 
-/// The number of generations in which the key of a run is looked for.
-const GENERATIONS_MAX: usize = 100;
-
 /// True where the run has a trigger key, or the first of those that it continues: a revival passes no key on.
 async fn has_key(conn: &mut Conn, run: RunId) -> Result<bool, Error> {
     let mut next = Some(run);
-    for _ in 0..GENERATIONS_MAX {
+    for _ in 0..why::GENERATIONS_MAX {
         let Some(run) = next else { break };
         let found = query::run_without_payloads(conn, run).await?;
         if found.as_ref().is_some_and(|run| run.trigger_key.is_some()) {

@@ -12,7 +12,7 @@ use crate::machine::halt::{HALTS_MAX, HaltFact, OutputFact, Prospects};
 use crate::machine::stuck::Mover;
 use crate::machine::why::{
     self, BACKLOG_MAX, BarrierFact, Facts, HookFact, HookState, INPUT_MAX, Leaf, LeafState,
-    ProcessFact, Question, Unreadable,
+    ProcessFact, Question, Successor, Unreadable,
 };
 use crate::model::*;
 
@@ -244,8 +244,13 @@ pub async fn facts(
 async fn ended(conn: &mut Conn, facts: &mut Facts) -> Result<(), Error> {
     let run = facts.run_id;
     if let Some(next) = revived_as(conn, run).await? {
-        let state = query::brief(conn, next).await?;
-        facts.revived_as = Some((next, state.map(|state| state.status)));
+        let newest = newest(conn, next).await?;
+        let state = query::brief(conn, newest).await?;
+        facts.revived_as = Some(Successor {
+            run: next,
+            newest,
+            status: state.map(|state| state.status),
+        });
     }
     facts.hook = hook_of_end(conn, run, facts.stale_after).await?;
     // Nobody answered these, perhaps because nobody was told.
@@ -369,11 +374,26 @@ pub async fn is_wide(conn: &mut Conn, run: RunId) -> Result<bool, Error> {
     Ok(conn.fetch_optional(&IS_WIDE, &narrow).await?.is_some())
 }
 
+/// The number of generations to which a line of revivals is followed.
+pub const GENERATIONS_MAX: usize = 1_000;
+
 /// The run that continues this one.
 pub async fn revived_as(conn: &mut Conn, run: RunId) -> Result<Option<RunId>, Error> {
     let args = [("run", run.0.into())];
     let next = conn.fetch_optional(&REVIVED_AS, &args).await?;
     Ok(next.map(|row| row.get("id")).transpose()?.map(RunId))
+}
+
+/// The last run of a line of revivals: this one, unless it was revived.
+pub async fn newest(conn: &mut Conn, run: RunId) -> Result<RunId, Error> {
+    let mut newest = run;
+    for _ in 0..GENERATIONS_MAX {
+        let Some(next) = revived_as(conn, newest).await? else {
+            break;
+        };
+        newest = next;
+    }
+    Ok(newest)
 }
 
 /// The hook that was called when this run ended, unless it has succeeded.

@@ -742,7 +742,14 @@ fn a_halted_run_whose_continuation_was_cancelled_is_begun_anew() {
     let mut facts = facts(None);
     facts.status = RunStatus::Halted;
     let next = RunId(uuid::Uuid::from_u128(7));
-    facts.revived_as = Some((next, Some(RunStatus::Halted)));
+    let revived_as = |newest, status| {
+        Some(Successor {
+            run: next,
+            newest,
+            status,
+        })
+    };
+    facts.revived_as = revived_as(next, Some(RunStatus::Halted));
     let told = why(&facts);
     assert_eq!(told.fact, format!("it halted; it was revived as {next}"));
     let explains = format!("`ductworkd why {next}` explains the run that goes on");
@@ -753,12 +760,21 @@ fn a_halted_run_whose_continuation_was_cancelled_is_begun_anew() {
         // It can no longer be shown, and no run is revived twice.
         (None, "is being deleted"),
     ] {
-        facts.revived_as = Some((next, state));
+        facts.revived_as = revived_as(next, state);
         let told = why(&facts);
         let fact = format!("it halted; it was revived as {next}, which {ended}");
         assert_eq!(told.fact, fact);
         assert_eq!(told.remedy.as_deref(), Some(anew));
     }
+    // The last run of the line counts, however many there are.
+    let last = RunId(uuid::Uuid::from_u128(9));
+    let line = format!("it halted; it was revived as {next}, and last as {last}");
+    facts.revived_as = revived_as(last, Some(RunStatus::InProgress));
+    assert_eq!(why(&facts).fact, line);
+    facts.revived_as = revived_as(last, Some(RunStatus::Cancelled));
+    let told = why(&facts);
+    assert_eq!(told.fact, format!("{line}, which was cancelled"));
+    assert_eq!(told.remedy.as_deref(), Some(anew));
 }
 
 #[test]

@@ -31,8 +31,8 @@ pub struct Facts {
     pub cancelling_at: Option<i64>,
     /// The person or the program that cancelled it.
     pub cancelled_by: Option<String>,
-    /// The run that continues it, and its state, unless that run is being deleted.
-    pub revived_as: Option<(RunId, Option<RunStatus>)>,
+    /// The run that continues it.
+    pub revived_as: Option<Successor>,
     /// The hook that was called when it ended, unless the hook has succeeded.
     pub hook: Option<HookFact>,
     /// The hook of a question that its deadline has decided, if the hook has failed for good.
@@ -251,6 +251,17 @@ pub enum HookState {
         /// The earliest time at which it may be claimed.
         due_at: i64,
     },
+}
+
+/// The continuation of a run that was revived.
+#[derive(Clone, Copy, Debug)]
+pub struct Successor {
+    /// The run that it was revived as.
+    pub run: RunId,
+    /// The last run of its line: that one, unless it was revived in turn.
+    pub newest: RunId,
+    /// The state of the last run, unless that run is being deleted.
+    pub status: Option<RunStatus>,
 }
 
 impl Facts {
