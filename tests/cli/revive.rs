@@ -347,6 +347,19 @@ fn a_repeated_key_tells_how_its_run_is_doing_and_waits_for_the_run_that_continue
     told(&format!(
         "it halted, and was revived as {third}, which completed "
     ));
+    // `why` leads to the end of the line, too.
+    let why = place.run(["why", &first]).fine().stdout.clone();
+    let (next, last) = (short(&second), short(&third));
+    let line = why.lines().find(|line| line.contains("it was revived as"));
+    let line = line.unwrap_or_else(|| panic!("{why}"));
+    assert!(
+        line.contains(&next) && line.contains(", and last as ") && line.contains(&last),
+        "{why}"
+    );
+    assert!(
+        why.contains(&format!("`ductworkd why {last}` explains")),
+        "{why}"
+    );
     let cancelled = place.run(["trigger", "Picky", "7", "--key", "c"]);
     let cancelled = cancelled.fine().stdout.trim().to_owned();
     place.run(["cancel", &cancelled]).fine();
