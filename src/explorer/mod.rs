@@ -226,6 +226,14 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("END_OPENED", "the same"),
     ("FORGET_TOKENS", "the same"),
     (
+        "WENT_ON",
+        "marks a death that was none, which people read alone: `tests/store/departed.rs`",
+    ),
+    (
+        "ADOPT",
+        "names the supervisor of a child, which people read alone: `tests/daemon/stale.rs`",
+    ),
+    (
         "BEGIN_PRUNING",
         "a run that is wider than a transaction: `tests/store/wide.rs`",
     ),
