@@ -687,7 +687,8 @@ on_servers! {
     /// The claim is left by the stop, and given back at the next start.
     async fn a_stop_beside_a_lock_costs_the_locked_execution_no_crash(db: Db) {
         let settings = Settings {
-            shutdown_timeout: "500ms",
+            // Long enough for the supervisor to take note of its own stop, however busy the machine is.
+            shutdown_timeout: "2s",
             max_retry: 0,
             max_crash: 0,
             ..Settings::default()
