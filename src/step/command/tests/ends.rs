@@ -155,8 +155,10 @@ async fn a_grandchild_that_never_stops_writing_wedges_nothing() {
 #[tokio::test]
 async fn what_a_pipeline_writes_just_after_the_step_has_ended_counts() {
     let script = "import os, time
+step = os.getpid()
 if os.fork() == 0:
-    time.sleep(0.05)
+    while os.getppid() == step:
+        time.sleep(0.001)
     print('[1]')";
     assert_eq!(value(Stage::new("1").python(script).await), "[1]");
 }
