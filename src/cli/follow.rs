@@ -78,7 +78,7 @@ pub struct Follow<'a> {
     pub run: RunId,
     /// Its definition, frozen.
     pub definition: &'a Definition,
-    /// The definition of its pipeline that the configuration has now.
+    /// The definition of its pipeline that the configuration has now; only the report of a halted run reads it.
     pub latest: Result<&'a Definition, Obstacle>,
     /// Colours.
     pub style: Style,

@@ -814,7 +814,7 @@ fn the_address_of_the_database_has_its_own_variables() {
         same = same.var("DATABASE_URL", &url);
         assert_eq!(same.config().elsewhere().is_some(), is_told, "{url}");
     }
-    // Nor is another password, which is not shown.
+    // So is an address that reads differently only in its scheme, or in its password, which is not shown.
     let mut same = Desk::with("database: {url: \"postgres://u:pw@h/d\"}\n");
     for (url, is_told) in [
         ("postgresql://u:p%77@h/d", false),
