@@ -12,7 +12,8 @@
 //
 // - [`model`]: ids and status words · [`problem`], [`duration`], [`time`], [`number`], [`percent`], [`file`], [`secret`]: small
 //   common forms
-// - [`failpoint`]: faults on purpose · [`exec`]: system calls of children · [`proc`]: `/proc` · [`yaml`]: files as trees, every value with its place
+// - [`failpoint`]: faults on purpose · [`exec`]: system calls of children · [`proc`]: `/proc` · [`task`]: tasks in boxes
+// - [`yaml`]: files as trees, every value with its place
 // - [`definition`]: the form of a pipeline
 // - [`machine`]: the next move, without effects
 // - [`svg`]: a graph as a picture
@@ -127,6 +128,7 @@ mod store;
 pub mod svg;
 #[cfg(not(feature = "internals"))]
 mod svg;
+mod task;
 #[cfg(feature = "internals")]
 pub mod telemetry;
 #[cfg(not(feature = "internals"))]

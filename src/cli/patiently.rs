@@ -3,6 +3,7 @@
 //! Owns: when it is shown, and that it is erased before anything else is printed.
 
 use std::io::{IsTerminal, Write};
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use crate::time;
@@ -18,10 +19,16 @@ pub async fn patiently<T>(what: impl Fn() -> String, work: impl Future<Output = 
     if !std::io::stderr().is_terminal() {
         return work.await;
     }
+    watched(&what, Box::pin(work)).await
+}
+
+async fn watched<T>(
+    what: &dyn Fn() -> String,
+    mut work: Pin<Box<dyn Future<Output = T> + '_>>,
+) -> T {
     let began = Instant::now();
     let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + SOON, EVERY);
     let mut shown = false;
-    let mut work = std::pin::pin!(work);
     loop {
         tokio::select! {
             biased;

@@ -5,6 +5,7 @@
 use std::convert::Infallible;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -548,6 +549,8 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, 
         .build();
     match runtime {
         Ok(runtime) => {
+            // One type of future: a runtime need not be compiled for each command.
+            let work: Pin<Box<dyn Future<Output = Result<T, Failure>>>> = Box::pin(work);
             let done = runtime.block_on(work);
             // See `start::run_local`.
             runtime.shutdown_background();

@@ -23,6 +23,7 @@ use crate::store::query::{self, NodeProgress};
 use crate::store::trigger::{self, NewRun, Triggered};
 use crate::store::why::newest;
 use crate::store::{Conn, Location, Purpose};
+use crate::task;
 use crate::telemetry::{Level, LogFormat};
 
 use super::exit::{Code, Failure, verdict};
@@ -99,7 +100,7 @@ pub fn run(
         followed.borrow_mut().end = Some(end);
         if shot.quiet {
             // The daemon's own line about it is not shown.
-            tokio::task::spawn_local(async {
+            task::local(async {
                 tokio::time::sleep(STOP_TOLD).await;
                 say("stopping: waiting for running steps of other runs; Ctrl-C stops at once");
             });

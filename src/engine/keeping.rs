@@ -22,6 +22,7 @@ use crate::store::cursor::Cursor;
 use crate::store::prune::{self, Pruning};
 use crate::store::resume::Deadlines;
 use crate::store::{Conn, Error, Location, Purpose};
+use crate::task;
 use crate::telemetry::events;
 
 use super::shared::Shared;
@@ -105,7 +106,7 @@ impl Keeping {
         }
         let (shared, location) = (Arc::clone(shared), location.clone());
         let (stopped, places) = (Rc::clone(&self.stopped), Rc::clone(&self.places));
-        self.task = Some(tokio::task::spawn_local(async move {
+        self.task = Some(task::local(async move {
             let mut reached = *places.borrow();
             keep(
                 &shared,

@@ -30,6 +30,7 @@ use crate::step::registry::Registry;
 use crate::step::{Limits, StopCause};
 use crate::store::definition::Definitions;
 use crate::store::{self, Location};
+use crate::task;
 use crate::telemetry::{self, Note, events};
 
 use super::console::{self, Console};
@@ -238,7 +239,10 @@ impl Child {
             life.work(self, context, &mut loops);
         }
         if let Some(console) = console {
-            loops.spawn_local(console::run(console, Arc::clone(&first.shared)));
+            loops.spawn_local(task::boxed(console::run(
+                console,
+                Arc::clone(&first.shared),
+            )));
         }
         // A supervisor looks at the database, and deletes old runs, for its children.
         let alone = self.supervisor.is_none();
@@ -331,7 +335,7 @@ fn stamp(lives: &[RegisteredLoop], location: &Location, notify: &Rc<Notify>) {
     let requests = lives.first().map(|life| life.requests.clone());
     let mut stamp = requests.and_then(|requests| Wakeup::new(location, requests).stamp());
     let notify = Rc::clone(notify);
-    tokio::task::spawn_local(async move {
+    task::local(async move {
         loop {
             if shared.iter().all(|it| it.since_progress() < WEDGED_AFTER) {
                 stamp.iter_mut().for_each(Stamp::touch);
@@ -452,7 +456,7 @@ impl RegisteredLoop {
             requests,
             connected,
             end,
-            lifeline: tokio::task::spawn_local(lifeline.run(conn, ended)),
+            lifeline: task::local(lifeline.run(conn, ended)),
         }
     }
 
@@ -478,11 +482,11 @@ impl RegisteredLoop {
                     waker: Arc::clone(&self.waker),
                 };
                 let shared = Arc::clone(&self.shared);
-                loops.spawn_local(async move {
+                loops.spawn_local(task::boxed(async move {
                     worker.run().await;
                     // That other loops still drain is not its concern.
                     shared.rest();
-                })
+                }))
             }
             ChildKind::Advancer => {
                 let advancer = Advancer {
@@ -494,7 +498,7 @@ impl RegisteredLoop {
                     definitions: Arc::clone(definitions),
                     waker: Arc::clone(&self.waker),
                 };
-                loops.spawn_local(advancer.run())
+                loops.spawn_local(task::boxed(advancer.run()))
             }
             // It listens already.
             ChildKind::Console => return,
@@ -535,7 +539,9 @@ async fn lifeline_lost(connected: &[watch::Receiver<bool>]) {
     let mut ends = JoinSet::new();
     for connected in connected {
         let mut connected = connected.clone();
-        ends.spawn_local(async move { while connected.changed().await.is_ok() {} });
+        ends.spawn_local(task::boxed(async move {
+            while connected.changed().await.is_ok() {}
+        }));
     }
     let _ = ends.join_next().await;
 }
@@ -813,7 +819,7 @@ fn adopt() {
     if let Err(error) = spawn::become_subreaper() {
         tracing::warn!(%error, "cannot adopt what steps leave behind");
     }
-    tokio::task::spawn_local(async {
+    task::local(async {
         let mut zombies = ZombieReaper::default();
         loop {
             tokio::time::sleep(GLEAN_EVERY).await;

@@ -15,6 +15,7 @@ use crate::engine::shared::{Mode, Shared};
 use crate::engine::trouble::Trouble;
 use crate::machine::stuck::REFUSED;
 use crate::store::Location;
+use crate::task;
 use crate::telemetry;
 use crate::web::{self, NotListening, Places, Running, Terms, Witness};
 
@@ -57,7 +58,7 @@ pub async fn open(
     if is_child {
         let (config, location) = (Arc::clone(config), location.clone());
         let opening = open_when_free(config, pipelines.to_vec(), location, Arc::clone(shared));
-        return Ok(Console::Opening(tokio::task::spawn_local(opening)));
+        return Ok(Console::Opening(task::local(opening)));
     }
     let opened = tokio::select! {
         biased;

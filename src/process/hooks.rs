@@ -16,6 +16,7 @@ use tokio::process::Command;
 use tokio::sync::oneshot;
 
 use crate::config::{Config, Hooks};
+use crate::task;
 
 use super::spawn;
 
@@ -237,11 +238,11 @@ impl Hook {
             child
                 .stdout
                 .take()
-                .map(|out| tokio::spawn(log(hook(), out))),
+                .map(|out| task::anywhere(log(hook(), out))),
             child
                 .stderr
                 .take()
-                .map(|out| tokio::spawn(log(hook(), out))),
+                .map(|out| task::anywhere(log(hook(), out))),
         ];
         let ended = tokio::time::timeout(self.timeout, child.wait()).await;
         if ended.is_err() {

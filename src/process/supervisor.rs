@@ -29,6 +29,7 @@ use crate::model::{ProcessId, Role};
 use crate::store::Location;
 use crate::store::definition::Definitions;
 use crate::store::process::ProcessRow;
+use crate::task;
 use crate::telemetry::{Note, events};
 
 use super::dump::Dumper;
@@ -187,7 +188,7 @@ pub async fn supervise<F: Future<Output = Over>>(
         stopping: supervisor.told_to_stop.subscribe(),
     };
     let (end, ended) = oneshot::channel();
-    let lifeline = tokio::task::spawn_local(async move {
+    let lifeline = task::local(async move {
         let mut lifeline = lifeline;
         let conn = lifeline.begin().await;
         lifeline.run(conn, ended).await;

@@ -16,6 +16,7 @@ use crate::engine::Waker;
 use crate::engine::lifeline::{CHANNEL, Request};
 use crate::model::{ProcessId, Role};
 use crate::store::{Conn, Location};
+use crate::task;
 
 use super::live::Stamp;
 
@@ -124,7 +125,7 @@ impl Wakeup {
         let Some(dir) = &self.dir else { return };
         match WakeupSocket::bind(dir, name, process.0) {
             Ok(mut socket) => {
-                tokio::task::spawn_local(async move {
+                task::local(async move {
                     loop {
                         socket.woken().await;
                         woken();
@@ -163,7 +164,7 @@ impl ProcessWaker {
         if wait.is_zero() {
             let _ = requests.send(request);
         } else {
-            tokio::spawn(async move {
+            task::anywhere(async move {
                 tokio::time::sleep(wait).await;
                 let _ = requests.send(request);
             });

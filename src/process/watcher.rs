@@ -18,6 +18,7 @@ use nix::fcntl::OFlag;
 use tokio::task::JoinHandle;
 
 use crate::model::ProcessId;
+use crate::task;
 use crate::telemetry::LogFormat;
 
 use super::orphan::Hunt;
@@ -91,7 +92,7 @@ impl Watched {
         let told = Arc::new(Mutex::new(told));
         // Started before the first step.
         let first = start(&told);
-        let keeper = tokio::task::spawn_local(keep(first, Arc::clone(&told)));
+        let keeper = task::local(keep(first, Arc::clone(&told)));
         Some(Self { told, keeper })
     }
 

@@ -660,33 +660,44 @@ impl Conn {
         let mut attempts = Attempts::begin();
         loop {
             self.within = true;
-            let failed = match self.begin(begin).await {
-                Ok(()) => match work(self).await {
-                    Ok(value) => match self.commit().await {
-                        Ok(()) => {
-                            self.within = false;
-                            return Ok(value);
-                        }
-                        Err(error) => error,
-                    },
+            let done = match self.begin(begin).await {
+                Ok(()) => work(self).await,
+                Err(error) => Err(error),
+            };
+            let failed = match done {
+                Ok(value) => match self.commit().await {
+                    Ok(()) => {
+                        self.within = false;
+                        return Ok(value);
+                    }
                     Err(error) => error,
                 },
                 Err(error) => error,
             };
-            self.within = false;
-            let open = std::mem::replace(&mut self.bounds, Bounds::Sent) == Bounds::Sent;
-            // Any error ends the transaction, however the database reacts: some databases roll back
-            // the statement only (D6), some answer a later COMMIT with success (R3).
-            if open && !self.broken && self.script("ROLLBACK", "ROLLBACK").await.is_err() {
-                // SQLite rolls back by itself after some errors; then there is no transaction to
-                // end.
-                self.broken |= self.dialect().backend().is_server();
-            }
-            match failed {
-                failed if self.tries_again(&failed, &attempts) => attempts.next().await,
-                failed => return Err(failed.persistent()),
-            }
+            self.failed_attempt(failed, &mut attempts).await?;
         }
+    }
+
+    /// Ends the transaction after this error, and returns when it is to be tried again.
+    async fn failed_attempt(
+        &mut self,
+        failed: Error,
+        attempts: &mut Attempts,
+    ) -> Result<(), Error> {
+        self.within = false;
+        let open = std::mem::replace(&mut self.bounds, Bounds::Sent) == Bounds::Sent;
+        // Any error ends the transaction, however the database reacts: some databases roll back
+        // the statement only (D6), some answer a later COMMIT with success (R3).
+        if open && !self.broken && self.script("ROLLBACK", "ROLLBACK").await.is_err() {
+            // SQLite rolls back by itself after some errors; then there is no transaction to
+            // end.
+            self.broken |= self.dialect().backend().is_server();
+        }
+        if self.tries_again(&failed, attempts) {
+            attempts.next().await;
+            return Ok(());
+        }
+        Err(failed.persistent())
     }
 
     async fn begin(&mut self, begin: &'static str) -> Result<(), Error> {

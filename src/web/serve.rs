@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::task;
 use crate::telemetry::growing::Growing;
 
 use super::Site;
@@ -122,11 +123,11 @@ pub fn start(
     let (until, told) = watch::channel(None);
     let router = router(routes, Arc::clone(&site));
     let mut duties = JoinSet::new();
-    duties.spawn_local(bulks::work(Arc::clone(&site)));
-    duties.spawn_local(webhooks::work(Arc::clone(&site)));
-    duties.spawn_local(traces::work(Arc::clone(&site)));
-    duties.spawn_local(series::work(Arc::clone(&site)));
-    let task = tokio::task::spawn_local(async move {
+    duties.spawn_local(task::boxed(bulks::work(Arc::clone(&site))));
+    duties.spawn_local(task::boxed(webhooks::work(Arc::clone(&site))));
+    duties.spawn_local(task::boxed(traces::work(Arc::clone(&site))));
+    duties.spawn_local(task::boxed(series::work(Arc::clone(&site))));
+    let task = task::local(async move {
         tokio::select! {
             () = serve(doors, router, Arc::clone(&site), told) => {}
             panic = panic_of(&mut duties) => std::panic::resume_unwind(panic),
@@ -189,15 +190,15 @@ async fn serve(
                 Ok((guest, peer)) => {
                     let (router, told) = (router.clone(), told.clone());
                     let held = (slots.clone(), slot);
-                    match guest {
+                    connections.spawn_local(match guest {
                         Guest::Far(stream) => {
                             bound(&stream);
-                            connections.spawn_local(connection(stream, peer, router, told, held))
+                            task::boxed(connection(stream, peer, router, told, held))
                         }
                         Guest::Near(stream) => {
-                            connections.spawn_local(connection(stream, peer, router, told, held))
+                            task::boxed(connection(stream, peer, router, told, held))
                         }
-                    };
+                    });
                 }
                 Err(error) => {
                     // Perhaps too many files are open: other connections may end.

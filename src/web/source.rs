@@ -7,6 +7,7 @@
 //! The connection belongs to one task, and questions are sent to it. So a route's own future need not hold a
 //! connection, and a question whose visitor has gone is no longer asked. Visitors take turns.
 
+use std::any::Any;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::store::{Conn, Error, Location, Purpose, patience, query};
+use crate::task;
 use crate::telemetry;
 use crate::telemetry::growing::Growing;
 
@@ -101,14 +103,14 @@ const CONNECTION: &str = "a connection";
 /// Sends questions to the connection. Clones share the connection.
 #[derive(Clone)]
 pub struct Source {
-    lines: Arc<Mutex<Lines<Box<dyn Question>>>>,
+    lines: Arc<Mutex<Lines<Question>>>,
     /// Announces each question in the lines.
     joined: mpsc::UnboundedSender<()>,
 }
 
 /// Receives the questions.
 struct Asked {
-    lines: Arc<Mutex<Lines<Box<dyn Question>>>>,
+    lines: Arc<Mutex<Lines<Question>>>,
     joined: mpsc::UnboundedReceiver<()>,
 }
 
@@ -123,7 +125,7 @@ impl Drop for Asked {
 
 impl Asked {
     /// Waits for the next question; none if nobody can ask any more.
-    async fn next(&mut self) -> Option<Box<dyn Question>> {
+    async fn next(&mut self) -> Option<Question> {
         self.joined.recv().await?;
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.next()
@@ -134,7 +136,7 @@ impl Source {
     /// The source of this database. It connects when it gets a question.
     pub fn open(location: Location, refused: Refused) -> Self {
         let (source, mut asked) = Self::new();
-        tokio::task::spawn_local(async move {
+        task::local(async move {
             let mut reader = Reader::new(location, Use::Reads, refused);
             while let Some(question) = asked.next().await {
                 reader.answer(question).await;
@@ -175,7 +177,7 @@ impl Source {
 
     fn acting(location: Location, used_for: Use, refused: Refused) -> Self {
         let (source, mut asked) = Self::new();
-        tokio::task::spawn_local(async move {
+        task::local(async move {
             let mut reader = Reader::new(location, used_for, refused);
             loop {
                 let next = match reader.conn.is_some() {
@@ -201,14 +203,24 @@ impl Source {
         &self,
         ask: impl AsyncFn(&mut Conn) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, ReadError> {
+        let ask = async move |conn: &mut Conn| {
+            let answer = ask(conn).await?;
+            Ok(Box::new(answer) as Answer)
+        };
+        let answer = self.answer(Box::new(ask)).await?;
+        // It is of the type that `ask` has just given it.
+        let answer = answer.downcast().map_err(|_| ReadError::Panicked)?;
+        Ok(*answer)
+    }
+
+    async fn answer(&self, ask: Box<dyn Ask>) -> Result<Answer, ReadError> {
         let (reply, answer) = oneshot::channel();
-        let reply = Some(reply);
-        self.join(Box::new(Pending { ask, reply }))?;
+        self.join(Question { ask, reply })?;
         // A reader that is gone has dropped the question, and the reply channel with it.
         answer.await.unwrap_or(Err(ReadError::Late))
     }
 
-    fn join(&self, question: Box<dyn Question>) -> Result<(), ReadError> {
+    fn join(&self, question: Question) -> Result<(), ReadError> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if self.joined.is_closed() {
             return Err(ReadError::Late);
@@ -220,58 +232,32 @@ impl Source {
     }
 }
 
-/// A question, with any type of answer.
-trait Question: Send {
-    /// True if nobody waits for the answer any more.
-    fn is_forgotten(&self) -> bool;
+/// An answer of any type. There are a hundred types: the channel and the lines need not be compiled for each.
+type Answer = Box<dyn Any + Send>;
 
-    /// Asks it. The answer goes to the one who asked; an error is returned.
+/// A question, and the one who asked it.
+struct Question {
+    ask: Box<dyn Ask>,
+    reply: oneshot::Sender<Result<Answer, ReadError>>,
+}
+
+trait Ask: Send {
+    /// Asks the question.
     fn ask<'a>(
-        &'a mut self,
+        &'a self,
         conn: &'a mut Conn,
-    ) -> Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
-
-    /// Replies that there is no answer.
-    fn refuse(&mut self, error: ReadError);
+    ) -> Pin<Box<dyn Future<Output = Result<Answer, Error>> + 'a>>;
 }
 
-struct Pending<F, T> {
-    ask: F,
-    /// Used once.
-    reply: Option<oneshot::Sender<Result<T, ReadError>>>,
-}
-
-impl<F, T> Pending<F, T> {
-    fn reply(&mut self, answer: Result<T, ReadError>) {
-        if let Some(reply) = self.reply.take() {
-            // The visitor may have gone.
-            let _ = reply.send(answer);
-        }
-    }
-}
-
-impl<F, T> Question for Pending<F, T>
+impl<F> Ask for F
 where
-    F: AsyncFn(&mut Conn) -> Result<T, Error> + Send,
-    T: Send,
+    F: AsyncFn(&mut Conn) -> Result<Answer, Error> + Send,
 {
-    fn is_forgotten(&self) -> bool {
-        self.reply.as_ref().is_none_or(oneshot::Sender::is_closed)
-    }
-
     fn ask<'a>(
-        &'a mut self,
+        &'a self,
         conn: &'a mut Conn,
-    ) -> Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>> {
-        Box::pin(async move {
-            let answer = (self.ask)(conn).await?;
-            self.reply(Ok(answer));
-            Ok(())
-        })
-    }
-
-    fn refuse(&mut self, error: ReadError) {
-        self.reply(Err(error));
+    ) -> Pin<Box<dyn Future<Output = Result<Answer, Error>> + 'a>> {
+        Box::pin(self(conn))
     }
 }
 
@@ -311,22 +297,22 @@ impl Reader {
         }
     }
 
-    async fn answer(&mut self, mut question: Box<dyn Question>) {
-        if question.is_forgotten() {
+    async fn answer(&mut self, question: Question) {
+        let Question { ask, reply } = question;
+        if reply.is_closed() {
             return;
         }
         let is_asked_again = self.used_for == Use::Reads && self.conn.is_some();
-        let answered = match self.ask(question.as_mut()).await {
+        let answer = match self.ask(ask.as_ref()).await {
             // Nothing had shown that the connection was lost.
-            Err(ReadError::Away(_)) if is_asked_again => self.ask(question.as_mut()).await,
-            answered => answered,
+            Err(ReadError::Away(_)) if is_asked_again => self.ask(ask.as_ref()).await,
+            answer => answer,
         };
-        if let Err(error) = answered {
-            question.refuse(error);
-        }
+        // The visitor may have gone.
+        let _ = reply.send(answer);
     }
 
-    async fn ask(&mut self, question: &mut dyn Question) -> Result<(), ReadError> {
+    async fn ask(&mut self, question: &dyn Ask) -> Result<Answer, ReadError> {
         let budget = match self.used_for {
             Use::Reads => BUDGET,
             Use::Acts | Use::Duties | Use::Bulk => ACTS_WITHIN,
@@ -360,9 +346,9 @@ impl Reader {
         };
         let is_usable = asked.is_ok() && !conn.is_broken();
         let error = match asked {
-            Ok(Ok(())) => {
+            Ok(Ok(answer)) => {
                 self.answered = Instant::now();
-                return Ok(());
+                return Ok(answer);
             }
             // RACE: on a busy machine, the connection gives up in the same moment, which does not mean that the database
             // cannot be reached. Raced by `the_console_reads_and_writes_nothing_and_no_question_takes_long`.

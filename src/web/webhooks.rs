@@ -24,6 +24,7 @@ use crate::store::chance;
 use crate::store::delivery::{self, Attempt, Delivery, Due, Found};
 use crate::store::finder::Finder;
 use crate::store::query;
+use crate::task;
 use crate::telemetry::growing::Growing;
 use crate::time::micros;
 use crate::wire::webhook::MessageJson;
@@ -391,7 +392,7 @@ impl Post {
         {
             line.under_way += 1;
             let endpoints = Arc::clone(&self.endpoints);
-            self.sends.spawn_local(async move {
+            self.sends.spawn_local(task::boxed(async move {
                 let endpoint = &endpoints[place];
                 let id = format!("{}:{}", due.run, due.event);
                 let message = Message {
@@ -401,7 +402,7 @@ impl Post {
                 };
                 let answer = post::send(endpoint, &message).await;
                 (place, due, answer)
-            });
+            }));
         }
     }
 

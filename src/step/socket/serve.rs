@@ -24,6 +24,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
+use crate::task;
+
 use super::super::context::{Attempt, ContextError, ContextStore, too_large};
 use super::super::output::{half, parse_json};
 use super::{Address, Answer, Ask, LINE_MAX, Request, line, reachable};
@@ -150,7 +152,7 @@ impl Service {
         let listener = StdListener::bind(reachable)?;
         listener.set_nonblocking(true)?;
         let (open, closed) = watch::channel(());
-        tokio::spawn(wait_for_the_first(
+        task::anywhere(wait_for_the_first(
             listener,
             Arc::clone(&self.shared),
             closed,
@@ -285,7 +287,7 @@ async fn serve(
         };
         match Place::take(&shared.places, session(&stream)) {
             Some(place) => {
-                tokio::spawn(converse(stream, place, Arc::clone(&shared)));
+                task::anywhere(converse(stream, place, Arc::clone(&shared)));
             }
             None => {
                 // The answer fits into an empty socket, or nobody waits for it.
@@ -492,7 +494,7 @@ impl Asked<'_> {
         answer: impl Future<Output = T> + Send + 'static,
     ) -> io::Result<T> {
         let turn = self.turn.take();
-        let answered = tokio::spawn(async move { (answer.await, turn) });
+        let answered = task::anywhere(async move { (answer.await, turn) });
         let (answer, turn) = answered.await.map_err(io::Error::other)?;
         self.turn = turn;
         Ok(answer)

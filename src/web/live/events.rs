@@ -17,6 +17,7 @@ use tokio::time::timeout_at;
 use crate::model::*;
 use crate::store::event::{self, Changed};
 use crate::store::query;
+use crate::task;
 use crate::wire::Time;
 use crate::wire::event::{EventDataJson, EventJson};
 
@@ -94,7 +95,7 @@ impl Listener {
         let is_first = !state.is_read;
         if is_first {
             state.is_read = true;
-            tokio::spawn(keep_reading(Arc::clone(site)));
+            task::anywhere(keep_reading(Arc::clone(site)));
         }
         (Self(Arc::clone(site)), is_first)
     }
@@ -108,7 +109,7 @@ impl Drop for Listener {
 
 /// Reads the changes while somebody listens. A panic is a bug, and must not end the feed for those who listen.
 async fn keep_reading(site: Arc<Site>) {
-    while tokio::spawn(read(Arc::clone(&site))).await.is_err() {
+    while task::anywhere(read(Arc::clone(&site))).await.is_err() {
         tracing::error!("the reader of the console's changes ended unexpectedly");
         let failed = Some(ReadError::Panicked);
         site.live
@@ -281,7 +282,7 @@ pub async fn events(
         run: given.get(&RUN),
         visitor,
     };
-    tokio::spawn(tell(stream, listener, read, wanted, (start.next, begin)));
+    task::anywhere(tell(stream, listener, read, wanted, (start.next, begin)));
     Ok(response)
 }
 

@@ -30,6 +30,7 @@ use hyper::body::Frame;
 use tokio::sync::{mpsc, watch};
 
 use crate::store::token;
+use crate::task;
 
 use super::Site;
 use super::failed_sign_ins::Remote;
@@ -231,7 +232,7 @@ fn holder(site: &Arc<Site>, token: &str) -> watch::Receiver<bool> {
     let mut holders = lock(&site.live.holders);
     if !holders.are_watched {
         holders.are_watched = true;
-        tokio::spawn(look_after(Arc::clone(site)));
+        task::anywhere(look_after(Arc::clone(site)));
     }
     let holder = holders.of.entry(token.to_owned());
     holder

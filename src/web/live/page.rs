@@ -17,6 +17,8 @@ use axum::response::Response;
 use tokio::sync::watch;
 use tokio::time::timeout_at;
 
+use crate::task;
+
 use super::super::Site;
 use super::super::failed_sign_ins::Remote;
 use super::super::guard::caught;
@@ -196,11 +198,11 @@ pub fn page(
             let room = Room::new(seat);
             let seen = room.seen.subscribe();
             rooms.insert(key.clone(), room);
-            tokio::spawn(renew(Arc::clone(site), key, parts, next));
+            task::anywhere(renew(Arc::clone(site), key, parts, next));
             seen
         }
     };
-    tokio::spawn(tell(stream, seen, stand_in, visitor.proof.clone()));
+    task::anywhere(tell(stream, seen, stand_in, visitor.proof.clone()));
     Ok(response)
 }
 
