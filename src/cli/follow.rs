@@ -15,7 +15,7 @@ use crate::problem::{Problem, Problems};
 use crate::store::query::{self, NodeProgress, Run};
 use crate::store::resume::{self, WaitingStep};
 use crate::store::revive::prospects;
-use crate::store::why::revived_as;
+use crate::store::why::newest;
 use crate::store::{self, Conn};
 use crate::time;
 
@@ -558,11 +558,11 @@ pub async fn report(
             }
             let facts: Vec<_> = halts.into_iter().map(|halt| halt.fact).collect();
             say(&format!("  look at it:  ductworkd show {id}"));
-            match revived_as(conn, run).await? {
-                Some(next) => say(&format!("  revived as:  ductworkd watch {next}")),
-                None => {
+            match newest(conn, run).await? {
+                newest if newest != run => say(&format!("  revived as:  ductworkd watch {newest}")),
+                _ => {
                     let prospects = prospects(conn, run, follow.latest.clone()).await?;
-                    let remedy = remedy(&facts, run, &prospects);
+                    let remedy = remedy(&facts, Some(follow.definition), run, &prospects);
                     say(&format!("  go on:       {}", clean(&remedy)));
                 }
             }

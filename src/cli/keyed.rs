@@ -57,7 +57,7 @@ async fn state(
             let halts = why::halts(conn, newest, Some(latest)).await?;
             let halts: Vec<_> = halts.into_iter().map(|halt| halt.fact).collect();
             let prospects = revive::prospects(conn, newest, Ok(latest)).await?;
-            let remedy = remedy(&halts, newest, &prospects);
+            let remedy = remedy(&halts, Some(latest), newest, &prospects);
             let state = format!("{state}{keeps}: revive {newest_one}, or give another key");
             (state, Some(remedy))
         }

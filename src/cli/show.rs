@@ -176,7 +176,8 @@ impl Show {
             let mut text = page::draw(&page::Page {
                 detail: &detail,
                 explained: why::explained(&halts),
-                remedy: (!facts.is_empty()).then(|| remedy(&facts, run, &prospects)),
+                remedy: (!facts.is_empty())
+                    .then(|| remedy(&facts, definition.as_deref().ok(), run, &prospects)),
                 definition: definition.as_deref().ok(),
                 nodes,
                 troubled: placed,

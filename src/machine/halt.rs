@@ -261,11 +261,9 @@ impl HaltFact {
 
     /// The actions after which a revival does not halt here again; `None` for a halt that a revival
     /// alone may fix.
-    fn first(&self) -> Option<Fix> {
-        let limit = |key| Fix {
-            first: format!("raise `{key}`, and send SIGHUP to `ductworkd`"),
-            note: String::new(),
-        };
+    fn fix(&self, definition: Option<&Definition>) -> Option<Fix> {
+        let node = &self.node;
+        let limit = |key| Fix::of(format!("raise `{key}`, and send SIGHUP to `ductworkd`"));
         if self.is(HaltReason::MaxFanoutExceeded) {
             return Some(limit("pipeline_advancer.steps.max_depth"));
         }
@@ -273,25 +271,27 @@ impl HaltFact {
             return Some(limit("job_worker.max_payload"));
         }
         if self.is(HaltReason::Unanswered) {
-            return Some(Fix {
-                first: "have an answer ready".to_owned(),
-                note: "    # asks again".to_owned(),
-            });
+            let answer = Fix::of("have an answer ready".to_owned());
+            return Some(answer.with_effect("asks again".to_owned()));
         }
         if self.is(HaltReason::JobTimedOut) {
-            return Some(Fix {
-                first: format!("raise the `timeout` of {} in the pipeline's file", self.node),
-                note: " --latest    # without --latest if you raised `job_worker.timeout`, or made the step faster"
-                    .to_owned(),
+            let spec = definition.and_then(|it| {
+                let step = it.node(it.find(node)?).step.as_ref()?;
+                it.steps.get(step)
             });
+            let unless = match spec.is_some_and(|spec| spec.timeout.is_some()) {
+                true => "made the step faster",
+                false => "raised `job_worker.timeout`, or made the step faster",
+            };
+            let raise = Fix::of(format!(
+                "raise the `timeout` of {node} in the pipeline's file"
+            ));
+            return Some(raise.with_latest(Latest::Unless(unless)));
         }
-        let plain = |first| Fix {
-            first,
-            note: String::new(),
-        };
         if self.is(HaltReason::StepUndefined) {
-            let first = format!("deploy the program that has the step {}", self.node);
-            return Some(plain(first));
+            return Some(Fix::of(format!(
+                "deploy the program that has the step {node}"
+            )));
         }
         if self.is(HaltReason::JobCrashesExhausted) {
             // The kernel takes memory back with this signal alone.
@@ -302,56 +302,80 @@ impl HaltFact {
                 true => "",
                 false => ", often a lack of memory",
             };
-            return Some(plain(format!("look for what kills {}{memory}", self.node)));
+            return Some(Fix::of(format!("look for what kills {node}{memory}")));
         }
         if self.is(HaltReason::JobRetriesExhausted) && self.is_killed() {
-            return Some(plain(format!("look for what kills {}", self.node)));
+            return Some(Fix::of(format!("look for what kills {node}")));
         }
         if let Some(first) = self.lack() {
-            return Some(Fix {
-                first,
-                note: "    # add --latest if you edited the pipeline's file".to_owned(),
-            });
+            return Some(Fix::of(first).with_latest(Latest::IfEdited));
         }
         if self.is_certain() {
+            let fix = Fix::of(format!("fix {node}")).with_latest(Latest::IfEdited);
             return Some(Fix {
-                first: format!("fix {}", self.node),
-                note: format!(
-                    "    # add --latest if you edited the pipeline's file; or {TRIGGER_AGAIN}"
-                ),
+                or_anew: true,
+                ..fix
             });
         }
         if !self.is(HaltReason::TransitionInvalid) && !self.is(HaltReason::ConditionUnmatched) {
             return None;
         }
-        let node = &self.node;
-        Some(match (&self.output, self.via == Via::Dampen.as_str()) {
-            (None, _) => Fix {
-                first: "this should not happen: run `ductworkd audit`".to_owned(),
-                note: String::new(),
-            },
-            (Some(_), true) => Fix {
-                first: "have another answer ready".to_owned(),
-                note: "    # asks again; add --latest if you edited the pipeline's file".to_owned(),
-            },
-            (Some(_), false) => Fix {
-                first: format!("fix {node}"),
-                note: format!(
-                    "    # reruns {node}; add --latest if you edited the pipeline's file"
-                ),
-            },
-        })
+        let (first, effect) = match (&self.output, self.via == Via::Dampen.as_str()) {
+            (None, _) => {
+                let first = "this should not happen: run `ductworkd audit`";
+                return Some(Fix::of(first.to_owned()));
+            }
+            (Some(_), true) => (
+                "have another answer ready".to_owned(),
+                "asks again".to_owned(),
+            ),
+            (Some(_), false) => (format!("fix {node}"), format!("reruns {node}")),
+        };
+        let fix = Fix::of(first).with_effect(effect);
+        Some(fix.with_latest(Latest::IfEdited))
     }
 }
 
-/// The actions before a revival, and a note beside the revival's command.
+/// The actions before a revival, and the form of the revival itself.
 struct Fix {
     first: String,
-    note: String,
+    latest: Latest,
+    /// The step with which the revival begins, in words, where nobody would expect that.
+    effect: Option<String>,
+    /// A new run with another input is another way on.
+    or_anew: bool,
 }
 
-/// The other way on from a step that refuses its input.
-const TRIGGER_AGAIN: &str = "trigger it again with another input";
+impl Fix {
+    fn of(first: String) -> Self {
+        Self {
+            first,
+            latest: Latest::Never,
+            effect: None,
+            or_anew: false,
+        }
+    }
+
+    fn with_latest(self, latest: Latest) -> Self {
+        Self { latest, ..self }
+    }
+
+    fn with_effect(self, effect: String) -> Self {
+        let effect = Some(effect);
+        Self { effect, ..self }
+    }
+}
+
+/// The use of `--latest` by a fix.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Latest {
+    /// The definition has nothing to do with it.
+    Never,
+    /// For a fix in the pipeline's file.
+    IfEdited,
+    /// The fix is in the pipeline's file, unless it was this one.
+    Unless(&'static str),
+}
 
 /// The end of the fan-out that begins with this edge.
 pub(super) fn then(edge: &Edge) -> Option<Then> {
@@ -425,68 +449,34 @@ pub enum Obstacle {
     Gone,
 }
 
-/// The remedy for a run that halted in these ways.
-pub fn remedy(halts: &[HaltFact], run: RunId, prospects: &Prospects) -> String {
-    let (input, anew) = match prospects.has_key {
-        true => (" and another key", " with another key"),
-        false => ("", ""),
-    };
-    let remedy = remedy_by_change(halts, run);
-    let remedy = remedy.replace(TRIGGER_AGAIN, &format!("{TRIGGER_AGAIN}{input}"));
-    let Some(obstacle) = &prospects.obstacle else {
-        return remedy;
-    };
-    // A remedy mentions the option after `ductworkd revive RUN` alone: in the command itself, or in its note.
-    let (first, note) = match remedy.split_once(&format!("ductworkd revive {run}")) {
-        Some((first, note)) if note.contains("--latest") => (first, note),
-        _ => return remedy,
-    };
-    let told = match obstacle {
-        // The option is in the command: a raised `timeout` counts with it alone.
-        Obstacle::Disagrees(found) if note.starts_with(" --latest") => {
-            return format!(
-                "undo the change of the pipeline's file with which it cannot continue this run ({}), {first}ductworkd \
-                 revive {run}{note}; or trigger a new run{anew}, which does all work again",
-                listed(found)
-            );
-        }
-        Obstacle::Disagrees(found) => {
-            return format!(
-                "{first}ductworkd revive {run}    # not with --latest: the pipeline's file cannot continue this run ({}); \
-                 undo that change of the file, or trigger a new run{anew}, which does all work again",
-                listed(found)
-            );
-        }
-        Obstacle::Unknown => {
-            "--latest is refused if the file has changed so that it cannot continue this run"
-                .to_owned()
-        }
-        Obstacle::Mistake(place) => format!(
-            "--latest and a new run need the mistake in a pipeline's file fixed ({place}), which `ductworkd check` explains"
-        ),
-        Obstacle::Gone => {
-            "--latest and a new run need a configuration that has this pipeline".to_owned()
-        }
-    };
-    format!("{first}ductworkd revive {run}{note}; {told}")
-}
-
-fn remedy_by_change(halts: &[HaltFact], run: RunId) -> String {
+/// The remedy for a run that halted in these ways, and has this definition.
+pub fn remedy(
+    halts: &[HaltFact],
+    definition: Option<&Definition>,
+    run: RunId,
+    prospects: &Prospects,
+) -> String {
     let mut fixes: Vec<Fix> = Vec::new();
-    for fix in halts.iter().filter_map(HaltFact::first) {
+    for fix in halts.iter().filter_map(|halt| halt.fix(definition)) {
         if fixes.iter().all(|known| known.first != fix.first) {
             fixes.push(fix);
         }
     }
-    let Some(Fix { first, note }) = fixes.first() else {
-        return format!("ductworkd revive {run}");
-    };
-    if fixes.len() == 1 {
-        return format!("{first}, then: ductworkd revive {run}{note}");
+    match &fixes[..] {
+        [] => format!("ductworkd revive {run}"),
+        [fix] => revival(fix, run, prospects),
+        fixes => {
+            let several = Fix::of(named(fixes, halts.len())).with_latest(Latest::IfEdited);
+            revival(&several, run, prospects)
+        }
     }
+}
+
+/// The actions of several fixes, of so many halts.
+fn named(fixes: &[Fix], halts: usize) -> String {
     let named: Vec<&str> = fixes.iter().take(NAMED).map(|it| &*it.first).collect();
     // Of more halts than these, others may have fixes of their own.
-    let at_least = match halts.len() {
+    let at_least = match halts {
         HALTS_MAX.. => "at least ",
         _ => "",
     };
@@ -494,16 +484,77 @@ fn remedy_by_change(halts: &[HaltFact], run: RunId) -> String {
         Some(more @ 1..) => (&named[..], format!("{at_least}{more} more")),
         _ => (&named[..named.len() - 1], named[named.len() - 1].to_owned()),
     };
-    format!(
-        "{} and {last}, then: ductworkd revive {run}    # add --latest if you edited the pipeline's file",
-        first.join(", ")
-    )
+    format!("{} and {last}", first.join(", "))
+}
+
+/// The fix with the command after it, as far as nothing is in the way of `--latest`.
+fn revival(fix: &Fix, run: RunId, prospects: &Prospects) -> String {
+    let Fix { first, latest, .. } = fix;
+    let (another, anew) = match prospects.has_key {
+        true => (" and another key", " with another key"),
+        false => ("", ""),
+    };
+    let obstacle = prospects.obstacle.as_ref();
+    let obstacle = obstacle.filter(|_| *latest != Latest::Never);
+    let mut notes: Vec<String> = fix.effect.iter().cloned().collect();
+    if let (Some(Obstacle::Disagrees(found)), Latest::IfEdited) = (obstacle, latest) {
+        notes.push(format!(
+            "not with --latest: the pipeline's file cannot continue this run ({}); undo that change of the file, or \
+             trigger a new run{anew}, which does all work again",
+            listed(found)
+        ));
+        return format!("{first}, then: {}", command(run, "", &notes));
+    }
+    let option = match latest {
+        Latest::Never => "",
+        Latest::IfEdited => {
+            notes.push("add --latest if you edited the pipeline's file".to_owned());
+            ""
+        }
+        Latest::Unless(other) => {
+            notes.push(format!("without --latest if you {other}"));
+            " --latest"
+        }
+    };
+    if fix.or_anew {
+        notes.push(format!("or trigger it again with another input{another}"));
+    }
+    let remedy = format!("{first}, then: {}", command(run, option, &notes));
+    match obstacle {
+        None => remedy,
+        // A raised `timeout` counts with the option alone.
+        Some(Obstacle::Disagrees(found)) => format!(
+            "undo the change of the pipeline's file with which it cannot continue this run ({}), {remedy}; or trigger a \
+             new run{anew}, which does all work again",
+            listed(found)
+        ),
+        Some(Obstacle::Unknown) => format!(
+            "{remedy}; --latest is refused if the file has changed so that it cannot continue this run"
+        ),
+        Some(Obstacle::Mistake(place)) => format!(
+            "{remedy}; --latest and a new run need the mistake in a pipeline's file fixed ({place}), which \
+             `ductworkd check` explains"
+        ),
+        Some(Obstacle::Gone) => {
+            format!("{remedy}; --latest and a new run need a configuration that has this pipeline")
+        }
+    }
+}
+
+fn command(run: RunId, option: &str, notes: &[String]) -> String {
+    let command = format!("ductworkd revive {run}{option}");
+    match notes.is_empty() {
+        true => command,
+        false => format!("{command}    # {}", notes.join("; ")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::definition::{Path, Pipeline};
+    use crate::definition::{Path, Pipeline, StepSpec};
 
     fn definition() -> Definition {
         let pipeline = Pipeline::named("P")
@@ -570,7 +621,7 @@ mod tests {
         let run = RunId(uuid::Uuid::nil());
         let refused = |node| fact(HaltReason::StepRefused, node, None);
         let timed_out = fact(HaltReason::JobTimedOut, "Load", None);
-        let of = |halts: &[HaltFact]| remedy(halts, run, &Prospects::default());
+        let of = |halts: &[HaltFact]| remedy(halts, None, run, &Prospects::default());
         let end = |note| format!(", then: ductworkd revive {run}    # {note}");
         let alone = end(
             "add --latest if you edited the pipeline's file; or trigger it again with another input",
@@ -602,8 +653,19 @@ mod tests {
              of A in the pipeline's file, then: ductworkd revive {run} --latest    # without --latest if you raised \
              `job_worker.timeout`, or made the step faster; or trigger a new run, which does all work again"
         );
-        assert_eq!(remedy(&timed_out, run, &disagrees), undone_first);
-        let told = remedy(&all[..1], run, &disagrees);
+        assert_eq!(remedy(&timed_out, None, run, &disagrees), undone_first);
+        let (quick, none) = (Duration::from_secs(1), Prospects::default());
+        let spec = StepSpec::command(["a"]).timeout(quick);
+        let own = Pipeline::named("P").start("A").step("A", spec).build();
+        let own = own.expect("it is well formed");
+        assert_eq!(
+            remedy(&timed_out, Some(&own), run, &none),
+            format!(
+                "raise the `timeout` of A in the pipeline's file, then: ductworkd revive {run} --latest    # without --latest \
+                 if you made the step faster"
+            )
+        );
+        let told = remedy(&all[..1], None, run, &disagrees);
         assert!(told.ends_with(&refused_there), "{told}");
         for halts in [&all[..1], &timed_out] {
             // These may be in the way, or are as soon as the option is used; the rest of the remedy stays.
@@ -621,7 +683,7 @@ mod tests {
                     "; --latest and a new run need a configuration that has this pipeline",
                 ),
             ] {
-                let told = remedy(halts, run, &prospects(obstacle));
+                let told = remedy(halts, None, run, &prospects(obstacle));
                 assert_eq!(told, format!("{}{end}", of(halts)));
             }
         }
@@ -631,7 +693,10 @@ mod tests {
             Obstacle::Unknown,
             Obstacle::Gone,
         ] {
-            assert_eq!(remedy(&deploy, run, &prospects(obstacle)), of(&deploy));
+            assert_eq!(
+                remedy(&deploy, None, run, &prospects(obstacle)),
+                of(&deploy)
+            );
         }
         // The key of a run leads to that run for good.
         let keyed = Prospects {
@@ -639,14 +704,14 @@ mod tests {
             ..Prospects::default()
         };
         assert_eq!(
-            remedy(&all[..1], run, &keyed),
+            remedy(&all[..1], None, run, &keyed),
             format!("fix A{alone} and another key")
         );
         let keyed = Prospects {
             has_key: true,
             ..disagrees
         };
-        let told = remedy(&all[..1], run, &keyed);
+        let told = remedy(&all[..1], None, run, &keyed);
         let anew = "or trigger a new run with another key, which does all work again";
         assert!(told.ends_with(anew), "{told}");
         let most = all.iter().cycle().take(HALTS_MAX).cloned();
@@ -740,7 +805,7 @@ mod tests {
         let run = RunId(uuid::Uuid::nil());
         let revive = format!("ductworkd revive {run}");
         let alone = Prospects::default();
-        let of = |reason, output| remedy(&[fact(reason, "List", output)], run, &alone);
+        let of = |reason, output| remedy(&[fact(reason, "List", output)], None, run, &alone);
         assert_eq!(of(HaltReason::AdvancerRetriesExhausted, None), revive);
         // Only the present definition has the new timeout.
         let late = of(HaltReason::JobTimedOut, None);
@@ -765,7 +830,7 @@ mod tests {
             let mut killed = fact(HaltReason::JobCrashesExhausted, "List", None);
             killed.error = Some(format!("killed by {by} a person"));
             let told = format!("{kills}{memory}, then: {revive}");
-            assert_eq!(remedy(&[killed], run, &alone), told);
+            assert_eq!(remedy(&[killed], None, run, &alone), told);
         }
         let invalid = of(HaltReason::TransitionInvalid, Some("1"));
         assert!(
@@ -782,7 +847,7 @@ mod tests {
         let exhausted = |class: &str| {
             let mut fact = fact(HaltReason::JobRetriesExhausted, "List", None);
             fact.class = Some(class.to_owned());
-            remedy(&[fact], run, &alone)
+            remedy(&[fact], None, run, &alone)
         };
         for (class, first) in [
             (
@@ -815,7 +880,7 @@ mod tests {
             let mut fact = fact(HaltReason::JobRetriesExhausted, "List", None);
             fact.class = Some("ExitStatus(127)".to_owned());
             fact.error = Some(error.to_owned());
-            let told = remedy(&[fact], run, &alone);
+            let told = remedy(&[fact], None, run, &alone);
             let first = "save the script of List with the line ends of Unix (sed -i 's/\\r$//' FILE), then: ";
             assert_eq!(told.starts_with(first), is_of_windows, "{told}");
         }
@@ -847,6 +912,6 @@ mod tests {
             fact(HaltReason::AdvancerRetriesExhausted, "Load", None),
             fact(HaltReason::TransitionInvalid, "List", Some("1")),
         ];
-        assert!(remedy(&both, run, &alone).starts_with("fix List"));
+        assert!(remedy(&both, None, run, &alone).starts_with("fix List"));
     }
 }

@@ -219,7 +219,12 @@ fn halted(facts: &Facts, ended: &str) -> Why {
             Why::new("halted", fact).remedy(format!("{again}    # a new run does all work again"))
         }
         None => {
-            let remedy = halt::remedy(&facts.halts, facts.run_id, &facts.prospects);
+            let remedy = halt::remedy(
+                &facts.halts,
+                facts.graph.as_deref(),
+                facts.run_id,
+                &facts.prospects,
+            );
             Why::new("halted", fact).remedy(remedy)
         }
     }
