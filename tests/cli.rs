@@ -1196,8 +1196,10 @@ fn a_trigger_that_upgrades_a_database_says_so_and_one_that_makes_it_does_not() {
     made.fine();
     assert!(!made.stderr.contains("upgraded"), "{made:?}");
     let conn = rusqlite::Connection::open(place.path().join("ductwork.db")).unwrap();
-    // The last migration changes nothing in SQLite.
-    let sql = "DELETE FROM ductwork_migrations WHERE version = 23";
+    // The last migration, undone.
+    let column = "ALTER TABLE ductwork_departed DROP COLUMN went_on_as";
+    conn.execute(column, []).unwrap();
+    let sql = "DELETE FROM ductwork_migrations WHERE version = 24";
     assert_eq!(conn.execute(sql, []).unwrap(), 1);
     let upgraded = trigger();
     let note = "note: the database was upgraded by 1 migration, as `ductworkd migrate` does";

@@ -119,10 +119,10 @@ fn gone(cli: &CliContext, departed: &[Departed], now: i64) -> Result<(), Failure
         return cli.out.text("no process is known to be gone\n");
     }
     let row = |process: &Departed| {
-        let (death, style) = match process.death.as_deref() {
-            Some(death) if departed::lives(death) => (death, out::DIM),
-            Some(death) => (death, out::BAD),
-            None => ("ended cleanly", out::DIM),
+        let how = process.how();
+        let style = match (&how, process.went_on_as) {
+            (Some(_), None) => out::BAD,
+            _ => out::DIM,
         };
         vec![
             Cell::styled(&process.role, out::BOLD),
@@ -131,7 +131,7 @@ fn gone(cli: &CliContext, departed: &[Departed], now: i64) -> Result<(), Failure
             Cell::new(process.pid.to_string()),
             Cell::new(cli.out.time(process.started_at, now)),
             Cell::new(cli.out.time(process.gone_at, now)),
-            Cell::styled(death, style),
+            Cell::styled(how.unwrap_or_else(|| "ended cleanly".to_owned()), style),
             Cell::styled(short(process.id), out::DIM),
         ]
     };

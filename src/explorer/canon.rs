@@ -263,7 +263,7 @@ const HISTORY: &str = "
     ductwork_definitions digest pipeline body created_at
     ductwork_tuples run_id key value first_set_at last_set_at
     ductwork_pauses reason paused_by paused_at holds
-    ductwork_departed id role pipeline host pid version started_at gone_at death
+    ductwork_departed id role pipeline host pid version started_at gone_at death went_on_as
     ductwork_metrics process_id written_at body
     ductwork_actions id at by_whom channel verb pipeline run_id made_run bulk_id
     ductwork_duties name holder until

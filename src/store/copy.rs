@@ -115,7 +115,7 @@ const DECLARED: &[(&str, &str, &str)] = &[
         "ductwork_departed",
         "id",
         "id id, role text, pipeline text, host text, pid int, version text, started_at int, gone_at int, \
-                  death text",
+                  death text, went_on_as id",
     ),
     (
         "ductwork_metrics",

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use crate::model::*;
 
 use super::conn::{Conn, Row};
@@ -27,14 +29,8 @@ pub const REMEMBERED_AT_MOST: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 macro_rules! departed_columns {
     () => {
-        "d.id, d.role, d.pipeline, d.host, d.pid, d.version, d.started_at, d.gone_at, d.death"
-    };
-}
-
-/// Marks the death of a process that was declared dead, and lived.
-macro_rules! went_on {
-    () => {
-        "; it lives, and went on as "
+        "d.id, d.role, d.pipeline, d.host, d.pid, d.version, d.started_at, d.gone_at, d.death, \
+         d.went_on_as"
     };
 }
 
@@ -48,13 +44,13 @@ statements! {
         SELECT ", departed_columns!(), "
           FROM ductwork_departed d ORDER BY d.gone_at DESC, d.id DESC LIMIT :n");
     /// Of one that ended in order, nothing is changed.
-    WENT_ON = "UPDATE ductwork_departed SET death = death || :went_on WHERE id = :id";
+    WENT_ON = "UPDATE ductwork_departed SET went_on_as = :now WHERE id = :id AND death IS NOT NULL";
     /// However many other processes departed after them. One that went on is not lost.
     LOST_SUPERVISORS = concat!("
         SELECT ", departed_columns!(), "
           FROM ductwork_departed d
          WHERE d.gone_at >= :since AND d.role = 'supervisor'
-           AND d.death NOT LIKE '%", went_on!(), "%'
+           AND d.death IS NOT NULL AND d.went_on_as IS NULL
          ORDER BY d.gone_at DESC, d.id DESC LIMIT :n");
     /// Processes that were gone before the kept history began, as a rule.
     OLD_DEPARTED = "
@@ -85,19 +81,13 @@ pub(super) async fn remember(
     Ok(())
 }
 
-/// True where a process of this death was declared dead, and lives.
-pub fn lives(death: &str) -> bool {
-    death.contains(went_on!())
-}
-
 /// Tells of a process that was declared dead that it lives, and has registered anew.
 pub(super) async fn went_on(
     conn: &mut Conn,
     earlier: ProcessId,
     now: ProcessId,
 ) -> Result<(), Error> {
-    let went_on = format!(concat!(went_on!(), "{}"), short(now));
-    let args = [("id", earlier.0.into()), ("went_on", (&went_on).into())];
+    let args = [("id", earlier.0.into()), ("now", now.0.into())];
     conn.execute(&WENT_ON, &args).await?;
     Ok(())
 }
@@ -123,9 +113,16 @@ pub struct Departed {
     pub gone_at: i64,
     /// The sign by which it was known to be dead; `None` where it ended in order.
     pub death: Option<String>,
+    /// It was declared dead, and lived: the key with which it has registered since.
+    pub went_on_as: Option<ProcessId>,
 }
 
 impl Departed {
+    /// How its death became known, and under which id it went on if it lives, in words.
+    pub fn how(&self) -> Option<String> {
+        Some(in_words(self.death.as_deref()?, self.went_on_as))
+    }
+
     fn read(row: &Row) -> Result<Self, Error> {
         Ok(Self {
             id: ProcessId(row.get("id")?),
@@ -137,7 +134,16 @@ impl Departed {
             started_at: row.get("started_at")?,
             gone_at: row.get("gone_at")?,
             death: row.get("death")?,
+            went_on_as: row.get::<Option<Uuid>>("went_on_as")?.map(ProcessId),
         })
+    }
+}
+
+/// The sign of a death, and the id under which the process went on if it lives.
+pub(super) fn in_words(death: &str, went_on_as: Option<ProcessId>) -> String {
+    match went_on_as {
+        Some(now) => format!("{death}; it lives, and went on as {}", short(now)),
+        None => death.to_owned(),
     }
 }
 

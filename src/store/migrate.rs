@@ -71,6 +71,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(21, "questions", "0021_questions.sql"),
     migration!(22, "revivals", "0022_revivals.sql"),
     migration!(23, "queue", "0023_queue.sql"),
+    migration!(24, "went on", "0024_went_on.sql"),
 ];
 
 /// How long a migration waits by default for locks that others hold.

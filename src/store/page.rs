@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::model::*;
 
 use super::conn::{Conn, Row};
+use super::departed;
 use super::error::Error;
 use super::list;
 pub use super::resume::Due;
@@ -136,10 +137,10 @@ statements! {
                  WHERE {any:s.run_id;b(id id)} AND s.via = 'dampen' AND s.status = 'waiting'
                  ORDER BY s.created_at, s.id LIMIT :n) x";
     PAGE_PROCESSES = "
-        SELECT p.id, p.host, p.pid, {big:0} AS gone, NULL AS death
+        SELECT p.id, p.host, p.pid, {big:0} AS gone, NULL AS death, NULL AS went_on_as
           FROM {rows:b(id id)} JOIN ductwork_processes p ON {key:p.id;b.id}
         UNION ALL
-        SELECT d.id, d.host, d.pid, {big:1}, d.death
+        SELECT d.id, d.host, d.pid, {big:1}, d.death, d.went_on_as
           FROM {rows:b(id id)} JOIN ductwork_departed d ON {key:d.id;b.id}";
     /// Each process has its own limit: however much one of them holds, the others are shown. All claims are read, and
     /// those are as few as the work in flight.
@@ -340,7 +341,7 @@ pub struct Holder {
     pub pid: i64,
     /// True where the process is gone.
     pub is_gone: bool,
-    /// The sign by which it was known to be dead; `None` where it lives, or ended in order.
+    /// The sign by which it was known to be dead, in words; `None` where it lives, or ended in order.
     pub death: Option<String>,
 }
 
@@ -690,12 +691,14 @@ pub async fn holders(
         .await?;
     rows.iter()
         .map(|row| {
+            let death: Option<String> = row.get("death")?;
+            let went_on_as = row.get::<Option<Uuid>>("went_on_as")?.map(ProcessId);
             Ok(Holder {
                 id: ProcessId(row.get("id")?),
                 host: row.get("host")?,
                 pid: row.get("pid")?,
                 is_gone: row.get::<i64>("gone")? != 0,
-                death: row.get("death")?,
+                death: death.map(|death| departed::in_words(&death, went_on_as)),
             })
         })
         .collect()

@@ -144,6 +144,8 @@ pub struct DepartedJson<'a> {
     gone_at: Time,
     /// The sign by which it was known to be dead; null if it ended in an orderly way.
     death: Option<&'a str>,
+    /// The id with which it has registered since, because it was declared dead and lived; else null.
+    went_on_as: Option<ProcessId>,
 }
 
 impl<'a> DepartedJson<'a> {
@@ -159,6 +161,7 @@ impl<'a> DepartedJson<'a> {
             started_at: Time::of(departed.started_at),
             gone_at: Time::of(departed.gone_at),
             death: departed.death.as_deref(),
+            went_on_as: departed.went_on_as,
         }
     }
 }

@@ -7,7 +7,7 @@ use askama::Template;
 use askama::filters::HtmlSafe;
 
 use crate::model::*;
-use crate::store::departed;
+use crate::store::departed::Departed;
 use crate::store::page::{Attempt, Holder, StepHead};
 use crate::time;
 use crate::view;
@@ -159,11 +159,11 @@ pub fn of_process(judged: Judged, intake: Intake) -> State {
 }
 
 /// How a process ended.
-pub fn of_departed(death: Option<&str>) -> State {
-    match death {
-        Some(death) if departed::lives(death) => state("–", "taken for dead", "dim"),
-        Some(_) => state("☠", "died", "bad"),
-        None => state("–", "ended cleanly", "dim"),
+pub fn of_departed(process: &Departed) -> State {
+    match (&process.death, process.went_on_as) {
+        (None, _) => state("–", "ended cleanly", "dim"),
+        (Some(_), Some(_)) => state("–", "taken for dead", "dim"),
+        (Some(_), None) => state("☠", "died", "bad"),
     }
 }
 

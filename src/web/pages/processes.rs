@@ -148,8 +148,8 @@ pub async fn processes(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
         pid: row.pid,
         started: parts::ago(row.started_at, now),
         gone: parts::ago(row.gone_at, now),
-        state: parts::of_departed(row.death.as_deref()),
-        how: row.death.clone().unwrap_or_default(),
+        state: parts::of_departed(row),
+        how: row.how().unwrap_or_default(),
     };
     page(&Page {
         frame: Frame::of("processes", now),

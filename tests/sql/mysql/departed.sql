@@ -1,2 +1,2 @@
-SELECT d.id, d.role, d.pipeline, d.host, d.pid, d.version, d.started_at, d.gone_at, d.death
+SELECT d.id, d.role, d.pipeline, d.host, d.pid, d.version, d.started_at, d.gone_at, d.death, d.went_on_as
   FROM ductwork_departed d ORDER BY d.gone_at DESC, d.id DESC LIMIT ?

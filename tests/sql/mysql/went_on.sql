@@ -1,1 +1,1 @@
-UPDATE ductwork_departed SET death = death || ? WHERE id = ?
+UPDATE ductwork_departed SET went_on_as = ? WHERE id = ? AND death IS NOT NULL

@@ -1,5 +1,5 @@
-SELECT d.id, d.role, d.pipeline, d.host, d.pid, d.version, d.started_at, d.gone_at, d.death
+SELECT d.id, d.role, d.pipeline, d.host, d.pid, d.version, d.started_at, d.gone_at, d.death, d.went_on_as
   FROM ductwork_departed d
  WHERE d.gone_at >= $1 AND d.role = 'supervisor'
-   AND d.death NOT LIKE '%; it lives, and went on as %'
+   AND d.death IS NOT NULL AND d.went_on_as IS NULL
  ORDER BY d.gone_at DESC, d.id DESC LIMIT $2

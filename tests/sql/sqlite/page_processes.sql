@@ -1,5 +1,5 @@
-SELECT p.id, p.host, p.pid, CAST(0 AS bigint) AS gone, NULL AS death
+SELECT p.id, p.host, p.pid, CAST(0 AS bigint) AS gone, NULL AS death, NULL AS went_on_as
   FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b JOIN ductwork_processes p ON p.id = b.id
 UNION ALL
-SELECT d.id, d.host, d.pid, CAST(1 AS bigint), d.death
+SELECT d.id, d.host, d.pid, CAST(1 AS bigint), d.death, d.went_on_as
   FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b JOIN ductwork_departed d ON d.id = b.id
