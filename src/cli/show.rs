@@ -12,6 +12,7 @@ use crate::store::action;
 use crate::store::definition::Definitions;
 use crate::store::page::{self as stored, Part};
 use crate::store::query::{self, LISTED_ATTEMPTS, StepRow};
+use crate::store::why::newest;
 use crate::store::{Conn, Error, Purpose, pause, resume, revive};
 use crate::view::graph::{self, Progress};
 use crate::view::word;
@@ -173,8 +174,13 @@ impl Show {
                 }
                 _ => Prospects::default(),
             };
+            let newest = match detail.run.revived_as {
+                Some(next) => Some(newest(&mut conn, next).await?),
+                None => None,
+            };
             let mut text = page::draw(&page::Page {
                 detail: &detail,
+                newest,
                 explained: why::explained(&halts),
                 remedy: (!facts.is_empty())
                     .then(|| remedy(&facts, definition.as_deref().ok(), run, &prospects)),

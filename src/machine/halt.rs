@@ -281,7 +281,9 @@ impl HaltFact {
             });
             let unless = match spec.is_some_and(|spec| spec.timeout.is_some()) {
                 true => "made the step faster",
-                false => "raised `job_worker.timeout`, or made the step faster",
+                false => {
+                    "raised `job_worker.timeout` and sent SIGHUP to `ductworkd`, or made the step faster"
+                }
             };
             let raise = Fix::of(format!(
                 "raise the `timeout` of {node} in the pipeline's file"
@@ -302,16 +304,24 @@ impl HaltFact {
                 true => "",
                 false => ", often a lack of memory",
             };
-            return Some(Fix::of(format!("look for what kills {node}{memory}")));
+            let look = Fix::of(format!("look for what kills {node}{memory}"));
+            return Some(look.with_latest(Latest::IfEdited));
         }
         if self.is(HaltReason::JobRetriesExhausted) && self.is_killed() {
-            return Some(Fix::of(format!("look for what kills {node}")));
+            let look = Fix::of(format!("look for what kills {node}"));
+            return Some(look.with_latest(Latest::IfEdited));
         }
         if let Some(first) = self.lack() {
             return Some(Fix::of(first).with_latest(Latest::IfEdited));
         }
         if self.is_certain() {
-            let fix = Fix::of(format!("fix {node}")).with_latest(Latest::IfEdited);
+            let first = match self.class.as_deref() {
+                Some("output_too_large") => format!(
+                    "let {node} return less, or raise `job_worker.max_payload` and send SIGHUP to `ductworkd`"
+                ),
+                _ => format!("fix {node}"),
+            };
+            let fix = Fix::of(first).with_latest(Latest::IfEdited);
             return Some(Fix {
                 or_anew: true,
                 ..fix
@@ -465,10 +475,24 @@ pub fn remedy(
     match &fixes[..] {
         [] => format!("ductworkd revive {run}"),
         [fix] => revival(fix, run, prospects),
-        fixes => {
-            let several = Fix::of(named(fixes, halts.len())).with_latest(Latest::IfEdited);
-            revival(&several, run, prospects)
+        fixes => revival(&several(fixes, halts.len()), run, prospects),
+    }
+}
+
+/// Several fixes, of so many halts, as one.
+fn several(fixes: &[Fix], halts: usize) -> Fix {
+    let is_of_file = |fix: &Fix| matches!(fix.latest, Latest::Unless(_));
+    let latest = match &fixes[0] {
+        first if fixes.iter().all(|fix| fix.latest == first.latest) && is_of_file(first) => {
+            first.latest
         }
+        // One of them counts with the option alone.
+        _ if fixes.iter().any(is_of_file) => Latest::Unless("left the pipeline's file as it was"),
+        _ => Latest::IfEdited,
+    };
+    Fix {
+        or_anew: fixes.iter().all(|fix| fix.or_anew),
+        ..Fix::of(named(fixes, halts)).with_latest(latest)
     }
 }
 
@@ -484,7 +508,12 @@ fn named(fixes: &[Fix], halts: usize) -> String {
         Some(more @ 1..) => (&named[..], format!("{at_least}{more} more")),
         _ => (&named[..named.len() - 1], named[named.len() - 1].to_owned()),
     };
-    format!("{} and {last}", first.join(", "))
+    // An action that is a list itself ends before a semicolon.
+    let is_list = |it: &&str| it.contains(", ") || it.contains(" and ");
+    match named.iter().any(is_list) {
+        true => format!("{}; {last}", first.join("; ")),
+        false => format!("{} and {last}", first.join(", ")),
+    }
 }
 
 /// The fix with the command after it, as far as nothing is in the way of `--latest`.
@@ -626,15 +655,31 @@ mod tests {
         let alone = end(
             "add --latest if you edited the pipeline's file; or trigger it again with another input",
         );
-        let several = end("add --latest if you edited the pipeline's file");
         assert_eq!(of(&[refused("A"), refused("A")]), format!("fix A{alone}"));
-        assert_eq!(
-            of(&[refused("A"), timed_out, refused("A")]),
-            format!("fix A and raise the `timeout` of Load in the pipeline's file{several}")
-        );
         let all = ["A", "B", "C", "D"].map(refused);
-        assert_eq!(of(&all[..3]), format!("fix A, fix B and fix C{several}"));
-        assert_eq!(of(&all), format!("fix A, fix B, fix C and 1 more{several}"));
+        assert_eq!(of(&all[..3]), format!("fix A, fix B and fix C{alone}"));
+        assert_eq!(of(&all), format!("fix A, fix B, fix C and 1 more{alone}"));
+        // One of them counts with the option alone.
+        let left = "without --latest if you left the pipeline's file as it was";
+        assert_eq!(
+            of(&[refused("A"), timed_out.clone(), refused("A")]),
+            format!(
+                "fix A and raise the `timeout` of Load in the pipeline's file, then: ductworkd revive {run} --latest    # {left}"
+            )
+        );
+        let both = of(&[fact(HaltReason::JobTimedOut, "A", None), timed_out.clone()]);
+        let raised = "    # without --latest if you raised `job_worker.timeout` and sent SIGHUP to `ductworkd`, or made";
+        assert!(both.contains(&format!(" --latest{raised}")), "{both}");
+        // An action with a comma is not one of a list with commas.
+        let unfound = HaltFact {
+            class: Some("command_not_found".to_owned()),
+            ..fact(HaltReason::JobRetriesExhausted, "B", None)
+        };
+        let edited = end("add --latest if you edited the pipeline's file");
+        assert_eq!(
+            of(&[refused("A"), unfound]),
+            format!("fix A; install the program of B, or create its file{edited}")
+        );
         // Another option is no remedy where the file's definition is refused.
         let obstacle = "it has no `B`";
         let refused_there = format!(
@@ -651,7 +696,18 @@ mod tests {
         let undone_first = format!(
             "undo the change of the pipeline's file with which it cannot continue this run ({obstacle}), raise the `timeout` \
              of A in the pipeline's file, then: ductworkd revive {run} --latest    # without --latest if you raised \
-             `job_worker.timeout`, or made the step faster; or trigger a new run, which does all work again"
+             `job_worker.timeout` and sent SIGHUP to `ductworkd`, or made the step faster; or trigger a new run, which \
+             does all work again"
+        );
+        let told = remedy(
+            &[all[0].clone(), timed_out[0].clone()],
+            None,
+            run,
+            &disagrees,
+        );
+        assert!(
+            told.starts_with("undo the change ") && told.contains(" --latest    # "),
+            "{told}"
         );
         assert_eq!(remedy(&timed_out, None, run, &disagrees), undone_first);
         let (quick, none) = (Duration::from_secs(1), Prospects::default());
@@ -717,7 +773,7 @@ mod tests {
         let most = all.iter().cycle().take(HALTS_MAX).cloned();
         assert_eq!(
             of(&most.collect::<Vec<_>>()),
-            format!("fix A, fix B, fix C and at least 1 more{several}")
+            format!("fix A, fix B, fix C and at least 1 more{alone}")
         );
     }
 
@@ -818,10 +874,11 @@ mod tests {
             of(HaltReason::StepUndefined, None),
             format!("deploy the program that has the step List, then: {revive}")
         );
+        let edited = "    # add --latest if you edited the pipeline's file";
         let kills = "look for what kills List";
         assert_eq!(
             of(HaltReason::JobCrashesExhausted, None),
-            format!("{kills}, often a lack of memory, then: {revive}")
+            format!("{kills}, often a lack of memory, then: {revive}{edited}")
         );
         for (by, memory) in [
             ("SIGKILL: by", ", often a lack of memory"),
@@ -829,7 +886,7 @@ mod tests {
         ] {
             let mut killed = fact(HaltReason::JobCrashesExhausted, "List", None);
             killed.error = Some(format!("killed by {by} a person"));
-            let told = format!("{kills}{memory}, then: {revive}");
+            let told = format!("{kills}{memory}, then: {revive}{edited}");
             assert_eq!(remedy(&[killed], None, run, &alone), told);
         }
         let invalid = of(HaltReason::TransitionInvalid, Some("1"));
@@ -895,8 +952,11 @@ mod tests {
         }
         assert_eq!(
             exhausted("Signal(SEGV)"),
-            format!("{kills}, then: {revive}")
+            format!("{kills}, then: {revive}{edited}")
         );
+        let printed = exhausted("output_too_large");
+        let less = "let List return less, or raise `job_worker.max_payload` and send SIGHUP to `ductworkd`, then: ";
+        assert!(printed.starts_with(less), "{printed}");
         let wide = of(HaltReason::MaxFanoutExceeded, Some("[]"));
         assert!(
             wide.starts_with("raise `pipeline_advancer.steps.max_depth`"),

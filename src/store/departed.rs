@@ -118,7 +118,7 @@ pub struct Departed {
 }
 
 impl Departed {
-    /// How its death became known, and under which id it went on if it lives, in words.
+    /// How its death became known, and under which id it went on if it lived, in words.
     pub fn how(&self) -> Option<String> {
         Some(in_words(self.death.as_deref()?, self.went_on_as))
     }
@@ -139,10 +139,10 @@ impl Departed {
     }
 }
 
-/// The sign of a death, and the id under which the process went on if it lives.
+/// The sign of a death, and the id under which the process went on if it lived.
 pub(super) fn in_words(death: &str, went_on_as: Option<ProcessId>) -> String {
     match went_on_as {
-        Some(now) => format!("{death}; it lives, and went on as {}", short(now)),
+        Some(now) => format!("{death}; it lived, and went on as {}", short(now)),
         None => death.to_owned(),
     }
 }

@@ -360,6 +360,14 @@ fn a_repeated_key_tells_how_its_run_is_doing_and_waits_for_the_run_that_continue
         why.contains(&format!("`ductworkd why {last}` explains")),
         "{why}"
     );
+    for verb in ["show", "watch"] {
+        let seen = place.run([verb, &first]);
+        let seen = format!("{}{}", seen.stdout, seen.stderr);
+        assert!(
+            seen.contains(&format!("ductworkd {verb} {last}\n")),
+            "{seen}"
+        );
+    }
     let cancelled = place.run(["trigger", "Picky", "7", "--key", "c"]);
     let cancelled = cancelled.fine().stdout.trim().to_owned();
     place.run(["cancel", &cancelled]).fine();

@@ -121,7 +121,7 @@ on_every_database! {
         let gone = departed::latest(&mut driver.conn, 9).await.unwrap();
         assert_eq!(gone[0].death.as_deref(), Some("its heartbeat stopped"));
         assert_eq!(gone[0].went_on_as, Some(again.id));
-        let told = format!("its heartbeat stopped; it lives, and went on as {}", short(again.id));
+        let told = format!("its heartbeat stopped; it lived, and went on as {}", short(again.id));
         assert_eq!(gone[0].how(), Some(told));
         // Its child is adopted, and no other.
         for row in [&child, &other] {

@@ -45,6 +45,8 @@ const OUTPUT_LINES: usize = 40;
 pub struct Page<'a> {
     /// The run, as far as it was read.
     pub detail: &'a RunDetail,
+    /// The last run of the line, if the run was revived.
+    pub newest: Option<RunId>,
     /// The reason why it halted, as far as no failed step shows it: whole lines.
     pub explained: String,
     /// The remedy of a run that halted.
@@ -227,8 +229,8 @@ pub fn draw(page: &Page<'_>) -> String {
 /// The likely next commands, each on a line of its own, so that a narrow terminal breaks none in two.
 fn next(page: &Page<'_>) -> Vec<String> {
     let id = page.detail.run.id;
-    if let Some(next) = page.detail.run.revived_as {
-        return vec![format!("it was revived: ductworkd show {next}")];
+    if let Some(newest) = page.newest {
+        return vec![format!("it was revived: ductworkd show {newest}")];
     }
     match page.detail.run.status {
         RunStatus::Halted => {
