@@ -43,8 +43,7 @@ statements! {
     DEPARTED = concat!("
         SELECT ", departed_columns!(), "
           FROM ductwork_departed d ORDER BY d.gone_at DESC, d.id DESC LIMIT :n");
-    /// Of one that ended in order, nothing is changed.
-    WENT_ON = "UPDATE ductwork_departed SET went_on_as = :now WHERE id = :id AND death IS NOT NULL";
+    WENT_ON = "UPDATE ductwork_departed SET went_on_as = :now WHERE id = :id";
     /// However many other processes departed after them. One that went on is not lost.
     LOST_SUPERVISORS = concat!("
         SELECT ", departed_columns!(), "

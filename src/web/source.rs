@@ -126,9 +126,14 @@ impl Drop for Asked {
 impl Asked {
     /// Waits for the next question; none if nobody can ask any more.
     async fn next(&mut self) -> Option<Question> {
-        self.joined.recv().await?;
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.next()
+        loop {
+            self.joined.recv().await?;
+            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            // The question that was announced may have left.
+            if let Some(question) = lines.next() {
+                return Some(question);
+            }
+        }
     }
 }
 
@@ -225,6 +230,8 @@ impl Source {
         if self.joined.is_closed() {
             return Err(ReadError::Late);
         }
+        // Visitors whose browser gave up would keep all places, and others of the same address be refused.
+        lines.retain(|question| !question.reply.is_closed());
         match lines.join(turns::who(), question) && self.joined.send(()).is_ok() {
             true => Ok(()),
             false => Err(ReadError::Crowded),
@@ -464,5 +471,30 @@ impl Reader {
             .map(|error| telemetry::chain(error));
         self.report(CONNECTION, why.as_deref());
         connected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn those_who_have_gone_leave_their_places_to_others() {
+        let (source, mut asked) = Source::new();
+        let ask = || source.read(async |_: &mut Conn| Ok(()));
+        for _ in 0..2 * WAITING {
+            let gone = tokio::time::timeout(Duration::ZERO, ask()).await;
+            assert!(gone.is_err(), "it waits, and goes: {gone:?}");
+        }
+        let waits = tokio::spawn({
+            let source = source.clone();
+            async move { source.read(async |_: &mut Conn| Ok(())).await }
+        });
+        // Its question joins the line.
+        tokio::task::yield_now().await;
+        let question = asked.next().await.expect("one question waits");
+        assert!(!question.reply.is_closed());
+        assert!(question.reply.send(Ok(Box::new(()))).is_ok());
+        assert!(waits.await.expect("it ends").is_ok());
     }
 }

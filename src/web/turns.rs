@@ -62,6 +62,14 @@ impl<T> Lines<T> {
         true
     }
 
+    /// Drops the questions of which this is false: they leave their places to others.
+    pub fn retain(&mut self, mut waits: impl FnMut(&T) -> bool) {
+        for (_, line) in &mut self.lines {
+            line.retain(&mut waits);
+        }
+        self.lines.retain(|(_, line)| !line.is_empty());
+    }
+
     /// Drops all questions.
     pub fn clear(&mut self) {
         self.lines.clear();
@@ -128,5 +136,15 @@ mod tests {
         assert_eq!(joined(&mut lines, "z"), 0, "visitors have all places");
         while lines.next().is_some() {}
         assert_eq!(joined(&mut lines, "z"), 32);
+    }
+
+    #[test]
+    fn questions_that_are_dropped_leave_the_turns_of_the_others() {
+        let mut lines = Lines::new(100);
+        for question in ["a1", "b1", "b2", "c1", "c2"] {
+            assert!(lines.join(who(&question[..1]), question.to_owned()));
+        }
+        lines.retain(|question| !["a1", "b1", "c2"].contains(&question.as_str()));
+        assert_eq!(asked(&mut lines), "b2 c1");
     }
 }

@@ -1,1 +1,1 @@
-UPDATE ductwork_departed SET went_on_as = $1 WHERE id = $2 AND death IS NOT NULL
+UPDATE ductwork_departed SET went_on_as = $1 WHERE id = $2
