@@ -6,6 +6,7 @@
 use crate::definition::Definition;
 use crate::machine::halt::remedy;
 use crate::model::{RunId, RunStatus};
+use crate::store::definition::Definitions;
 use crate::store::query::{self, Run};
 use crate::store::why::newest;
 use crate::store::{Conn, revive};
@@ -54,10 +55,12 @@ async fn state(
     };
     Ok(Some(match found.status {
         RunStatus::Halted => {
-            let halts = why::halts(conn, newest, Some(latest)).await?;
+            let own = Definitions::default().read(conn, &found.definition).await?;
+            let own = own.as_deref().ok();
+            let halts = why::halts(conn, newest, own).await?;
             let halts: Vec<_> = halts.into_iter().map(|halt| halt.fact).collect();
             let prospects = revive::prospects(conn, newest, Ok(latest)).await?;
-            let remedy = remedy(&halts, Some(latest), newest, &prospects);
+            let remedy = remedy(&halts, own, newest, &prospects);
             let state = format!("{state}{keeps}: revive {newest_one}, or give another key");
             (state, Some(remedy))
         }

@@ -537,6 +537,9 @@ impl Lifeline {
         match &left {
             // The work reports its own errors.
             Ok(true) => {}
+            // The lifeline reports that its database is away, once. Raced by
+            // `work_goes_on_after_any_connection_of_a_daemon_has_gone_silent`.
+            Err(error) if error.is_unavailable() => {}
             left => keeping::keeps(&self.shared, retention, left),
         }
         if left? {

@@ -383,7 +383,7 @@ enum Latest {
     Never,
     /// For a fix in the pipeline's file.
     IfEdited,
-    /// The fix is in the pipeline's file, unless it was this one.
+    /// The fix is in the pipeline's file, unless the person did this instead: the words after "if you".
     Unless(&'static str),
 }
 
@@ -487,7 +487,10 @@ fn several(fixes: &[Fix], halts: usize) -> Fix {
             first.latest
         }
         // One of them counts with the option alone.
-        _ if fixes.iter().any(is_of_file) => Latest::Unless("left the pipeline's file as it was"),
+        _ if fixes.iter().any(is_of_file) => {
+            Latest::Unless("fixed everything outside the pipeline's file")
+        }
+        _ if fixes.iter().all(|fix| fix.latest == Latest::Never) => Latest::Never,
         _ => Latest::IfEdited,
     };
     Fix {
@@ -511,12 +514,12 @@ fn named(fixes: &[Fix], halts: usize) -> String {
     // An action that is a list itself ends before a semicolon.
     let is_list = |it: &&str| it.contains(", ") || it.contains(" and ");
     match named.iter().any(is_list) {
-        true => format!("{}; {last}", first.join("; ")),
+        true => format!("{}; and {last}", first.join("; ")),
         false => format!("{} and {last}", first.join(", ")),
     }
 }
 
-/// The fix with the command after it, as far as nothing is in the way of `--latest`.
+/// The fix, the command after it, and the way around an obstacle to `--latest`.
 fn revival(fix: &Fix, run: RunId, prospects: &Prospects) -> String {
     let Fix { first, latest, .. } = fix;
     let (another, anew) = match prospects.has_key {
@@ -553,7 +556,7 @@ fn revival(fix: &Fix, run: RunId, prospects: &Prospects) -> String {
         None => remedy,
         // A raised `timeout` counts with the option alone.
         Some(Obstacle::Disagrees(found)) => format!(
-            "undo the change of the pipeline's file with which it cannot continue this run ({}), {remedy}; or trigger a \
+            "undo the change of the pipeline's file with which it cannot continue this run ({}); {remedy}; or trigger a \
              new run{anew}, which does all work again",
             listed(found)
         ),
@@ -660,7 +663,7 @@ mod tests {
         assert_eq!(of(&all[..3]), format!("fix A, fix B and fix C{alone}"));
         assert_eq!(of(&all), format!("fix A, fix B, fix C and 1 more{alone}"));
         // One of them counts with the option alone.
-        let left = "without --latest if you left the pipeline's file as it was";
+        let left = "without --latest if you fixed everything outside the pipeline's file";
         assert_eq!(
             of(&[refused("A"), timed_out.clone(), refused("A")]),
             format!(
@@ -670,6 +673,13 @@ mod tests {
         let both = of(&[fact(HaltReason::JobTimedOut, "A", None), timed_out.clone()]);
         let raised = "    # without --latest if you raised `job_worker.timeout` and sent SIGHUP to `ductworkd`, or made";
         assert!(both.contains(&format!(" --latest{raised}")), "{both}");
+        // A definition has no part in these.
+        let undefined = ["A", "B"].map(|node| fact(HaltReason::StepUndefined, node, None));
+        let deployed = of(&undefined);
+        assert!(
+            deployed.ends_with(&format!(", then: ductworkd revive {run}")),
+            "{deployed}"
+        );
         // An action with a comma is not one of a list with commas.
         let unfound = HaltFact {
             class: Some("command_not_found".to_owned()),
@@ -678,7 +688,7 @@ mod tests {
         let edited = end("add --latest if you edited the pipeline's file");
         assert_eq!(
             of(&[refused("A"), unfound]),
-            format!("fix A; install the program of B, or create its file{edited}")
+            format!("fix A; and install the program of B, or create its file{edited}")
         );
         // Another option is no remedy where the file's definition is refused.
         let obstacle = "it has no `B`";
@@ -694,7 +704,7 @@ mod tests {
         let timed_out = [fact(HaltReason::JobTimedOut, "A", None)];
         // A raised `timeout` counts with the option alone.
         let undone_first = format!(
-            "undo the change of the pipeline's file with which it cannot continue this run ({obstacle}), raise the `timeout` \
+            "undo the change of the pipeline's file with which it cannot continue this run ({obstacle}); raise the `timeout` \
              of A in the pipeline's file, then: ductworkd revive {run} --latest    # without --latest if you raised \
              `job_worker.timeout` and sent SIGHUP to `ductworkd`, or made the step faster; or trigger a new run, which \
              does all work again"
@@ -710,6 +720,7 @@ mod tests {
             "{told}"
         );
         assert_eq!(remedy(&timed_out, None, run, &disagrees), undone_first);
+        assert_eq!(remedy(&undefined, None, run, &disagrees), deployed);
         let (quick, none) = (Duration::from_secs(1), Prospects::default());
         let spec = StepSpec::command(["a"]).timeout(quick);
         let own = Pipeline::named("P").start("A").step("A", spec).build();

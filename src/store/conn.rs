@@ -678,7 +678,7 @@ impl Conn {
         }
     }
 
-    /// Ends the transaction after this error, and returns when it is to be tried again.
+    /// Ends the transaction after this error. Waits before another attempt, or returns the error.
     async fn failed_attempt(
         &mut self,
         failed: Error,

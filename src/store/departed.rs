@@ -43,7 +43,7 @@ statements! {
     DEPARTED = concat!("
         SELECT ", departed_columns!(), "
           FROM ductwork_departed d ORDER BY d.gone_at DESC, d.id DESC LIMIT :n");
-    WENT_ON = "UPDATE ductwork_departed SET went_on_as = :now WHERE id = :id";
+    WENT_ON = "UPDATE ductwork_departed SET went_on_as = :later WHERE id = :id";
     /// However many other processes departed after them. One that went on is not lost.
     LOST_SUPERVISORS = concat!("
         SELECT ", departed_columns!(), "
@@ -84,9 +84,9 @@ pub(super) async fn remember(
 pub(super) async fn went_on(
     conn: &mut Conn,
     earlier: ProcessId,
-    now: ProcessId,
+    later: ProcessId,
 ) -> Result<(), Error> {
-    let args = [("id", earlier.0.into()), ("now", now.0.into())];
+    let args = [("id", earlier.0.into()), ("later", later.0.into())];
     conn.execute(&WENT_ON, &args).await?;
     Ok(())
 }
@@ -141,7 +141,7 @@ impl Departed {
 /// The sign of a death, and the id under which the process went on if it lived.
 pub(super) fn in_words(death: &str, went_on_as: Option<ProcessId>) -> String {
     match went_on_as {
-        Some(now) => format!("{death}; it lived, and went on as {}", short(now)),
+        Some(later) => format!("{death}; it lived, and went on as {}", short(later)),
         None => death.to_owned(),
     }
 }

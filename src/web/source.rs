@@ -104,7 +104,7 @@ const CONNECTION: &str = "a connection";
 #[derive(Clone)]
 pub struct Source {
     lines: Arc<Mutex<Lines<Question>>>,
-    /// Announces each question in the lines.
+    /// Announces each question that joins a line; it may have left since.
     joined: mpsc::UnboundedSender<()>,
 }
 
@@ -230,7 +230,8 @@ impl Source {
         if self.joined.is_closed() {
             return Err(ReadError::Late);
         }
-        // Visitors whose browser gave up would keep all places, and others of the same address be refused.
+        // Otherwise the questions of visitors who have gone keep their places, and others of the same name or address are
+        // refused.
         lines.retain(|question| !question.reply.is_closed());
         match lines.join(turns::who(), question) && self.joined.send(()).is_ok() {
             true => Ok(()),
