@@ -582,9 +582,10 @@ async fn a_server_that_has_no_transaction_left_costs_no_result_and_no_retry() {
     let seldom = config.replace("    polling_timeout: 500ms\n", "    polling_timeout: 60s\n");
     assert_ne!(seldom, config);
     std::fs::write(fixture.path("ductwork.yml"), seldom).unwrap();
+    // The first claim of the worker takes it; the next one is a minute away.
+    let run = fixture.trigger("Long", "1", 1).await[0];
     let mut daemon = fixture.start();
     daemon.ready().await;
-    let run = fixture.trigger("Long", "1", 1).await[0];
     fixture.pids("pids", 1).await;
     let mut refused = String::new();
     for _ in 0..5_000 {
