@@ -547,7 +547,9 @@ pub async fn report(
             if failed.len() > TOLD {
                 say("  and more");
             }
-            let halts = super::why::halts(conn, run, Some(follow.definition)).await?;
+            // A key may have led to a run of an earlier definition.
+            let own = super::why::own_definition(conn, run).await?;
+            let halts = super::why::halts(conn, run, own.as_deref()).await?;
             let mut others = halts.iter().filter(|halt| !halt.fact.is_of_step());
             for halt in others.by_ref().take(TOLD) {
                 let explanation = halt.explanation.as_deref().unwrap_or_default();
@@ -562,7 +564,7 @@ pub async fn report(
                 newest if newest != run => say(&format!("  revived as:  ductworkd watch {newest}")),
                 _ => {
                     let prospects = prospects(conn, run, follow.latest.clone()).await?;
-                    let remedy = remedy(&facts, Some(follow.definition), run, &prospects);
+                    let remedy = remedy(&facts, own.as_deref(), run, &prospects);
                     say(&format!("  go on:       {}", clean(&remedy)));
                 }
             }

@@ -6,7 +6,6 @@
 use crate::definition::Definition;
 use crate::machine::halt::remedy;
 use crate::model::{RunId, RunStatus};
-use crate::store::definition::Definitions;
 use crate::store::query::{self, Run};
 use crate::store::why::newest;
 use crate::store::{Conn, revive};
@@ -55,12 +54,11 @@ async fn state(
     };
     Ok(Some(match found.status {
         RunStatus::Halted => {
-            let own = Definitions::default().read(conn, &found.definition).await?;
-            let own = own.as_deref().ok();
-            let halts = why::halts(conn, newest, own).await?;
+            let own = why::own_definition(conn, newest).await?;
+            let halts = why::halts(conn, newest, own.as_deref()).await?;
             let halts: Vec<_> = halts.into_iter().map(|halt| halt.fact).collect();
             let prospects = revive::prospects(conn, newest, Ok(latest)).await?;
-            let remedy = remedy(&halts, own, newest, &prospects);
+            let remedy = remedy(&halts, own.as_deref(), newest, &prospects);
             let state = format!("{state}{keeps}: revive {newest_one}, or give another key");
             (state, Some(remedy))
         }

@@ -1,5 +1,6 @@
 //! `why`: the one fact that keeps a run from moving, and the remedy.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
@@ -11,7 +12,7 @@ use crate::problem::Problem;
 use crate::process::identity::Identity;
 use crate::process::proof;
 use crate::store::definition::Definitions;
-use crate::store::{Conn, Purpose, process, resume, revive};
+use crate::store::{Conn, Purpose, process, query, resume, revive};
 use crate::wire::run::WhyJson;
 
 use super::exit::Failure;
@@ -168,6 +169,17 @@ pub struct Halt {
 
 /// The number of a run's halts that are shown.
 pub const TOLD: usize = 5;
+
+/// The definition with which a run began; none if the run is gone, or this version cannot read it.
+pub async fn own_definition(
+    conn: &mut Conn,
+    run: RunId,
+) -> Result<Option<Arc<Definition>>, Failure> {
+    let Some(digest) = query::definition_of(conn, run).await? else {
+        return Ok(None);
+    };
+    Ok(Definitions::default().read(conn, &digest).await?.ok())
+}
 
 /// The halts of a run that its remedy counts, explained by its definition.
 pub async fn halts(

@@ -44,6 +44,8 @@ pub struct Keeping {
     task: Option<JoinHandle<()>>,
     stopped: Rc<Stopped>,
     places: Rc<RefCell<Places>>,
+    /// The last look without and the last one with retention lost their connection.
+    lost: [bool; 2],
 }
 
 /// The places after which the next look begins. Work that cannot be done now lies before these places, so it never
@@ -119,6 +121,32 @@ impl Keeping {
             .await;
             *places.borrow_mut() = reached;
         }));
+    }
+
+    /// Reports the outcome of the lifeline's look for this work.
+    pub fn looked(
+        &mut self,
+        shared: &Shared,
+        retention: Option<Duration>,
+        left: &Result<bool, Error>,
+    ) {
+        if self.reports(retention, left) {
+            keeps(shared, retention, left);
+        }
+    }
+
+    /// RACE: whichever statement meets an outage first is refused by it, and the lifeline reports the outage. A look that
+    /// loses one connection after the other is no victim, and is reported. Raced by
+    /// `work_goes_on_after_any_connection_of_a_daemon_has_gone_silent`.
+    fn reports(&mut self, retention: Option<Duration>, left: &Result<bool, Error>) -> bool {
+        let is_lost = left.as_ref().is_err_and(Error::is_unavailable);
+        let lost = &mut self.lost[usize::from(retention.is_some())];
+        let was_lost = std::mem::replace(lost, is_lost);
+        match left {
+            // The work reports its own errors.
+            Ok(true) => false,
+            _ => !is_lost || was_lost,
+        }
     }
 
     /// Lets the current transaction end, and no other begin.
@@ -431,6 +459,24 @@ mod tests {
     use crate::model::{ProcessId, RunStatus};
     use crate::store::statement::Statement;
     use crate::store::{migrate, query};
+
+    #[test]
+    fn a_look_is_reported_that_loses_one_connection_after_the_other() {
+        let away = || Err(Error::too_late(Duration::from_secs(1)));
+        let retention = Some(Duration::from_secs(1));
+        let mut keeping = Keeping::default();
+        let mut is_told = |retention, left| keeping.reports(retention, &left);
+        assert!(!is_told(None, away()), "the lifeline reports an outage");
+        assert!(!is_told(retention, away()), "another look");
+        assert!(is_told(None, away()) && is_told(None, away()));
+        assert!(is_told(None, Ok(false)), "that trouble is over");
+        assert!(!is_told(None, away()), "another outage");
+        assert!(is_told(retention, away()));
+        assert!(!is_told(retention, Ok(true)) && !is_told(retention, away()));
+        let refused = || Err(Error::Corrupt("a row".to_owned()));
+        assert!(is_told(None, refused()), "no outage");
+        assert!(!is_told(None, away()), "an outage after it");
+    }
 
     static ABANDONED: Statement = Statement::new(
         "TEST_ABANDONED",

@@ -42,7 +42,7 @@ use crate::telemetry::events;
 use crate::telemetry::growing::Growing;
 
 use super::counting::{self, Writing};
-use super::keeping::{self, Keeping};
+use super::keeping::Keeping;
 use super::reaper::Sweeper;
 use super::shared::{Mode, Shared};
 use super::trouble::{Lasting, Trouble};
@@ -534,14 +534,7 @@ impl Lifeline {
     ) -> Result<(), Error> {
         let lease = self.policy.lease();
         let left = crate::store::left_to_do(conn, retention, lease).await;
-        match &left {
-            // The work reports its own errors.
-            Ok(true) => {}
-            // The lifeline reports that its database is away, once. Raced by
-            // `work_goes_on_after_any_connection_of_a_daemon_has_gone_silent`.
-            Err(error) if error.is_unavailable() => {}
-            left => keeping::keeps(&self.shared, retention, left),
-        }
+        keeping.looked(&self.shared, retention, &left);
         if left? {
             keeping.begin(&self.shared, &self.location, retention, lease);
         }

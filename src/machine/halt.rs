@@ -709,15 +709,14 @@ mod tests {
              `job_worker.timeout` and sent SIGHUP to `ductworkd`, or made the step faster; or trigger a new run, which \
              does all work again"
         );
-        let told = remedy(
-            &[all[0].clone(), timed_out[0].clone()],
-            None,
-            run,
-            &disagrees,
-        );
-        assert!(
-            told.starts_with("undo the change ") && told.contains(" --latest    # "),
-            "{told}"
+        let mixed = [all[0].clone(), timed_out[0].clone()];
+        assert_eq!(
+            remedy(&mixed, None, run, &disagrees),
+            format!(
+                "undo the change of the pipeline's file with which it cannot continue this run ({obstacle}); fix A and raise \
+                 the `timeout` of A in the pipeline's file, then: ductworkd revive {run} --latest    # {left}; or trigger a \
+                 new run, which does all work again"
+            )
         );
         assert_eq!(remedy(&timed_out, None, run, &disagrees), undone_first);
         assert_eq!(remedy(&undefined, None, run, &disagrees), deployed);

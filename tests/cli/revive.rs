@@ -244,6 +244,27 @@ fn a_file_that_cannot_continue_a_run_is_no_remedy_for_it() {
     assert!(revived.stderr.contains(note), "{revived:?}");
 }
 
+/// A step's `timeout` is frozen with its run: that the file has none any more is no remedy.
+#[test]
+fn a_repeated_key_explains_its_run_by_the_definition_with_which_that_run_began() {
+    let place = Place::ready();
+    let write = |timeout: &str| {
+        let step = format!("{{ command: [sleep, '60'], max_retry: 0{timeout} }}");
+        let text =
+            format!("pipeline: Slow\nsteps: {{ Wait: {step} }}\nflow: [{{ start: Wait }}]\n");
+        place.write("pipelines/slow.yml", &text);
+    };
+    write(", timeout: 1s");
+    let keyed = |verb: &[&str]| place.run([verb, &["Slow", "7", "--key", "k"]].concat());
+    assert_eq!(keyed(&["run"]).code, Some(1));
+    write("");
+    for verb in [&["run"][..], &["trigger"], &["trigger", "--wait"]] {
+        let told = keyed(verb);
+        let remedy = " --latest    # without --latest if you made the step faster\n";
+        assert!(told.stderr.contains(remedy), "{verb:?}: {told:?}");
+    }
+}
+
 #[test]
 fn a_repeated_key_tells_how_its_run_is_doing_and_waits_for_the_run_that_continues_it() {
     let place = Place::ready();
