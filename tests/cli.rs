@@ -2225,6 +2225,20 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
     let told = format!("stopped; the run {id} goes on: the worker ");
     assert!(ended.stderr.contains(&told), "{ended:?}");
     assert!(!ended.stderr.contains("continue it"), "{ended:?}");
+    // Unless it is kept from that.
+    place.run(["pause", "Slow", "--reason", "r"]).fine();
+    let mut child = run_of(&place, &["Slow", "1"], Stdio::piped());
+    until_said(&mut child, "triggered");
+    send(&child, SIGINT);
+    let ended = Ended::of(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    let told = "waits: the pipeline Slow is paused";
+    assert!(ended.stderr.contains(told), "{ended:?}");
+    assert!(
+        ended.stderr.contains("`ductworkd unpause Slow`"),
+        "{ended:?}"
+    );
+    place.run(["unpause", "Slow"]).fine();
     // Nor does the end of the waiting command end it.
     let mut command = place.command();
     command.args(["trigger", "Slow", "1", "--wait"]);
@@ -2271,7 +2285,7 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
         .iter()
         .map(|run| &run["status"])
         .collect();
-    assert_eq!(statuses, ["completed"; 5]);
+    assert_eq!(statuses, ["completed"; 6]);
 }
 
 /// The running step may end, and it is the last one.

@@ -67,7 +67,9 @@ impl Cancel {
                 // Somebody else made the same request first.
                 cancel::Cancel::NotActive(RunStatus::Cancelled) if was_active => 0,
                 cancel::Cancel::NotFound => return Err(setup::no_run(&run.to_string())),
-                cancel::Cancel::NotActive(status) => return Err(setup::has_ended(run, status)),
+                cancel::Cancel::NotActive(status) => {
+                    return Err(setup::has_ended(&mut conn, run, status, "cancel").await?);
+                }
             };
             // A process that runs a step of the run learns of this at its next beat at the latest.
             setup::wake_for(&mut conn, &config, run).await;

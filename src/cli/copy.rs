@@ -116,8 +116,16 @@ impl Copy {
                 .out
                 .value(&json!({ "to": url.to_string(), "rows": rows, "silent": silent }));
         }
+        let set = match config.database.is_from_variable() {
+            true => format!(
+                "let `{}`, which outranks `database.url`, name it",
+                config.database.origin
+            ),
+            false => "set `database.url` to it".to_owned(),
+        };
         cli.out.text(&format!(
-            "copied {}, in {} rows, to {url}\nset `database.url` to it; `ductworkd audit` checks every invariant there\n",
+            "copied {}, in {} rows, to {url}\n{set}; `ductworkd audit` checks every invariant there\n\
+             nothing marks the database that was copied: a daemon that starts there does the same work again\n",
             counted(runs, "run"),
             grouped(rows.values().sum()),
         ))?;
@@ -184,6 +192,10 @@ fn refusal(refused: &Copied, to: &DatabaseUrl, lease: Duration) -> Problem {
         Copied::NotEmpty(table) => {
             Problem::new(format!("{to} is not empty: {table} has rows")).help("make the copy to a fresh database")
         }
+        Copied::Outrun => Problem::new(
+            "somebody triggered a run, or acted in one, during the copy, which lacks that: no program works with it",
+        )
+        .help("make sure that nobody does that, drop the copy, and make it again, to a fresh database"),
         Copied::Done { .. } => unreachable!("it was not refused"),
     }
 }

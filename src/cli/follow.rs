@@ -529,7 +529,9 @@ pub async fn report(
         Some(RunStatus::Completed) => return Ok(()),
         Some(RunStatus::Halted) => {
             say(&style.red(&format!("run {id} halted")));
-            let failed = query::failed_steps(conn, run, TOLD + 1).await?;
+            let mut failed = query::failed_steps(conn, run, TOLD + 1).await?;
+            // A question that nobody answered has no attempt; its halt says so.
+            failed.retain(|step| !step.executions.is_empty());
             for step in failed.iter().take(TOLD) {
                 let element = attempt::element(&query::spreads(conn, step.branch_id).await?);
                 let mut place = clean(&step.node);
@@ -583,7 +585,9 @@ pub async fn report(
             return Err(Failure::Quiet(Code::Waiting));
         }
         Some(status) => say(&format!("run {id} is {status}")),
-        None => say(&format!("run {id} is gone: it was pruned")),
+        None => say(&format!(
+            "run {id} is gone: it was pruned, or a backup of the database was restored"
+        )),
     }
     Err(Failure::Quiet(Code::Failed))
 }

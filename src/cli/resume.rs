@@ -86,7 +86,7 @@ impl Resume {
                 resume::Resume::Partly { resumed, late } => (resumed, late),
                 resume::Resume::NotFound => return Err(setup::no_run(&run.to_string())),
                 resume::Resume::NotDampened(status) if status.is_terminal() => {
-                    return Err(setup::has_ended(run, status));
+                    return Err(setup::has_ended(&mut conn, run, status, "resume").await?);
                 }
                 resume::Resume::NotDampened(status) => {
                     let problem = Problem::new(format!(

@@ -25,6 +25,7 @@ use crate::store::bulk;
 use crate::store::patience;
 use crate::store::process::ProcessRow;
 use crate::store::query::{self, FEWEST_DIGITS, Found, NEWEST};
+use crate::store::why;
 use crate::store::writable::Locked;
 use crate::store::{self, Conn, Location, Purpose, migrate};
 use crate::time;
@@ -180,6 +181,15 @@ pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn
         match migrate::check(&mut conn).await {
             Err(store::Error::Schema(_)) => {
                 note_creation(&mut conn, config).await?;
+                let url = &config.database.url;
+                let is_plain = config.elsewhere().is_none() && url.sqlite_path().is_none();
+                // Perhaps the name of the database is mistyped: daemons work in another one of the server.
+                if is_plain && migrate::applied(&mut conn).await?.is_empty() {
+                    let url = clean(&url.to_string());
+                    say(&format!(
+                        "note: {url} has no tables of Ductwork yet: creating them"
+                    ));
+                }
                 let applied = migrate::migrate(&mut conn).await?;
                 // A database without runs was created just now, here or by a daemon beside this command.
                 if !applied.is_empty() && bulk::newest(&mut conn).await? != RunId(Uuid::nil()) {
@@ -530,16 +540,33 @@ pub async fn wake_for(conn: &mut Conn, config: &Config, run: RunId) -> Option<St
     Some(pipeline)
 }
 
-/// The failure that a run which is over is not changed.
-pub fn has_ended(run: RunId, status: RunStatus) -> Failure {
-    let problem = Problem::new(format!("the run {run} has ended: it is {status}"));
+/// The failure that `verb` does not change a run which is over. Where another run continues it, the person means that one.
+pub async fn has_ended(
+    conn: &mut Conn,
+    run: RunId,
+    status: RunStatus,
+    verb: &str,
+) -> Result<Failure, store::Error> {
+    let ended = format!("the run {run} has ended: it is {status}");
+    if status == RunStatus::Halted
+        && let Some((next, now)) = why::continued_as(conn, run).await?
+    {
+        let (verb, effect) = match now.is_terminal() {
+            true => ("show", "shows"),
+            false => (verb, "is for"),
+        };
+        let problem = format!("{ended}, and was revived as {next}, which is {}", word(now));
+        let help = format!("`ductworkd {verb} {next}` {effect} the run that continues it");
+        return Ok(Failure::failed(Problem::new(problem).help(help)));
+    }
+    let problem = Problem::new(ended);
     let help = match status {
         RunStatus::Halted => format!(
             "`ductworkd revive {run}` continues it where it halted; if nobody wants that, nothing has to be done"
         ),
         _ => format!("`ductworkd show {run}` shows it"),
     };
-    Failure::failed(problem.help(help))
+    Ok(Failure::failed(problem.help(help)))
 }
 
 /// Runs one command to its end.

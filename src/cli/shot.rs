@@ -18,6 +18,7 @@ use crate::problem::{Problem, Problems};
 use crate::process::start::{self, Embedded, Options};
 use crate::process::supervisor::Handle;
 use crate::store;
+use crate::store::pause;
 use crate::store::process;
 use crate::store::query::{self, NodeProgress};
 use crate::store::trigger::{self, NewRun, Triggered};
@@ -136,16 +137,25 @@ async fn left(
         let mut conn = location.connect(Purpose::Query).await?;
         let state = query::brief(&mut conn, id).await?;
         let processes = process::processes(&mut conn).await?;
-        Ok::<_, store::Error>((conn, state, processes))
+        let pause = pause::of_pipeline(&mut conn, &shot.definition.pipeline).await?;
+        Ok::<_, store::Error>((conn, state, processes, pause))
     };
     let interrupted = |problem| Failure::Problems(Code::Interrupted, Problems(vec![problem]));
     let left = match asked.await {
-        Ok((mut conn, state, processes)) => {
+        Ok((mut conn, state, processes, pause)) => {
             let status = state.map(|state| state.status);
             if status != Some(RunStatus::InProgress) {
                 return report(&mut conn, shot, &shot.follow(id), requested, status).await;
             }
             let pipeline = &shot.definition.pipeline;
+            if pause.is_some() {
+                return Err(interrupted(
+                    Problem::new(format!(
+                        "stopped; the run {id} waits: the pipeline {pipeline} is paused"
+                    ))
+                    .help(format!("`ductworkd unpause {pipeline}` lets it go on")),
+                ));
+            }
             if let Some(other) = nobody::worker(&processes, witness, pipeline) {
                 let (pid, host) = (other.pid, clean(&other.host));
                 return Err(interrupted(

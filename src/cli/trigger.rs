@@ -355,7 +355,9 @@ async fn look(
     lookout: &mut Lookout<'_>,
 ) -> Result<Option<query::RunState>, Failure> {
     let Some(state) = query::run_state(conn, run).await? else {
-        return Err(setup::no_run(&format!("{run} any more: it was pruned")));
+        return Err(setup::no_run(&format!(
+            "{run} any more: it was pruned, or a backup of the database was restored"
+        )));
     };
     if state.status.is_terminal() {
         return Ok(Some(state));

@@ -156,10 +156,8 @@ impl Player<'_> {
         for row in finished {
             let id = row.claimed.execution_id;
             let (execution, step) = (short(id), &row.claimed.node);
-            let output = row
-                .output
-                .as_deref()
-                .map_or("nothing", |output| output.get());
+            let output = row.ended.output.as_deref();
+            let output = output.map_or("nothing", |output| output.get());
             match committed.stale.contains(&id) {
                 true => self.stage.refused(
                     self.name,

@@ -44,7 +44,7 @@ impl Sent {
     pub fn all(finished: &[Finished]) -> Vec<Self> {
         let sent = |finished: &Finished| Self {
             claimed: Arc::clone(&finished.claimed),
-            ending: finished.ending,
+            ending: finished.ended.ending,
             verdict: finished.verdict,
         };
         finished.iter().map(sent).collect()

@@ -473,7 +473,7 @@ mod tests {
     use crate::engine::slots::tests::claimed;
     use crate::machine::outcome::{Ending, Verdict};
     use crate::step::command::tests::assignment;
-    use crate::store::commit::StoredError;
+    use crate::store::commit::Ended;
     use crate::store::error::Source;
 
     fn finished() -> Finished {
@@ -482,11 +482,13 @@ mod tests {
         Finished {
             claimed: Arc::new(claimed(&definition, &assignment("1"))),
             definition,
-            ending: Ending::Success,
+            ended: Ended {
+                ending: Ending::Success,
+                output: None,
+                error: None,
+                log: None,
+            },
             verdict: Verdict::Succeed,
-            output: None,
-            error: None,
-            log: None,
         }
     }
 
@@ -527,11 +529,7 @@ mod tests {
     /// A result of this many bytes.
     fn finished_of(bytes: usize) -> Finished {
         Finished {
-            error: Some(StoredError {
-                class: "Own".to_owned(),
-                message: "x".repeat(bytes),
-                backtrace: None,
-            }),
+            ended: Ended::without_value(Ending::Success, "Own", "x".repeat(bytes)),
             ..finished()
         }
     }

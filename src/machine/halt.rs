@@ -493,7 +493,18 @@ fn several(fixes: &[Fix], halts: usize) -> Fix {
         _ if fixes.iter().all(|fix| fix.latest == Latest::Never) => Latest::Never,
         _ => Latest::IfEdited,
     };
+    let mut effects: Vec<&str> = Vec::new();
+    for effect in fixes
+        .iter()
+        .take(NAMED)
+        .filter_map(|fix| fix.effect.as_deref())
+    {
+        if !effects.contains(&effect) {
+            effects.push(effect);
+        }
+    }
     Fix {
+        effect: (!effects.is_empty()).then(|| effects.join(" and ")),
         or_anew: fixes.iter().all(|fix| fix.or_anew),
         ..Fix::of(named(fixes, halts)).with_latest(latest)
     }
@@ -983,5 +994,17 @@ mod tests {
             fact(HaltReason::TransitionInvalid, "List", Some("1")),
         ];
         assert!(remedy(&both, None, run, &alone).starts_with("fix List"));
+        // Of several halts, it says with which steps the revival begins.
+        let both = [
+            fact(HaltReason::Unanswered, "Ask", None),
+            fact(HaltReason::TransitionInvalid, "List", Some("1")),
+        ];
+        assert_eq!(
+            remedy(&both, None, run, &alone),
+            format!(
+                "have an answer ready and fix List, then: {revive}    # asks again and reruns List; add --latest if \
+                 you edited the pipeline's file"
+            )
+        );
     }
 }

@@ -179,15 +179,9 @@ pub struct Finished {
     /// The run's definition.
     pub definition: Arc<Definition>,
     /// How it ended.
-    pub ending: Ending,
+    pub ended: Ended,
     /// The verdict on it.
     pub verdict: Verdict,
-    /// Its value, when it succeeded.
-    pub output: Option<Arc<Box<RawValue>>>,
-    /// Class, message and backtrace, when it did not.
-    pub error: Option<StoredError>,
-    /// The end of its output to the log, unless the error contains it.
-    pub log: Option<String>,
 }
 
 /// The end of an execution.
@@ -195,8 +189,8 @@ pub struct Finished {
 pub struct Ended {
     /// How it ended.
     pub ending: Ending,
-    /// Its value, when it succeeded.
-    pub output: Option<Box<RawValue>>,
+    /// Its value, when it succeeded. The step that follows may have it as its input, so it is shared.
+    pub output: Option<Arc<Box<RawValue>>>,
     /// The reason, when it did not.
     pub error: Option<StoredError>,
     /// The end of its output to the log, unless the reason contains it.
@@ -208,7 +202,7 @@ impl Ended {
     pub fn success(output: Box<RawValue>) -> Self {
         Self {
             ending: Ending::Success,
-            output: Some(output),
+            output: Some(Arc::new(output)),
             error: None,
             log: None,
         }
@@ -253,31 +247,23 @@ impl Finished {
         limits: &StepLimits,
         chance: f64,
     ) -> Self {
-        let Ended {
-            ending,
-            output,
-            error,
-            log,
-        } = ended;
         Self {
-            verdict: outcome::decide(claimed.view(), ending, limits, chance),
+            verdict: outcome::decide(claimed.view(), ended.ending, limits, chance),
             claimed,
             definition,
-            ending,
-            output: output.map(Arc::new),
-            error,
-            log,
+            ended,
         }
     }
 
     /// The number of bytes that it commits: its output or its error, and its log.
     pub fn bytes(&self) -> usize {
-        let error = self.error.as_ref();
+        let ended = &self.ended;
+        let error = ended.error.as_ref();
         bytes_of([
-            self.output.as_deref().map(|output| output.get()),
+            ended.output.as_deref().map(|output| output.get()),
             error.map(|error| error.message.as_str()),
             error.and_then(|error| error.backtrace.as_deref()),
-            self.log.as_deref(),
+            ended.log.as_deref(),
         ])
     }
 }
@@ -624,7 +610,7 @@ fn planned<'a>(finished: &'a Finished, room: &mut usize) -> Planned<'a> {
                 attempt: claimed.attempt + 1,
                 retry_count: next.retry_count,
                 crash_count: next.crash_count,
-                due_in: finished.ending.due_in(delay).map(micros),
+                due_in: finished.ended.ending.due_in(delay).map(micros),
             });
         }
         Verdict::Fail => {
@@ -686,21 +672,21 @@ impl<'a> Planned<'a> {
 
     /// The row as it is sent to the database.
     fn row(&self) -> ResultRow<'a> {
-        let (finished, claimed) = (self.of, &self.of.claimed);
-        let error = finished.error.as_ref();
+        let (ended, claimed) = (&self.of.ended, &self.of.claimed);
+        let error = ended.error.as_ref();
         let (crossing, next, attempt) = (self.crossing, self.next.as_ref(), self.attempt);
         ResultRow {
             execution_id: claimed.execution_id.0,
-            result: finished.ending.result().as_str(),
+            result: ended.ending.result().as_str(),
             error_class: error.map(|error| error.class.as_str()),
             error_message: error.map(|error| error.message.as_str()),
             error_backtrace: error.and_then(|error| error.backtrace.as_deref()),
-            log: finished.log.as_deref(),
+            log: ended.log.as_deref(),
             step_id: claimed.step_id.0,
             run_id: claimed.run_id.0,
             branch_id: claimed.branch_id.0,
             step_status: self.step_status.map(StepStatus::as_str),
-            output: finished.output.as_deref().map(|output| output.get()),
+            output: ended.output.as_deref().map(|output| output.get()),
             ready: i64::from(self.ready),
             ends: i64::from(self.ends),
             transition_id: crossing.map(|records| records.transition.0),
@@ -735,7 +721,7 @@ impl<'a> Planned<'a> {
 
     /// True when it has no error and no log, and ends its step.
     fn is_bare(&self) -> bool {
-        self.of.error.is_none() && self.of.log.is_none() && self.step_status.is_some()
+        self.of.ended.error.is_none() && self.of.ended.log.is_none() && self.step_status.is_some()
     }
 
     /// True when its run ends with it.
@@ -769,7 +755,7 @@ impl<'a> Planned<'a> {
             crash_count: 0,
             definition: from.definition.clone(),
             caller: from.caller.clone(),
-            input: self.of.output.clone()?,
+            input: self.of.ended.output.clone()?,
         })
     }
 }
@@ -777,7 +763,7 @@ impl<'a> Planned<'a> {
 /// The crossing that may be made with the result: to one step on the same branch, or to the
 /// branch's end. All other crossings take two phases, through an advancer.
 fn simple(finished: &Finished) -> Option<Advance<'_>> {
-    let output = finished.output.as_deref()?;
+    let output = finished.ended.output.as_deref()?;
     let claimed = &finished.claimed;
     if finished.verdict != Verdict::Succeed || claimed.via.is_hook() {
         return None;
@@ -884,7 +870,7 @@ pub async fn landed(
         // result is the same.
         if finished
             .iter()
-            .any(|row| row.claimed.execution_id == id && row.ending.result() == result)
+            .any(|row| row.claimed.execution_id == id && row.ended.ending.result() == result)
         {
             landed.insert(id);
         }

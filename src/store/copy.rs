@@ -33,6 +33,9 @@ const ROWS: usize = 2_000;
 /// times.
 const WEIGHT: usize = 4;
 
+/// The tables that get a row with everything that a person does.
+const ACTED: [&str; 2] = ["ductwork_runs", "ductwork_actions"];
+
 statements! {
     MARK = "
         INSERT INTO ductwork_migrations (version, name, applied_at, needs)
@@ -357,6 +360,9 @@ pub enum Copied {
     Newer(i64),
     /// The target database already has rows, in this table.
     NotEmpty(&'static str),
+    /// Somebody triggered a run or acted in one since the moment of the copy, which lacks that. It stays marked as
+    /// incomplete.
+    Outrun,
 }
 
 /// Copies everything in `from`, as of one moment, to `to`, which gets the schema, and must be empty except for a
@@ -395,10 +401,24 @@ pub async fn copy(
                 )));
             }
         }
+        if is_outrun(from, rows).await? {
+            return Ok(Copied::Outrun);
+        }
         to.execute(&UNMARK, &[("version", UNFINISHED.into())])
             .await?;
     }
     Ok(copied)
+}
+
+/// True if people have gone on with `from` since these rows were counted. No process works there, so nothing else makes
+/// or deletes such rows but a person's `prune`.
+async fn is_outrun(from: &mut Conn, rows: &BTreeMap<&'static str, u64>) -> Result<bool, Error> {
+    for table in TABLES.iter().filter(|it| ACTED.contains(&it.name)) {
+        if count(from, table).await? != rows[table.name] {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The reason in `from` itself why it cannot be copied, if there is one.

@@ -396,6 +396,19 @@ pub async fn newest(conn: &mut Conn, run: RunId) -> Result<RunId, Error> {
     Ok(newest)
 }
 
+/// The last run of the line of a run that was revived, and its state.
+pub async fn continued_as(
+    conn: &mut Conn,
+    run: RunId,
+) -> Result<Option<(RunId, RunStatus)>, Error> {
+    let newest = newest(conn, run).await?;
+    if newest == run {
+        return Ok(None);
+    }
+    let brief = query::brief(conn, newest).await?;
+    Ok(brief.map(|it| (newest, it.status)))
+}
+
 /// The hook that was called when this run ended, unless it has succeeded.
 async fn hook_of_end(
     conn: &mut Conn,

@@ -194,7 +194,7 @@ pub fn wedged(since: Duration) {
 pub fn declared_dead(old: ProcessId, new: ProcessId, in_time: bool) {
     let help = in_time.then_some(
         "its heartbeats came in time: another `ductworkd` on this database may have a shorter \
-         `supervisor.reaper_timeout`, which must be the same on all hosts",
+         `supervisor.reaper_timeout`, which must be the same on all hosts, or a backup of the database was restored",
     );
     warn!(old = %old, new = %new, help, "was declared dead; registered anew as a new process");
 }

@@ -25,7 +25,7 @@ use crate::store::pause::{self, REASON_MAX};
 use crate::store::resume::{self, Resume};
 use crate::store::revive::{self, Revive, Wanted};
 use crate::store::trigger::{self, KEY_MAX, NewRun, Triggered};
-use crate::store::{Conn, Error, definition, known, page, query};
+use crate::store::{Conn, Error, definition, known, page, query, why};
 use crate::view::word;
 
 use super::pages::clip;
@@ -307,24 +307,40 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
             // Somebody else who cancels the run may have locked its rows.
             None => cancelling.closed > 0 || is_marked(conn, run).await?,
         };
-        Ok((ended, is_marked))
+        let next = match ended {
+            Some(Cancel::NotActive(RunStatus::Halted)) => why::continued_as(conn, run).await?,
+            _ => None,
+        };
+        Ok((ended, is_marked, next))
     });
     let asked = match asked.await {
         Err(ReadError::Late) if is_ending(site, run).await => return Ok(true),
         asked => asked.map_err(unsure)?,
     };
     match asked {
-        (Some(Cancel::Done { .. } | Cancel::NotActive(RunStatus::Cancelled)), _) => Ok(false),
-        (Some(Cancel::NotFound), _) => Err(no_run(run)),
-        (Some(Cancel::NotActive(status)), _) => Err(conflict(format!(
-            "the run {run} has ended: it is {}",
-            word(status)
-        ))),
-        (None, true) => Ok(true),
-        (None, false) => {
+        (Some(Cancel::Done { .. } | Cancel::NotActive(RunStatus::Cancelled)), ..) => Ok(false),
+        (Some(Cancel::NotFound), ..) => Err(no_run(run)),
+        (Some(Cancel::NotActive(status)), _, next) => Err(has_ended(run, status, next)),
+        (None, true, _) => Ok(true),
+        (None, false, _) => {
             let detail = "others have locked the run's rows: nothing was done";
             Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail).later(2))
         }
+    }
+}
+
+/// The refusal to change a run that is over. Where another run continues it, the person means that one.
+fn has_ended(run: RunId, status: RunStatus, next: Option<(RunId, RunStatus)>) -> Refusal {
+    let ended = format!("the run {run} has ended: it is {}", word(status));
+    let Some((next, now)) = next else {
+        return conflict(ended);
+    };
+    let detail = format!("{ended}, and was revived as {next}, which is {}", word(now));
+    match now.is_terminal() {
+        true => conflict(detail).about(next),
+        false => conflict(detail)
+            .about(next)
+            .remedy("make the request for the run that continues it"),
     }
 }
 
@@ -361,7 +377,7 @@ pub async fn resume(
     let asked = site.acts.read(async move |conn| {
         let value = value.as_deref().map(RawValue::get);
         let resumed = resume::resume(conn, run, step, value, Some(&by)).await?;
-        let mut answered = Answered::Unknown;
+        let (mut answered, mut next) = (Answered::Unknown, None);
         match (&resumed, step) {
             (Resume::Done(_) | Resume::Partly { .. }, _) => wake_for(&shared, conn, run).await,
             (Resume::NotDampened(_), Some(step)) => {
@@ -370,14 +386,17 @@ pub async fn resume(
                     None => Answered::NoStep(step),
                 };
             }
-            (Resume::NotDampened(_), None) => {
+            (Resume::NotDampened(status), None) => {
                 answered = Answered::of(who_answered(conn, run).await?);
+                if *status == RunStatus::Halted {
+                    next = why::continued_as(conn, run).await?;
+                }
             }
             (Resume::NotFound | Resume::Ambiguous(_) | Resume::Late | Resume::TooMany, _) => {}
         }
-        Ok((resumed, answered))
+        Ok((resumed, answered, next))
     });
-    let (resumed, answered) = asked.await.map_err(unsure)?;
+    let (resumed, answered, next) = asked.await.map_err(unsure)?;
     let answered = match answered {
         Answered::Unknown => String::new(),
         Answered::By(by) if by == resume::DEADLINE => "; the deadline has passed".to_owned(),
@@ -394,6 +413,9 @@ pub async fn resume(
         Resume::Done(resumed) => Ok((resumed, 0)),
         Resume::Partly { resumed, late } => Ok((resumed, late)),
         Resume::NotFound => Err(no_run(run)),
+        Resume::NotDampened(status) if next.is_some() => {
+            Err(has_ended(run, status, next))
+        }
         Resume::NotDampened(status) if status.is_terminal() => Err(conflict(format!(
             "the run {run} has ended: it is {}{answered}",
             word(status)

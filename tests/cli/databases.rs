@@ -111,6 +111,28 @@ fn a_copy_blames_the_url_that_it_was_given() {
             "{ended:?}"
         );
     }
+    // The address to change is the one that counts.
+    for (variable, set) in [
+        (None, "set `database.url` to it; "),
+        (
+            Some("DATABASE_URL"),
+            "let `DATABASE_URL`, which outranks `database.url`, name it; ",
+        ),
+    ] {
+        let mut command = place.command();
+        let to = format!("sqlite://copy-{}.db", variable.unwrap_or("of-file"));
+        command.args(["copy", "--to", &to]);
+        command.envs(variable.map(|name| (name, "sqlite://ductwork.db")));
+        let ended = Ended::of(command.output().unwrap());
+        ended.fine();
+        assert!(ended.stdout.contains(set), "{ended:?}");
+        assert!(
+            ended
+                .stdout
+                .contains("nothing marks the database that was copied"),
+            "{ended:?}"
+        );
+    }
     place
         .run(["copy", "--to", "oracle://h/d"])
         .failed(2, "`--to`: databases of the kind `oracle`");

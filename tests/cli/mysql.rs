@@ -637,6 +637,18 @@ fn a_server_that_is_not_fit_is_refused_before_anything_is_made() {
     assert!(ended.code == Some(0), "{ended:?}");
 }
 
+/// Nobody carries a run out in a database whose name is mistyped.
+#[test]
+fn a_trigger_that_makes_the_tables_of_a_database_says_so() {
+    let fresh = Database::new();
+    for is_told in [true, false] {
+        let triggered = run(fresh.0.url(), &["trigger", "Hello", "[]"]);
+        assert_eq!(triggered.code, Some(0), "{triggered:?}");
+        let told = "has no tables of Ductwork yet: creating them";
+        assert_eq!(triggered.stderr.contains(told), is_told, "{triggered:?}");
+    }
+}
+
 /// The script is applied with the server's own client, whose session has the server's defaults.
 #[test]
 fn the_schema_as_it_is_printed_is_that_which_is_made() {

@@ -61,7 +61,23 @@ fn a_run_whose_output_fits_no_way_on_says_so_and_goes_on_once_the_step_is_fixed(
     let shown = place.run(["show", &next]);
     let told = format!("continues  {id}, by carl (command line)\n");
     assert!(shown.stdout.contains(&told), "{shown:?}");
+    // A person who means to stop or to answer it means the run that continues it.
+    let short = &next[next.len() - 8..];
+    let refused = |verb: &str, state: &str, help: &str| {
+        let refused = place.run([verb, &id]);
+        let said = format!("has ended: it is halted, and was revived as {next}, which is {state}");
+        refused.failed(1, &said);
+        assert!(refused.stderr.contains(help), "{refused:?}");
+    };
+    for verb in ["cancel", "resume"] {
+        let help = format!("`ductworkd {verb} {short}` is for the run that continues it");
+        refused(verb, "running", &help);
+    }
     work(&place);
+    for verb in ["cancel", "resume"] {
+        let help = format!("`ductworkd show {short}` shows the run that continues it");
+        refused(verb, "completed", &help);
+    }
     let shown = place.run(["show", &id]);
     let revived_as = format!("it was revived: ductworkd show {}", &next[next.len() - 8..]);
     assert!(shown.fine().stdout.contains(&revived_as), "{shown:?}");
@@ -80,6 +96,38 @@ fn a_run_whose_output_fits_no_way_on_says_so_and_goes_on_once_the_step_is_fixed(
     over.failed(1, "completed: there is nothing to revive");
     assert!(over.stderr.contains("ductworkd trigger List\n"), "{over:?}");
     place.run(["audit"]).fine();
+}
+
+#[test]
+fn a_question_that_nobody_answered_is_told_as_that_alone() {
+    let place = Place::ready();
+    let text = "pipeline: Ask\n\
+                steps: { A: { command: [cat] } }\n\
+                flow: [{ start: A }, { dampen: { prompt: 'Go on?', timeout: 1s, then: halt } }]\n";
+    place.write("pipelines/ask.yml", text);
+    let id = place.run(["trigger", "Ask", "1"]).fine().stdout.clone();
+    let mut command = place.command();
+    let mut daemon = command.arg("start").stderr(Stdio::null()).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let told = loop {
+        let told = place.run(["watch", id.trim()]);
+        // It waits for a person until the time is over.
+        if told.code != Some(3) {
+            break told;
+        }
+        assert!(Instant::now() < until, "{told:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    super::send(&daemon, nix::sys::signal::Signal::SIGTERM);
+    daemon.wait().unwrap();
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(
+        told.stderr.contains("  unanswered: nobody answered at "),
+        "{told:?}"
+    );
+    for other in ["0 attempts", "no error was reported"] {
+        assert!(!told.stderr.contains(other), "{told:?}");
+    }
 }
 
 #[test]

@@ -472,8 +472,12 @@ on_every_database! {
         let again = sent(Ask::json(&revive, "{}"));
         assert_eq!((again.status, again.run()), (200, revived.run()));
         fixture.run_ended(revived.run()).await;
-        let ended = sent(Ask::json(&format!("/api/v1/runs/{run}/cancel"), "{}"));
-        assert_eq!(ended.status, 409, "{ended:?}");
+        for verb in ["cancel", "resume"] {
+            let ended = sent(Ask::json(&format!("/api/v1/runs/{run}/{verb}"), "{}"));
+            assert_eq!(ended.status, 409, "{ended:?}");
+            let next = format!("it is halted, and was revived as {}, which is halted", revived.run());
+            assert!(ended.body.contains(&next), "{ended:?}");
+        }
 
         let asks = sent(Ask::json("/api/v1/pipelines/Asks/runs", r#"{"input": 1}"#)).run();
         let step = question(&mut fixture.conn, asks, None).await;

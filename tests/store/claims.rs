@@ -399,7 +399,7 @@ on_every_database! {
             assert_eq!(committed.stale, [finished[1].claimed.execution_id]);
             let next = committed.leased_next.pop().expect("what is leased at birth is handed out");
             // An output may be large, and the step that follows is handed the same text.
-            let output = finished[0].output.as_ref().expect("it succeeded");
+            let output = finished[0].ended.output.as_ref().expect("it succeeded");
             assert!(Arc::ptr_eq(output, &next.input), "the output is copied");
             assert_eq!((next.step.as_str(), input(&next)), ("B", json!("right")));
             let finished = [worker.finished(next, Did::Returned(json!(2))).await];

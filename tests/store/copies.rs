@@ -327,6 +327,30 @@ on_every_database! {
         assert!(error.to_string().contains("to a fresh database"), "{error}");
     }
 
+    async fn a_copy_of_a_database_in_which_somebody_acts_meanwhile_is_not_complete(db: Db) {
+        let source = Db::sqlite();
+        let mut conn = source.conn().await;
+        let flow = Pipeline::named("P").start("A").build().unwrap();
+        let run = [NewRun { key: None, input: "1" }];
+        trigger(&mut conn, &flow, &run, Duration::ZERO).await.unwrap();
+        conn.close().await;
+        let other = file(&source);
+        let mut acts = Some(
+            "INSERT INTO ductwork_actions (id, at, by_whom, channel, verb, pipeline)
+             VALUES (randomblob(16), 1, 'ana', 'cli', 'pause', 'P')",
+        );
+        let mut report = |_| {
+            if let Some(act) = acts.take() {
+                other.execute(act, []).unwrap();
+            }
+        };
+        let (mut from, mut to) = (open(&source.location).await, open(&db.location).await);
+        let outcome = copy::copy(&mut from, &mut to, &|_| true, &mut report).await.unwrap();
+        assert!(matches!(outcome, Copied::Outrun), "{outcome:?}");
+        let error = migrate::check(&mut to).await.unwrap_err();
+        assert!(error.to_string().contains("an incomplete copy"), "{error}");
+    }
+
     async fn a_copy_that_ends_while_it_makes_the_schema_leaves_its_mark(db: Db) {
         let source = Db::sqlite();
         source.conn().await.close().await;

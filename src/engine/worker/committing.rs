@@ -178,21 +178,21 @@ impl Worker {
         let Some(finished) = state.work.first_mut() else {
             return;
         };
+        let ended = &mut finished.ended;
         // The log is worth less than the output, and too small to cost a connection.
-        if finished.log.take().is_some() && error.blames_the_value() {
+        if ended.log.take().is_some() && error.blames_the_value() {
             return;
         }
-        let Some(output) = finished.output.take() else {
+        let Some(output) = ended.output.take() else {
             // It is an error already, and its text is refused: a text of ours is stored, at last without the reason, in
             // which a database may repeat what it refuses.
             let mut message = "its error could not be stored".to_owned();
             let is_first = |error: &StoredError| error.message.starts_with(&message);
-            if !finished.error.as_ref().is_some_and(is_first) {
+            if !ended.error.as_ref().is_some_and(is_first) {
                 let why = crate::telemetry::chain(error);
                 message += &format!(": {}", why.replace(|c: char| !c.is_ascii(), "?"));
             }
-            let ended = Ended::without_value(finished.ending, "error_not_stored", message);
-            finished.error = ended.error;
+            *ended = Ended::without_value(ended.ending, "error_not_stored", message);
             return;
         };
         let bytes = output.get().len();
@@ -296,10 +296,11 @@ impl Worker {
         let limits = self.policy.step(&job.definition, &job.claimed.step);
         let finished = Finished::new(job.claimed, job.definition, ended, &limits, chance());
         self.shared.counts.count(|counts| {
-            let (step, ending) = (&finished.claimed.step, finished.ending);
+            let (step, ending) = (&finished.claimed.step, finished.ended.ending);
             counting::ran(counts, &self.pipeline, step, ending, took);
         });
-        match finished.ending {
+        let ended = &finished.ended;
+        match ended.ending {
             Ending::Success => events::succeeded(&job.assignment, took),
             // The failure to start is logged once for all executions, not for each one at each attempt.
             _ if !starts => {}
@@ -309,7 +310,7 @@ impl Worker {
                         true => "retry now".to_owned(),
                         false => format!("retry in {:.1} s", delay.as_secs_f64()),
                     },
-                    outcome::Verdict::Fail => match finished.ending {
+                    outcome::Verdict::Fail => match ended.ending {
                         Ending::Error { retryable, .. } if !retryable => {
                             "none: not retryable".to_owned()
                         }
@@ -317,9 +318,9 @@ impl Worker {
                     },
                     _ => "none".to_owned(),
                 };
-                let result = finished.ending.result().as_str();
+                let result = ended.ending.result().as_str();
                 let hook = Some(finished.claimed.via).filter(|via| via.is_hook());
-                let error = finished.error.as_ref();
+                let error = ended.error.as_ref();
                 events::unsuccessful(&job.assignment, result, error, &next, hook);
             }
         }
@@ -353,7 +354,7 @@ fn ended(outcome: Outcome, claimed: &Claimed) -> Ended {
             Ended::without_value(Ending::Released { delay }, "released", message)
         }
         Outcome::Cancelled => {
-            let message = "it is not this process's any more: its run was cancelled, or the process was taken for dead";
+            let message = "it is not this process's any more: its run was cancelled or deleted, or the process was taken for dead";
             Ended::without_value(Ending::Cancelled, "cancelled", message)
         }
     }

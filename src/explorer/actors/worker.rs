@@ -220,7 +220,7 @@ impl Worker {
         for results in [self.executions.finished(), self.executions.aside()] {
             for finished in results {
                 to.id(finished.claimed.execution_id.0.as_u128());
-                to.number(i64::from(finished.ending == Ending::Cancelled));
+                to.number(i64::from(finished.ended.ending == Ending::Cancelled));
             }
             to.number(-1);
         }
