@@ -48,10 +48,11 @@ pub fn lines(text: &str) -> impl Iterator<Item = &str> + Clone {
 }
 
 impl Position {
-    /// The most characters of a line that are shown: a line of a megabyte helps nobody.
-    const SHOWN: usize = 240;
+    /// The most characters of a line that are shown: they fit beside its number into a terminal of 80 columns, which would
+    /// break a longer line, and point at nothing.
+    const SHOWN: usize = 72;
     /// How many of these come before a column that lies further to the right.
-    const BEFORE: usize = 80;
+    const BEFORE: usize = 24;
 
     /// The column's place within `source`, one-based.
     fn caret(&self) -> usize {
@@ -64,15 +65,17 @@ impl Position {
     /// The place at `line`:`column` of `text`.
     pub fn of(text: &str, line: usize, column: usize, width: usize) -> Self {
         let source = lines(text).nth(line.saturating_sub(1)).unwrap_or_default();
-        let source = match column > Self::SHOWN {
-            true => {
-                let part = source.chars().skip(column - Self::BEFORE);
-                std::iter::once('…')
-                    .chain(part.take(Self::SHOWN - 1))
-                    .collect()
-            }
-            false => source.chars().take(Self::SHOWN).collect(),
+        let (cut, skipped) = match column > Self::SHOWN {
+            true => (Some('…'), column - Self::BEFORE),
+            false => (None, 0),
         };
+        let mut rest = source.chars().skip(skipped);
+        let room = Self::SHOWN - usize::from(cut.is_some());
+        let mut source: String = cut.into_iter().chain(rest.by_ref().take(room)).collect();
+        if rest.next().is_some() {
+            source.pop();
+            source.push('…');
+        }
         Self {
             line,
             column,
@@ -311,7 +314,14 @@ mod tests {
             place(lines[4], "^^^^^"),
             "{shown}"
         );
-        assert!(shown.len() < 1_000, "{}", shown.len());
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 80),
+            "{shown}"
+        );
+        // A line that is a little too long keeps its beginning.
+        let line = format!("{}wrong{}", " ".repeat(50), "x".repeat(40));
+        let shown = Position::of(&line, 1, 51, 5).source;
+        assert_eq!(shown, format!("{}wrong{}…", " ".repeat(50), "x".repeat(16)));
     }
 
     #[test]

@@ -1016,6 +1016,10 @@ fn a_line_in_the_place_of_a_program_is_to_be_a_list() {
     for (line, list) in [
         ("python3 steps/report.py", "`[python3, steps/report.py]`"),
         ("cat -n", "`[cat, -n]`"),
+        (
+            "cat a b c d e f g h i",
+            "`[cat, a, b, c, d, e, f, g, h, i]`",
+        ),
         ("cat | wc", "`[sh, -c, '…']`"),
     ] {
         let pipeline = format!(
@@ -2232,7 +2236,7 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
     send(&child, SIGINT);
     let ended = Ended::of(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(130), "{ended:?}");
-    let told = "waits: the pipeline Slow is paused";
+    let told = "begins: the pipeline Slow is paused";
     assert!(ended.stderr.contains(told), "{ended:?}");
     assert!(
         ended.stderr.contains("`ductworkd unpause Slow`"),

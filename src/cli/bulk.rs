@@ -168,7 +168,9 @@ async fn list(cli: &CliContext, conn: &mut Conn, limit: usize) -> Result<(), Fai
         "BY",
         "REQUESTED",
     ];
-    cli.out.text(&cli.out.table(&headings, &rows))?;
+    let spare = ["NOTHING TO DO", "BY"];
+    cli.out
+        .text(&cli.out.table_with_ids(&headings, &rows, &spare))?;
     if more {
         say("note: there are older ones: `--limit` lists more");
     }

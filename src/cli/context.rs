@@ -198,6 +198,9 @@ fn listed(cli: &CliContext, tuples: &[(String, String)]) -> Result<(), Failure> 
         }
         return cli.out.value(&all);
     }
+    if tuples.is_empty() {
+        say("no values are set");
+    }
     let line =
         |(key, value): &(String, String)| format!("{}\t{value}\n", short(key, context::MAX_KEY));
     cli.out.text(&tuples.iter().map(line).collect::<String>())

@@ -32,7 +32,8 @@ use super::setup::{self, CliContext};
 
 Stop all daemons first, and let nobody trigger runs during the copy. The target database must be empty; it gets the
 schema, and every row with its id and its times. The source database stays as it is. No program works with the target
-until the copy is complete. Then set `database.url` to the target, and start the daemons again.
+until the copy is complete; if the source has changed meanwhile, `copy` fails. Then set `database.url` to the target, or the
+variable that outranks it, and start the daemons again. Start none on the source: it bears no mark.
 ")]
 pub struct Copy {
     /// The database to copy to, in the form of `database.url`
@@ -60,13 +61,13 @@ impl Copy {
         };
         let silent = RefCell::new(Vec::new());
         let copying = async {
-            let mut source = setup::connect(&config, Purpose::Query).await?;
             if from.identity() == to.identity() {
                 let problem = Problem::new("`--to` names the configured database itself");
                 return Err(Failure::usage(
                     problem.help("name another database, an empty one"),
                 ));
             }
+            let mut source = setup::connect(&config, Purpose::Query).await?;
             let rows = Cell::new(0);
             let mut report = |copied| rows.set(copied);
             // The kernel knows more about a process of this host than its heartbeats show: the process may be stopped,
@@ -77,8 +78,9 @@ impl Copy {
                     return false;
                 }
                 let is_at_work = me.would_know(&proof::identity(row)) || row.age < lease;
-                if !is_at_work {
-                    silent.borrow_mut().push(name(row));
+                let (name, mut silent) = (name(row), silent.borrow_mut());
+                if !is_at_work && !silent.contains(&name) {
+                    silent.push(name);
                 }
                 is_at_work
             };
@@ -118,14 +120,14 @@ impl Copy {
         }
         let set = match config.database.is_from_variable() {
             true => format!(
-                "let `{}`, which outranks `database.url`, name it",
+                "set `{}` to it, because that outranks `database.url`",
                 config.database.origin
             ),
             false => "set `database.url` to it".to_owned(),
         };
         cli.out.text(&format!(
             "copied {}, in {} rows, to {url}\n{set}; `ductworkd audit` checks every invariant there\n\
-             nothing marks the database that was copied: a daemon that starts there does the same work again\n",
+             the old database is not marked as copied: a daemon that is started there does the same work again\n",
             counted(runs, "run"),
             grouped(rows.values().sum()),
         ))?;
@@ -192,9 +194,10 @@ fn refusal(refused: &Copied, to: &DatabaseUrl, lease: Duration) -> Problem {
         Copied::NotEmpty(table) => {
             Problem::new(format!("{to} is not empty: {table} has rows")).help("make the copy to a fresh database")
         }
-        Copied::Outrun => Problem::new(
-            "somebody triggered a run, or acted in one, during the copy, which lacks that: no program works with it",
-        )
+        Copied::Outdated => Problem::new(format!(
+            "{to} is out of date: a process worked in the source while it was copied, or somebody triggered, changed or \
+             deleted something there; no program will work with this copy"
+        ))
         .help("make sure that nobody does that, drop the copy, and make it again, to a fresh database"),
         Copied::Done { .. } => unreachable!("it was not refused"),
     }

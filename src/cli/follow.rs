@@ -529,9 +529,7 @@ pub async fn report(
         Some(RunStatus::Completed) => return Ok(()),
         Some(RunStatus::Halted) => {
             say(&style.red(&format!("run {id} halted")));
-            let mut failed = query::failed_steps(conn, run, TOLD + 1).await?;
-            // A question that nobody answered has no attempt; its halt says so.
-            failed.retain(|step| !step.executions.is_empty());
+            let failed = query::failed_steps(conn, run, TOLD + 1).await?;
             for step in failed.iter().take(TOLD) {
                 let element = attempt::element(&query::spreads(conn, step.branch_id).await?);
                 let mut place = clean(&step.node);

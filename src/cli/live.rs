@@ -345,7 +345,8 @@ mod tests {
             waiting: 0,
             failed: 0,
             cancelled: 0,
-            first_at: 0,
+            copied: 0,
+            first_at: None,
             last_at: None,
         }
     }

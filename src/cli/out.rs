@@ -134,7 +134,8 @@ impl Out {
             let place = headings.iter().position(|heading| heading == spare);
             let place = place.expect("it is a heading of this table");
             headings.remove(place);
-            for row in &mut rows {
+            // A row that cannot be read is short.
+            for row in rows.iter_mut().filter(|row| place < row.len()) {
                 row.remove(place);
             }
         }
@@ -142,13 +143,16 @@ impl Out {
         if excess > 0 {
             let last = headings.len() - 1;
             let taken = |column: &usize| {
-                let cells = rows.iter().map(|row| width(&row[*column].text));
-                cells.max().unwrap_or_default()
+                let cells = rows.iter().filter_map(|row| row.get(*column));
+                cells
+                    .map(|cell| width(&cell.text))
+                    .max()
+                    .unwrap_or_default()
             };
             let widest = (0..last).max_by_key(taken).unwrap_or_default();
             let most = taken(&widest).saturating_sub(excess).max(1);
-            for row in &mut rows {
-                row[widest].text = cut_with(&row[widest].text, most, glyphs().more);
+            for cell in rows.iter_mut().filter_map(|row| row.get_mut(widest)) {
+                cell.text = cut_with(&cell.text, most, glyphs().more);
             }
         }
         self.table(&headings, &rows)
@@ -355,7 +359,9 @@ mod tests {
                 "01234567",
             ];
             let row = texts.map(Cell::new).to_vec();
-            let text = to.table_with_ids(&headings, &[row], &["STARTED", "HOST"]);
+            // One that cannot be read has fewer cells.
+            let rows = [row, vec![Cell::new("unreadable")]];
+            let text = to.table_with_ids(&headings, &rows, &["STARTED", "HOST"]);
             let text = anstream::adapter::strip_str(&text).to_string();
             assert!(
                 text.contains("01234567") && text.contains("worker"),

@@ -54,6 +54,9 @@ impl Resume {
             let max = config.job_worker.max_payload(&state.pipeline);
             let value = self.value.as_deref().map(|value| setup::value(value, max));
             let value = value.transpose()?;
+            if state.status == RunStatus::Halted {
+                return Err(setup::has_ended(&mut conn, run, state.status, "resume").await?);
+            }
             let step = match &self.step {
                 Some(step) => Some(find_step(&mut conn, run, step).await?),
                 None => None,

@@ -29,7 +29,7 @@ use crate::store::why;
 use crate::store::writable::Locked;
 use crate::store::{self, Conn, Location, Purpose, migrate};
 use crate::time;
-use crate::view::word;
+use crate::view::{continued, word};
 
 use super::Embedded;
 use super::exit::{self, Failure};
@@ -181,16 +181,16 @@ pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn
         match migrate::check(&mut conn).await {
             Err(store::Error::Schema(_)) => {
                 note_creation(&mut conn, config).await?;
+                let is_new = migrate::applied(&mut conn).await?.is_empty();
+                let applied = migrate::migrate(&mut conn).await?;
                 let url = &config.database.url;
-                let is_plain = config.elsewhere().is_none() && url.sqlite_path().is_none();
                 // Perhaps the name of the database is mistyped: daemons work in another one of the server.
-                if is_plain && migrate::applied(&mut conn).await?.is_empty() {
+                if is_new && url.sqlite_path().is_none() && config.elsewhere().is_none() {
                     let url = clean(&url.to_string());
                     say(&format!(
-                        "note: {url} has no tables of Ductwork yet: creating them"
+                        "note: {url} had no tables of Ductwork: they were created"
                     ));
                 }
-                let applied = migrate::migrate(&mut conn).await?;
                 // A database without runs was created just now, here or by a daemon beside this command.
                 if !applied.is_empty() && bulk::newest(&mut conn).await? != RunId(Uuid::nil()) {
                     let n = counted(applied.len() as u64, "migration");
@@ -549,15 +549,20 @@ pub async fn has_ended(
 ) -> Result<Failure, store::Error> {
     let ended = format!("the run {run} has ended: it is {status}");
     if status == RunStatus::Halted
-        && let Some((next, now)) = why::continued_as(conn, run).await?
+        && let Some(next) = why::continued(conn, run).await?
     {
-        let (verb, effect) = match now.is_terminal() {
-            true => ("show", "shows"),
-            false => (verb, "is for"),
-        };
-        let problem = format!("{ended}, and was revived as {next}, which is {}", word(now));
-        let help = format!("`ductworkd {verb} {next}` {effect} the run that continues it");
-        return Ok(Failure::failed(Problem::new(problem).help(help)));
+        let newest = next.newest;
+        let problem = Problem::new(format!("{ended}, and {}", continued(&next)));
+        return Ok(Failure::failed(match (next.status, verb) {
+            (None, _) => problem,
+            (Some(now), "cancel") if !now.is_terminal() => {
+                problem.help(format!("`ductworkd cancel {newest}` cancels that run"))
+            }
+            (Some(RunStatus::Dampened), "resume") => {
+                problem.help(format!("`ductworkd resume {newest}` answers that run"))
+            }
+            (Some(_), _) => problem.help(format!("`ductworkd show {newest}` shows that run")),
+        }));
     }
     let problem = Problem::new(ended);
     let help = match status {

@@ -148,15 +148,20 @@ async fn left(
                 return report(&mut conn, shot, &shot.follow(id), requested, status).await;
             }
             let pipeline = &shot.definition.pipeline;
+            let other = nobody::worker(&processes, witness, pipeline);
             if pause.is_some() {
+                let more = match other {
+                    Some(_) => "",
+                    None => ", and `ductworkd start` works on it",
+                };
                 return Err(interrupted(
                     Problem::new(format!(
-                        "stopped; the run {id} waits: the pipeline {pipeline} is paused"
+                        "stopped; no further step of the run {id} begins: the pipeline {pipeline} is paused"
                     ))
-                    .help(format!("`ductworkd unpause {pipeline}` lets it go on")),
+                    .help(format!("`ductworkd unpause {pipeline}` ends the pause{more}")),
                 ));
             }
-            if let Some(other) = nobody::worker(&processes, witness, pipeline) {
+            if let Some(other) = other {
                 let (pid, host) = (other.pid, clean(&other.host));
                 return Err(interrupted(
                     Problem::new(format!(

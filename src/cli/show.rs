@@ -144,7 +144,9 @@ impl Show {
                 true => {
                     let nodes = waiting(READING, query::progress(&mut conn, run)).await?;
                     let failed = query::failed_steps(&mut conn, run, TROUBLED + 1);
-                    (page::of_progress(&nodes), waiting(READING, failed).await?)
+                    let failed = waiting(READING, failed).await?;
+                    let retried = waiting(READING, query::retried(&mut conn, run)).await?;
+                    (page::of_progress(&nodes, &retried), failed)
                 }
                 false => (page::by_node(&detail.steps), Vec::new()),
             };
@@ -186,6 +188,7 @@ impl Show {
                     .then(|| remedy(&facts, definition.as_deref().ok(), run, &prospects)),
                 definition: definition.as_deref().ok(),
                 nodes,
+                is_summary: wide,
                 troubled: placed,
                 more,
                 waiting,

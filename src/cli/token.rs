@@ -286,7 +286,9 @@ fn list(cli: &CliContext, all: &[Listed], now: i64) -> Result<(), Failure> {
         "EXPIRES",
         "CREATED",
     ];
-    cli.out.text(&cli.out.table(&headings, &rows))
+    let spare = ["CREATED", "KIND"];
+    cli.out
+        .text(&cli.out.table_with_ids(&headings, &rows, &spare))
 }
 
 fn row(cli: &CliContext, listed: &Listed, now: i64) -> Vec<Cell> {

@@ -568,15 +568,16 @@ impl Kind {
 /// The finest span that the canonical form can hold.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
+/// The most words of a command that a remedy repeats.
+const WORDS: usize = 40;
+
 /// How to write a line of words as a command, which no shell splits.
 pub fn as_list(line: &str) -> String {
     // Words in quotes, and everything else that a shell interprets, are left for a shell to split.
     let is_plain = |char: char| char.is_alphanumeric() || char == ' ' || "-_./=:+@".contains(char);
-    match line.chars().all(is_plain) {
-        true => {
-            let words: Vec<&str> = line.split_whitespace().take(8).collect();
-            format!("write it as a list: `[{}]`", words.join(", "))
-        }
+    let words: Vec<&str> = line.split_whitespace().take(WORDS + 1).collect();
+    match line.chars().all(is_plain) && words.len() <= WORDS {
+        true => format!("write it as a list: `[{}]`", words.join(", ")),
         false => "write it as a list: `[sh, -c, '…']` with the line between the quotes, or each argument as an \
                   element of its own"
             .to_owned(),

@@ -494,17 +494,17 @@ fn several(fixes: &[Fix], halts: usize) -> Fix {
         _ => Latest::IfEdited,
     };
     let mut effects: Vec<&str> = Vec::new();
-    for effect in fixes
-        .iter()
-        .take(NAMED)
-        .filter_map(|fix| fix.effect.as_deref())
-    {
+    for effect in fixes.iter().filter_map(|fix| fix.effect.as_deref()) {
         if !effects.contains(&effect) {
             effects.push(effect);
         }
     }
+    if effects.len() > NAMED {
+        effects.truncate(NAMED);
+        effects.push("and more");
+    }
     Fix {
-        effect: (!effects.is_empty()).then(|| effects.join(" and ")),
+        effect: (!effects.is_empty()).then(|| effects.join(", ")),
         or_anew: fixes.iter().all(|fix| fix.or_anew),
         ..Fix::of(named(fixes, halts)).with_latest(latest)
     }
@@ -1002,7 +1002,7 @@ mod tests {
         assert_eq!(
             remedy(&both, None, run, &alone),
             format!(
-                "have an answer ready and fix List, then: {revive}    # asks again and reruns List; add --latest if \
+                "have an answer ready and fix List, then: {revive}    # asks again, reruns List; add --latest if \
                  you edited the pipeline's file"
             )
         );

@@ -82,6 +82,13 @@ pub struct StepTime {
     pub attempts: Vec<AttemptTime>,
 }
 
+impl StepTime {
+    /// True if it has not run again in this run.
+    fn is_kept(&self) -> bool {
+        self.is_copied && self.started_at.is_none() && self.completed_at.is_some()
+    }
+}
+
 /// An attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct AttemptTime {
@@ -202,7 +209,9 @@ pub struct Fold {
 /// The timeline of a run.
 pub fn place(facts: &Facts) -> Timeline {
     let is_by_node = facts.is_sample || facts.steps.len() > ROWS;
-    let times = facts.steps.iter().flat_map(|step| {
+    // Kept steps have the times of the run in which they ran.
+    let own = facts.steps.iter().filter(|step| !step.is_kept());
+    let times = own.flat_map(|step| {
         let attempts = step.attempts.iter();
         let of_attempts = attempts.flat_map(|it| [it.claimed_at, it.completed_at]);
         of_attempts
@@ -553,6 +562,15 @@ impl Placing<'_> {
             let Some(of) = nodes.remove(node) else {
                 continue;
             };
+            let (kept, of): (Vec<&StepTime>, Vec<&StepTime>) =
+                of.into_iter().partition(|it| it.is_kept());
+            let kept = (!kept.is_empty())
+                .then(|| format!("{} kept from an earlier run", steps_of(kept.len())));
+            if of.is_empty() {
+                let told = format!("{node}: {}", kept.unwrap_or_default());
+                self.row(node, None, told, None, Vec::new());
+                continue;
+            }
             let failed = of
                 .iter()
                 .filter(|it| it.status == StepStatus::Failed)
@@ -566,6 +584,9 @@ impl Placing<'_> {
             let mut told = format!("{node}: {sample_of}{} in {span}", steps_of(of.len()));
             if failed > 0 {
                 told.push_str(&format!(", {failed} failed"));
+            }
+            if let Some(kept) = kept {
+                told.push_str(&format!(", {kept}"));
             }
             let bars = sample(&of, room)
                 .into_iter()

@@ -33,8 +33,8 @@ const ROWS: usize = 2_000;
 /// times.
 const WEIGHT: usize = 4;
 
-/// The tables that get a row with everything that a person does.
-const ACTED: [&str; 2] = ["ductwork_runs", "ductwork_actions"];
+/// The tables that get a row with everything that a person does, and with every process that has come and gone.
+const TELLING: [&str; 3] = ["ductwork_runs", "ductwork_actions", "ductwork_departed"];
 
 statements! {
     MARK = "
@@ -360,9 +360,8 @@ pub enum Copied {
     Newer(i64),
     /// The target database already has rows, in this table.
     NotEmpty(&'static str),
-    /// Somebody triggered a run or acted in one since the moment of the copy, which lacks that. It stays marked as
-    /// incomplete.
-    Outrun,
+    /// The source has changed since the moment of the copy, which stays marked as incomplete.
+    Outdated,
 }
 
 /// Copies everything in `from`, as of one moment, to `to`, which gets the schema, and must be empty except for a
@@ -388,21 +387,16 @@ pub async fn copy(
             return Ok(refused);
         }
         has_begun = true;
-        all_copied(from, to, report).await
+        let copied = all_copied(from, to, report).await?;
+        if let Copied::Done { rows, .. } = &copied {
+            are_there(to, rows).await?;
+        }
+        Ok(copied)
     });
     let copied = copied.await?;
     if let Copied::Done { rows, .. } = &copied {
-        for table in TABLES.iter() {
-            let (there, rows) = (count(to, table).await?, rows[table.name]);
-            if there != rows {
-                return Err(Error::Corrupt(format!(
-                    "{rows} rows of {} were copied, and {there} are there",
-                    table.name
-                )));
-            }
-        }
-        if is_outrun(from, rows).await? {
-            return Ok(Copied::Outrun);
+        if is_outdated(from, rows, is_at_work).await? {
+            return Ok(Copied::Outdated);
         }
         to.execute(&UNMARK, &[("version", UNFINISHED.into())])
             .await?;
@@ -410,10 +404,30 @@ pub async fn copy(
     Ok(copied)
 }
 
-/// True if people have gone on with `from` since these rows were counted. No process works there, so nothing else makes
-/// or deletes such rows but a person's `prune`.
-async fn is_outrun(from: &mut Conn, rows: &BTreeMap<&'static str, u64>) -> Result<bool, Error> {
-    for table in TABLES.iter().filter(|it| ACTED.contains(&it.name)) {
+/// Fails unless the target has as many rows as were copied.
+async fn are_there(to: &mut Conn, rows: &BTreeMap<&'static str, u64>) -> Result<(), Error> {
+    for table in TABLES.iter() {
+        let (there, rows) = (count(to, table).await?, rows[table.name]);
+        if there != rows {
+            return Err(Error::Corrupt(format!(
+                "{rows} rows of {} were copied, and {there} are there",
+                table.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// True if somebody has worked or acted in `from` since these rows were counted.
+async fn is_outdated(
+    from: &mut Conn,
+    rows: &BTreeMap<&'static str, u64>,
+    is_at_work: &dyn Fn(&ProcessRow) -> bool,
+) -> Result<bool, Error> {
+    if hindrance(from, is_at_work).await?.is_some() {
+        return Ok(true);
+    }
+    for table in TABLES.iter().filter(|it| TELLING.contains(&it.name)) {
         if count(from, table).await? != rows[table.name] {
             return Ok(true);
         }

@@ -4,6 +4,8 @@
 //! decision of the engine depends on. So a word of a newer version is shown as it is, where no state
 //! depends on it.
 
+use std::collections::HashMap;
+
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -96,8 +98,14 @@ statements! {
           FROM {rows:b(id id)}
           JOIN ductwork_executions e ON {key:e.step_id;b.id} AND e.attempt = 1";
     PROGRESS = "
-        SELECT s.node, s.step, s.via, min(s.created_at) AS first_at, max(s.completed_at) AS last_at,
+        SELECT s.node, s.step, s.via,
+               min(CASE WHEN s.source_step_id IS NOT NULL AND s.completed_at < r.triggered_at
+                        THEN NULL ELSE s.created_at END) AS first_at,
+               max(CASE WHEN s.source_step_id IS NOT NULL AND s.completed_at < r.triggered_at
+                        THEN NULL ELSE s.completed_at END) AS last_at,
                count(*) AS total,
+               sum(CASE WHEN s.source_step_id IS NOT NULL AND s.completed_at < r.triggered_at
+                        THEN 1 ELSE 0 END) AS copied,
                sum(CASE WHEN s.status IN ('advancing', 'completed') THEN 1 ELSE 0 END) AS completed,
                sum(CASE WHEN e.process_id IS NOT NULL THEN 1 ELSE 0 END) AS running,
                sum(CASE WHEN e.attempt > 1 THEN 1 ELSE 0 END) AS retrying,
@@ -106,18 +114,27 @@ statements! {
                sum(CASE WHEN s.status = 'waiting' THEN 1 ELSE 0 END) AS waiting,
                sum(CASE WHEN s.status = 'failed' THEN 1 ELSE 0 END) AS failed,
                sum(CASE WHEN s.status = 'cancelled' THEN 1 ELSE 0 END) AS cancelled
-          FROM ductwork_branches br
+          FROM ductwork_runs r
+          JOIN ductwork_branches br ON br.run_id = r.id
           JOIN ductwork_steps s ON s.branch_id = br.id
           LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL
-         WHERE br.run_id = :run
+         WHERE r.id = :run
          GROUP BY s.node, s.step, s.via
          ORDER BY min(s.created_at), s.node";
+    RETRIED = "
+        SELECT s.node, count(*) AS n
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.branch_id = br.id
+          JOIN ductwork_executions e ON e.step_id = s.id AND e.attempt > 1
+         WHERE br.run_id = :run
+         GROUP BY s.node";
+    /// Without questions that nobody has answered: they have no attempt, and their halts explain them.
     FAILED_STEPS = "
         SELECT s.id, s.branch_id, s.node, s.step, s.via, s.source_step_id, s.status,
                s.input, s.output, s.completed_at, s.answered_by
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
-         WHERE br.run_id = :run AND s.status = 'failed' ORDER BY s.created_at, s.id LIMIT :n";
+         WHERE br.run_id = :run AND s.status = 'failed' AND s.via <> 'dampen' ORDER BY s.created_at, s.id LIMIT :n";
     DEFINITION_OF_RUN = "SELECT definition FROM ductwork_runs WHERE id = :run";
     /// Open attempts that follow others, with the result of the previous one.
     RETRIES = "
@@ -382,9 +399,11 @@ pub struct NodeProgress {
     pub failed: u64,
     /// Steps of a cancelled run.
     pub cancelled: u64,
-    /// When the first step was reached, in µs since 1970.
-    pub first_at: i64,
-    /// When the last ended step ended.
+    /// Steps with an output that was kept from an earlier run.
+    pub copied: u64,
+    /// When the first of the other steps was reached, in µs since 1970.
+    pub first_at: Option<i64>,
+    /// When the last of them ended.
     pub last_at: Option<i64>,
 }
 
@@ -509,11 +528,19 @@ pub async fn progress(conn: &mut Conn, id: RunId) -> Result<Vec<NodeProgress>, E
                 waiting: count("waiting")?,
                 failed: count("failed")?,
                 cancelled: count("cancelled")?,
+                copied: count("copied")?,
                 first_at: row.get("first_at")?,
                 last_at: row.get("last_at")?,
             })
         })
         .collect()
+}
+
+/// The attempts of a run that were not the first of their step, by node.
+pub async fn retried(conn: &mut Conn, id: RunId) -> Result<HashMap<String, u64>, Error> {
+    let rows = conn.fetch(&RETRIED, &[("run", id.0.into())]).await?;
+    let of = |row: &Row| Ok((row.get("node")?, row.get::<i64>("n")?.unsigned_abs()));
+    rows.iter().map(of).collect()
 }
 
 /// The run whose id, or its short form, begins or ends with these digits (dashes and case are ignored).

@@ -243,15 +243,7 @@ pub async fn facts(
 /// The facts about a run that has ended.
 async fn ended(conn: &mut Conn, facts: &mut Facts) -> Result<(), Error> {
     let run = facts.run_id;
-    if let Some(next) = revived_as(conn, run).await? {
-        let newest = newest(conn, next).await?;
-        let state = query::brief(conn, newest).await?;
-        facts.revived_as = Some(Successor {
-            run: next,
-            newest,
-            status: state.map(|state| state.status),
-        });
-    }
+    facts.revived_as = continued(conn, run).await?;
     facts.hook = hook_of_end(conn, run, facts.stale_after).await?;
     // Nobody answered these, perhaps because nobody was told.
     let unanswered = HaltReason::Unanswered.to_string();
@@ -396,17 +388,18 @@ pub async fn newest(conn: &mut Conn, run: RunId) -> Result<RunId, Error> {
     Ok(newest)
 }
 
-/// The last run of the line of a run that was revived, and its state.
-pub async fn continued_as(
-    conn: &mut Conn,
-    run: RunId,
-) -> Result<Option<(RunId, RunStatus)>, Error> {
-    let newest = newest(conn, run).await?;
-    if newest == run {
+/// The continuation of this run, if it was revived.
+pub async fn continued(conn: &mut Conn, run: RunId) -> Result<Option<Successor>, Error> {
+    let Some(next) = revived_as(conn, run).await? else {
         return Ok(None);
-    }
-    let brief = query::brief(conn, newest).await?;
-    Ok(brief.map(|it| (newest, it.status)))
+    };
+    let newest = newest(conn, next).await?;
+    let state = query::brief(conn, newest).await?;
+    Ok(Some(Successor {
+        run: next,
+        newest,
+        status: state.map(|state| state.status),
+    }))
 }
 
 /// The hook that was called when this run ended, unless it has succeeded.

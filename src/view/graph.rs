@@ -123,7 +123,8 @@ mod tests {
             waiting: 0,
             failed,
             cancelled: 0,
-            first_at: 0,
+            copied: 0,
+            first_at: None,
             last_at: None,
         }
     }

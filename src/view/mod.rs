@@ -7,6 +7,7 @@ pub mod attempt;
 pub mod graph;
 
 use crate::machine::bulk::Filter;
+use crate::machine::why::Successor;
 use crate::model::*;
 use crate::store::process::ProcessRow;
 use crate::store::query::Run;
@@ -19,6 +20,12 @@ pub fn word(status: RunStatus) -> &'static str {
         RunStatus::InProgress => "running",
         other => other.as_str(),
     }
+}
+
+/// The continuation of a run that was revived, in words.
+pub fn continued(next: &Successor) -> String {
+    let is = next.status.map_or("being deleted", word);
+    format!("was revived as {}, which is {is}", next.newest)
 }
 
 /// The trouble that a process reports, in a sentence.

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use crate::definition::Definition;
 use crate::engine::counting;
 use crate::machine::pause::Pause;
+use crate::machine::why::Successor;
 use crate::model::*;
 use crate::problem::nearest;
 use crate::step::output::{half, parse_json};
@@ -26,7 +27,7 @@ use crate::store::resume::{self, Resume};
 use crate::store::revive::{self, Revive, Wanted};
 use crate::store::trigger::{self, KEY_MAX, NewRun, Triggered};
 use crate::store::{Conn, Error, definition, known, page, query, why};
-use crate::view::word;
+use crate::view::{continued, word};
 
 use super::pages::clip;
 use super::refusal::{Refusal, no_run};
@@ -159,7 +160,8 @@ pub async fn repeated(
     key: Option<&str>,
 ) -> Result<Option<Triggered>, Refusal> {
     if let Some(fault) = key_fault(key) {
-        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, fault));
+        let detail = format!("`Idempotency-Key`: {fault}");
+        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
     }
     let Some(key) = key.map(str::to_owned) else {
         return Ok(None);
@@ -308,7 +310,7 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
             None => cancelling.closed > 0 || is_marked(conn, run).await?,
         };
         let next = match ended {
-            Some(Cancel::NotActive(RunStatus::Halted)) => why::continued_as(conn, run).await?,
+            Some(Cancel::NotActive(RunStatus::Halted)) => why::continued(conn, run).await?,
             _ => None,
         };
         Ok((ended, is_marked, next))
@@ -320,7 +322,7 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
     match asked {
         (Some(Cancel::Done { .. } | Cancel::NotActive(RunStatus::Cancelled)), ..) => Ok(false),
         (Some(Cancel::NotFound), ..) => Err(no_run(run)),
-        (Some(Cancel::NotActive(status)), _, next) => Err(has_ended(run, status, next)),
+        (Some(Cancel::NotActive(status)), _, next) => Err(has_ended(run, status, next, true)),
         (None, true, _) => Ok(true),
         (None, false, _) => {
             let detail = "others have locked the run's rows: nothing was done";
@@ -329,18 +331,20 @@ pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Ref
     }
 }
 
-/// The refusal to change a run that is over. Where another run continues it, the person means that one.
-fn has_ended(run: RunId, status: RunStatus, next: Option<(RunId, RunStatus)>) -> Refusal {
+/// The refusal to change a run that is over. Where another run continues it, the person means that one, which can be
+/// changed in the same way if it `takes` that while it is open.
+fn has_ended(run: RunId, status: RunStatus, next: Option<Successor>, takes: bool) -> Refusal {
     let ended = format!("the run {run} has ended: it is {}", word(status));
-    let Some((next, now)) = next else {
+    let Some(next) = next else {
         return conflict(ended);
     };
-    let detail = format!("{ended}, and was revived as {next}, which is {}", word(now));
-    match now.is_terminal() {
-        true => conflict(detail).about(next),
-        false => conflict(detail)
-            .about(next)
-            .remedy("make the request for the run that continues it"),
+    let refusal = conflict(format!("{ended}, and {}", continued(&next)))
+        .leads_to(format!("runs/{}", next.newest), "The run that continues it");
+    match next.status {
+        Some(now) if takes && !now.is_terminal() => {
+            refusal.remedy("make the request for the run that continues it")
+        }
+        _ => refusal,
     }
 }
 
@@ -380,16 +384,16 @@ pub async fn resume(
         let (mut answered, mut next) = (Answered::Unknown, None);
         match (&resumed, step) {
             (Resume::Done(_) | Resume::Partly { .. }, _) => wake_for(&shared, conn, run).await,
-            (Resume::NotDampened(_), Some(step)) => {
-                answered = match page::step(conn, run, step).await? {
-                    Some(found) => Answered::of(found.head.answered_by),
-                    None => Answered::NoStep(step),
+            (Resume::NotDampened(status), step) => {
+                answered = match step {
+                    None => Answered::of(who_answered(conn, run).await?),
+                    Some(step) => match page::step(conn, run, step).await? {
+                        Some(found) => Answered::of(found.head.answered_by),
+                        None => Answered::NoStep(step),
+                    },
                 };
-            }
-            (Resume::NotDampened(status), None) => {
-                answered = Answered::of(who_answered(conn, run).await?);
                 if *status == RunStatus::Halted {
-                    next = why::continued_as(conn, run).await?;
+                    next = why::continued(conn, run).await?;
                 }
             }
             (Resume::NotFound | Resume::Ambiguous(_) | Resume::Late | Resume::TooMany, _) => {}
@@ -414,7 +418,8 @@ pub async fn resume(
         Resume::Partly { resumed, late } => Ok((resumed, late)),
         Resume::NotFound => Err(no_run(run)),
         Resume::NotDampened(status) if next.is_some() => {
-            Err(has_ended(run, status, next))
+            let is_asking = next.is_some_and(|it| it.status == Some(RunStatus::Dampened));
+            Err(has_ended(run, status, next, is_asking))
         }
         Resume::NotDampened(status) if status.is_terminal() => Err(conflict(format!(
             "the run {run} has ended: it is {}{answered}",

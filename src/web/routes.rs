@@ -8,6 +8,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Method;
 use axum::http::StatusCode;
+use axum::http::Uri;
 use axum::middleware;
 use axum::routing::{MethodRouter, get, post};
 
@@ -444,7 +445,13 @@ pub fn router(routes: impl IntoIterator<Item = &'static Route>, site: Arc<Site>)
         router = router.route(route.path, method);
     }
     router
-        .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "there is no such page") })
+        .fallback(|uri: Uri| async move {
+            let refusal = Refusal::new(StatusCode::NOT_FOUND, "there is no such page");
+            match uri.path().starts_with("/api/") {
+                true => refusal.remedy("`/api/v1/openapi.json` lists the paths that there are"),
+                false => refusal,
+            }
+        })
         .layer(DefaultBodyLimit::max(guard::BODY_MAX))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&site),

@@ -116,7 +116,7 @@ fn a_copy_blames_the_url_that_it_was_given() {
         (None, "set `database.url` to it; "),
         (
             Some("DATABASE_URL"),
-            "let `DATABASE_URL`, which outranks `database.url`, name it; ",
+            "set `DATABASE_URL` to it, because that outranks `database.url`; ",
         ),
     ] {
         let mut command = place.command();
@@ -129,7 +129,7 @@ fn a_copy_blames_the_url_that_it_was_given() {
         assert!(
             ended
                 .stdout
-                .contains("nothing marks the database that was copied"),
+                .contains("the old database is not marked as copied"),
             "{ended:?}"
         );
     }

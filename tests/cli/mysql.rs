@@ -644,7 +644,7 @@ fn a_trigger_that_makes_the_tables_of_a_database_says_so() {
     for is_told in [true, false] {
         let triggered = run(fresh.0.url(), &["trigger", "Hello", "[]"]);
         assert_eq!(triggered.code, Some(0), "{triggered:?}");
-        let told = "has no tables of Ductwork yet: creating them";
+        let told = "had no tables of Ductwork: they were created";
         assert_eq!(triggered.stderr.contains(told), is_told, "{triggered:?}");
     }
 }

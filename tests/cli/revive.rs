@@ -70,12 +70,17 @@ fn a_run_whose_output_fits_no_way_on_says_so_and_goes_on_once_the_step_is_fixed(
         assert!(refused.stderr.contains(help), "{refused:?}");
     };
     for verb in ["cancel", "resume"] {
-        let help = format!("`ductworkd {verb} {short}` is for the run that continues it");
+        let (other, does) = match verb {
+            "cancel" => ("cancel", "cancels"),
+            // It asks nothing now.
+            _ => ("show", "shows"),
+        };
+        let help = format!("`ductworkd {other} {short}` {does} that run");
         refused(verb, "running", &help);
     }
     work(&place);
     for verb in ["cancel", "resume"] {
-        let help = format!("`ductworkd show {short}` shows the run that continues it");
+        let help = format!("`ductworkd show {short}` shows that run");
         refused(verb, "completed", &help);
     }
     let shown = place.run(["show", &id]);

@@ -614,7 +614,7 @@ on_every_database! {
             (Ask::post(path, r#"{"input": 1}"#).with("Content-Type", "application/json; charset=latin1"), 415, "UTF-8"),
             (Ask::json(path, r#"{"input": 1}"#).with("Content-Encoding", "gzip"), 415, "Content-Encoding"),
             (Ask::json(path, &deep), 422, "deep"),
-            (Ask::json(path, r#"{"input": 1}"#).with("Idempotency-Key", &"k".repeat(513)), 422, "512"),
+            (Ask::json(path, r#"{"input": 1}"#).with("Idempotency-Key", &"k".repeat(513)), 422, "`Idempotency-Key`: a key has 1 to 512"),
             (Ask::json("/api/v1/pipelines/Plaim/runs", r#"{"input": 1}"#), 404, "did you mean `Plain`"),
             (Ask::json(&format!("/api/v1/runs/{nothing}/cancel"), ""), 404, "there is no run"),
             (Ask::json(&format!("/api/v1/runs/{nothing}/revive"), ""), 404, "there is no run"),

@@ -140,9 +140,9 @@ on_every_database! {
         let mut driver = Driver::new(&db).await;
         driver.limits = limits(1, 2);
         let definition = Pipeline::named("P").start("A").chain("B").build().unwrap();
-        let ends: [fn() -> Did; 4] =
-            [|| Did::Erred, || Did::Refused, || Did::TimedOut, || Did::Crashed];
-        for end in ends {
+        let ends: [(fn() -> Did, u64); 4] =
+            [(|| Did::Erred, 1), (|| Did::Refused, 0), (|| Did::TimedOut, 1), (|| Did::Crashed, 1)];
+        for (end, again) in ends {
             let run = driver.trigger(&definition, "\"x\"").await;
             driver
                 .work("P", |claimed| match claimed.step.as_str() {
@@ -150,6 +150,9 @@ on_every_database! {
                     _ => Did::Returned(ink(claimed)),
                 })
                 .await;
+            let retried = query::retried(&mut driver.conn, run).await.unwrap();
+            assert_eq!(retried.get("B").copied().unwrap_or_default(), again);
+            assert_eq!(retried.get("A"), None);
             let again = revived(&mut driver, run).await;
             assert_eq!(work(&mut driver).await, ["B"]);
             assert_eq!(driver.run(again).await, (RunStatus::Completed, Some(json!("xAB"))));
@@ -308,6 +311,17 @@ on_every_database! {
         assert_eq!(ran, width / 3);
         assert_eq!(driver.run(again).await, (RunStatus::Completed, Some((0..width).collect())));
         driver.audit().await;
+        // Its steps that were kept took no time in it.
+        let began = query::run_without_payloads(&mut driver.conn, again).await.unwrap().unwrap().triggered_at;
+        let nodes = query::progress(&mut driver.conn, again).await.unwrap();
+        let told: Vec<_> = nodes
+            .iter()
+            .map(|it| (it.node.as_str(), it.total, it.copied, it.first_at.map(|at| at >= began)))
+            .collect();
+        let (width, ran) = (width as u64, ran as u64);
+        let all = [("Many", 1, 1, None), ("A", width, width - ran, Some(true)), ("All", 1, 0, Some(true))];
+        assert_eq!(told, all);
+        assert_eq!(nodes[0].last_at, None);
     }
 
     async fn only_a_halted_run_is_revived_and_its_context_goes_with_it(db: Db) {

@@ -3,6 +3,7 @@
 //!
 //! Owns: the layout, pure. One line per step, however many elements it ran for.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use anstyle::Style;
@@ -55,6 +56,8 @@ pub struct Page<'a> {
     pub definition: Option<&'a Definition>,
     /// Its steps by node.
     pub nodes: Vec<NodeRow>,
+    /// These are all steps, of which not all were read.
+    pub is_summary: bool,
     /// Steps with errors that are shown in full, with their places; failed ones first.
     pub troubled: Vec<(&'a StepRow, Vec<Spread>)>,
     /// The number of other steps with errors.
@@ -82,9 +85,9 @@ pub struct NodeRow {
     cancelled: u64,
     waiting: u64,
     copied: u64,
-    /// Attempts that were not the first of their step; none if nobody has counted them.
+    /// Attempts that were not the first of their step.
     retries: u64,
-    /// The time of the first claim, and the time of the last end.
+    /// The time of the first claim, and the time of the last end, of steps that were not kept.
     from: Option<i64>,
     to: Option<i64>,
     /// The output, if there is one step.
@@ -96,7 +99,7 @@ pub struct NodeRow {
 /// The steps of each node, counted, in the order in which they were first reached.
 pub fn by_node(steps: &[StepRow]) -> Vec<NodeRow> {
     let mut rows: Vec<NodeRow> = Vec::new();
-    let mut places = std::collections::HashMap::new();
+    let mut places = HashMap::new();
     for step in steps {
         let at = *places.entry(step.node.as_str()).or_insert_with(|| {
             rows.push(NodeRow {
@@ -127,8 +130,9 @@ pub fn by_node(steps: &[StepRow]) -> Vec<NodeRow> {
     rows
 }
 
-/// The same, for a run of very many steps.
-pub fn of_progress(nodes: &[NodeProgress]) -> Vec<NodeRow> {
+/// The same, for a run of very many steps, of which these attempts were not the first of their step. A step begins when it
+/// is reached, and not when it is claimed.
+pub fn of_progress(nodes: &[NodeProgress], retried: &HashMap<String, u64>) -> Vec<NodeRow> {
     let row = |node: &NodeProgress| NodeRow {
         node: node.node.clone(),
         total: node.total,
@@ -137,8 +141,9 @@ pub fn of_progress(nodes: &[NodeProgress]) -> Vec<NodeRow> {
         failed: node.failed,
         cancelled: node.cancelled,
         waiting: node.waiting,
-        retries: node.retrying,
-        from: Some(node.first_at),
+        copied: node.copied,
+        retries: retried.get(&node.node).copied().unwrap_or_default(),
+        from: node.first_at,
         to: node.last_at,
         ..NodeRow::default()
     };
@@ -176,8 +181,13 @@ pub fn draw(page: &Page<'_>) -> String {
     head(page, &mut text);
     text.push('\n');
     timeline(page, &mut text);
-    if page.detail.truncated && page.nodes.iter().all(|row| row.from.is_none()) {
-        let _ = writeln!(text, "{}", paint(out::DIM, "and more: raise --limit"));
+    let more = match (page.detail.truncated, page.is_summary) {
+        (false, _) => None,
+        (true, true) => Some("with the time in the queue; `--limit N` reads the first N steps"),
+        (true, false) => Some("and more: raise --limit"),
+    };
+    if let Some(more) = more {
+        let _ = writeln!(text, "{}", paint(out::DIM, more));
     }
     scheduled(page, &mut text);
     for (step, spreads) in &page.troubled {
@@ -364,7 +374,11 @@ fn timeline(page: &Page<'_>, text: &mut String) {
         .saturating_sub(2 + label + 2 + span_width + 2 + counts_width + 2);
     let bar = if left >= 10 { left.min(BAR) } else { 0 };
     for (at, (name, row)) in lines.iter().enumerate() {
-        let (mark, mark_style) = mark(*row, glyphs);
+        let (mark, mark_style) = match row {
+            // It may have been reached by a step that was not read.
+            None if page.detail.truncated && !page.is_summary => (glyphs.more, out::DIM),
+            row => mark(*row, glyphs),
+        };
         let name_style = if row.is_some() { out::BOLD } else { out::DIM };
         let name = cut_with(name, label, glyphs.more);
         let mut line = format!("{} {}", paint(mark_style, mark), paint(name_style, &name));
@@ -650,5 +664,38 @@ fn asked(
         .take(OUTPUT_LINES)
     {
         let _ = writeln!(text, "    {line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::glyphs::UNICODE;
+    use super::*;
+
+    #[test]
+    fn a_summary_of_a_wide_run_counts_kept_steps_and_further_attempts() {
+        let node = NodeProgress {
+            node: "Row".to_owned(),
+            step: "Row".to_owned(),
+            via: Via::Expand.to_string(),
+            total: 3_000,
+            completed: 3_000,
+            running: 0,
+            retrying: 0,
+            moving: 0,
+            waiting: 0,
+            failed: 0,
+            cancelled: 0,
+            copied: 2_995,
+            first_at: Some(10),
+            last_at: Some(150_010),
+        };
+        let retried = HashMap::from([("Row".to_owned(), 16)]);
+        let rows = of_progress(&[node], &retried);
+        let told = counts(&rows[0], &UNICODE);
+        for part in ["×3000", "↻ 16", "2995 kept"] {
+            assert!(told.contains(part), "{told}");
+        }
+        assert_eq!(span(&rows[0], 900_000), "150ms");
     }
 }

@@ -354,7 +354,7 @@ fn ended(outcome: Outcome, claimed: &Claimed) -> Ended {
             Ended::without_value(Ending::Released { delay }, "released", message)
         }
         Outcome::Cancelled => {
-            let message = "it is not this process's any more: its run was cancelled or deleted, or the process was taken for dead";
+            let message = "it no longer belongs to this process: its run was cancelled or deleted, or the process was taken for dead";
             Ended::without_value(Ending::Cancelled, "cancelled", message)
         }
     }

@@ -135,6 +135,45 @@ fn what_a_person_took_is_told_apart_and_a_copy_has_no_time() {
     assert_eq!(bars(&drawn.rows[1]), [(160, 640, Kind::Asked)]);
 }
 
+/// A run that was revived a day later begins with its own first step.
+#[test]
+fn kept_steps_take_no_time() {
+    let kept = |node, at: i64| StepTime {
+        is_copied: true,
+        started_at: None,
+        attempts: Vec::new(),
+        ..step(node, at, &[(at, Some(at + 1), OK)])
+    };
+    let own = |at: i64| StepTime {
+        attempts: Vec::new(),
+        ..step("Each", at, &[(at, Some(at + 50), OK)])
+    };
+    for (many, told) in [
+        (
+            1,
+            [
+                "A: kept from an earlier run",
+                "Each: kept from an earlier run",
+            ],
+        ),
+        (
+            500,
+            [
+                "A: 1 step kept from an earlier run",
+                "Each: 2 steps in 100µs, 500 steps kept from an earlier run",
+            ],
+        ),
+    ] {
+        let mut steps = vec![kept("A", -90_000_000)];
+        steps.extend((0..many).map(|_| kept("Each", -80_000_000)));
+        steps.extend([own(0), own(50)]);
+        let drawn = place(&facts(100, Some(100), steps));
+        assert_eq!(drawn.folds, []);
+        assert_eq!([&*drawn.rows[0].told, &*drawn.rows[1].told], told);
+        assert_eq!((drawn.rows[0].extent, bars(&drawn.rows[0])), (None, vec![]));
+    }
+}
+
 #[test]
 fn many_steps_have_a_row_per_node_with_a_sample_and_every_failure() {
     let element = |at: i64| StepTime {

@@ -16,6 +16,7 @@ use crate::model::*;
 use crate::percent::encoded;
 use crate::store::action::{self, Action};
 use crate::store::query;
+use crate::store::why;
 use crate::view;
 use crate::web::refusal::{Refusal, no_run, with_own_words};
 use crate::web::visitor::Visitor;
@@ -126,6 +127,8 @@ struct Cancel {
     pipeline: String,
     state: State,
     has_ended: bool,
+    /// The last run of its line, if it was revived.
+    continued: Option<RunLink>,
 }
 
 /// `GET /runs/{id}/cancel`
@@ -136,10 +139,12 @@ pub async fn ask_cancel(
 ) -> Result<Response, Refusal> {
     Asked::of(&uri, &[])?;
     let run = id(&given)?;
-    let read = site
-        .source
-        .read(async move |conn| Ok((query::brief(conn, run).await?, query::now(conn).await?)));
-    let (brief, now) = read.await?;
+    let read = site.source.read(async move |conn| {
+        let brief = query::brief(conn, run).await?;
+        let newest = why::newest(conn, run).await?;
+        Ok((brief, newest, query::now(conn).await?))
+    });
+    let (brief, newest, now) = read.await?;
     let brief = brief.ok_or_else(|| no_run(run))?;
     page(&Cancel {
         frame: Frame::of("runs", now),
@@ -148,6 +153,7 @@ pub async fn ask_cancel(
         pipeline: brief.pipeline,
         state: parts::of_run(brief.status),
         has_ended: brief.status.is_terminal(),
+        continued: (newest != run).then(|| parts::run(newest)),
     })
 }
 
