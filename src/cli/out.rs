@@ -360,7 +360,7 @@ mod tests {
             ];
             let row = texts.map(Cell::new).to_vec();
             // One that cannot be read has fewer cells.
-            let rows = [row, vec![Cell::new("unreadable")]];
+            let rows = [row, vec![Cell::new("odd")]];
             let text = to.table_with_ids(&headings, &rows, &["STARTED", "HOST"]);
             let text = anstream::adapter::strip_str(&text).to_string();
             assert!(

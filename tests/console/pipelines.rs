@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use ductwork::definition::{Pipeline, StepSpec};
 use ductwork::model::{ProcessId, Role};
 use ductwork::store::Dialect;
 use ductwork::store::action::{self, Of};
 use ductwork::store::process::{self, NewProcess};
 use ductwork::store::statement::Statement;
+use ductwork::store::trigger::{NewRun, trigger};
 
 use crate::fixture::*;
 use crate::http::{Answer, Console};
@@ -93,6 +95,30 @@ on_every_database! {
         let start = start.bearer(&secret).of(&console);
         assert_eq!(start.status, 409, "{start:?}");
         assert_eq!(got("/pipelines/Nobody").status, 404);
+        daemon.stop().await;
+    }
+
+    async fn a_version_tells_its_changes_since_the_one_before(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, ANYBODY).await;
+        let mut digests = Vec::new();
+        for program in ["old", "<b>new</b>"] {
+            let pipeline = Pipeline::named("Versioned").start("A").chain("B");
+            let pipeline = pipeline.step("B", StepSpec::command([program])).build().unwrap();
+            let run = [NewRun { key: None, input: "1" }];
+            trigger(&mut fixture.conn, &pipeline, &run, Duration::from_secs(3_600)).await.unwrap();
+            digests.push(pipeline.digest());
+        }
+        let newest = console.get("/pipelines/Versioned").body;
+        for part in [
+            format!("since version <a class=\"id\" href=\"/pipelines/Versioned?version={}\"", digests[0]),
+            "<li>the step `B` has changed</li>".to_owned(),
+            "&#34;old&#34;".to_owned(),
+            "&#34;&#60;b&#62;new".to_owned(),
+        ] {
+            assert!(newest.contains(&part), "{part}: {newest}");
+        }
+        let first = console.get(&format!("/pipelines/Versioned?version={}", digests[0])).body;
+        assert!(first.contains(&digests[0]) && !first.contains("Changes"), "{first}");
         daemon.stop().await;
     }
 

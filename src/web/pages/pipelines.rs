@@ -8,6 +8,7 @@ use axum::extract::{Path, State as Extract};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 
+use crate::definition::difference::{by_line, differences};
 use crate::definition::input::Schema;
 use crate::machine::layout::Layout;
 use crate::metrics::series::{Grain, complete};
@@ -32,6 +33,9 @@ const VERSIONS: usize = 10_000;
 
 /// The number of one pipeline's versions that are listed.
 const LISTED: usize = 100;
+
+/// The number of changes that are told in words.
+const CHANGES: usize = 50;
 
 /// The longest text about a pause, in characters.
 const LETTERS: usize = 700;
@@ -74,8 +78,18 @@ struct One {
     is_defined: bool,
     versions: Vec<Version>,
     more: usize,
+    /// The changes in the shown version, if an earlier one can be read as well.
+    changes: Option<Changes>,
     chart: Chart,
     spans: Vec<Span>,
+}
+
+/// The changes since the version before.
+struct Changes {
+    before: Version,
+    told: Vec<String>,
+    more: usize,
+    by_line: String,
 }
 
 /// A time span for the chart.
@@ -165,8 +179,16 @@ pub async fn pipeline(
             None => definition::latest_of(conn, &of).await?,
         };
         let chosen = wanted.as_ref().or(latest.as_ref());
-        let shown = versions.iter().find(|it| Some(&it.digest) == chosen);
-        let shown = match shown {
+        let place = versions.iter().position(|it| Some(&it.digest) == chosen);
+        let before = place.and_then(|place| versions.get(place + 1));
+        let before = match before {
+            Some(before) => Some((
+                before.clone(),
+                definitions.read(conn, &before.digest).await?,
+            )),
+            None => None,
+        };
+        let shown = match place.map(|place| &versions[place]) {
             Some(shown) => Some((shown.clone(), definitions.read(conn, &shown.digest).await?)),
             None => None,
         };
@@ -175,9 +197,9 @@ pub async fn pipeline(
         let until = complete(now);
         let within = (rates::first_hour(until, hours), until);
         let points = series::of_pipeline(conn, &of, Grain::Hour, within, hours).await?;
-        Ok((versions, latest, shown, pause, points, now))
+        Ok((versions, latest, shown, before, pause, points, now))
     });
-    let (versions, latest, shown, pause, mut points, now) = read.await?;
+    let (versions, latest, shown, before, pause, mut points, now) = read.await?;
     points.reverse();
     let chart = rates::chart(
         &clip(&name, LETTERS),
@@ -204,12 +226,18 @@ pub async fn pipeline(
     let about = schema
         .and_then(|it| it.description.clone())
         .unwrap_or_default();
-    let (graph, unreadable) = match definition {
+    let changed = match (&definition, &before) {
+        (Some(Ok(new)), Some((before, Ok(old)))) if shown.is_some() => {
+            Some((before, differences(old, new), by_line(old, new)))
+        }
+        _ => None,
+    };
+    let (graph, unreadable) = match &definition {
         None => (
             None,
             "its definition is known only where its workers are configured".to_owned(),
         ),
-        Some(Ok(definition)) => match Layout::of(&definition) {
+        Some(Ok(definition)) => match Layout::of(definition) {
             Some(layout) => {
                 let picture = Picture {
                     title: &format!("The graph of {name}"),
@@ -233,8 +261,19 @@ pub async fn pipeline(
         is_latest: Some(&it.digest) == latest.as_ref(),
         digest: it.digest.clone(),
     };
+    let changes = changed.map(|(before, told, by_line)| Changes {
+        before: version(before),
+        more: told.len().saturating_sub(CHANGES),
+        told: told
+            .iter()
+            .take(CHANGES)
+            .map(|it| clip(it, LETTERS))
+            .collect(),
+        by_line,
+    });
     let frame = Frame::of("pipelines", now);
     page(&One {
+        changes,
         proof: frame.proof_on(&name),
         chart,
         spans,
