@@ -291,7 +291,6 @@ on_every_database! {
         let none = "01a20d9a-03eb-732c-a31b-c9269dc89ec8";
         let refused = [
             ("/nowhere".to_owned(), 404, "there is no such page"),
-            ("/api/v1/run".to_owned(), 404, "`/api/v1/openapi.json` lists the paths"),
             ("/runs/zz".to_owned(), 400, "32 hexadecimal digits"),
             (format!("/runs/{none}"), 404, "there is no run"),
             (format!("/runs/{none}/input"), 404, "no such run"),

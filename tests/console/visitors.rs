@@ -620,6 +620,7 @@ on_every_database! {
             (Ask::json(&format!("/api/v1/runs/{nothing}/revive"), ""), 404, "there is no run"),
             (Ask::json(&format!("/api/v1/runs/{nothing}/resume"), ""), 404, "there is no run"),
             (Ask::json("/api/v1/runs/x/cancel", ""), 400, "UUID"),
+            (Ask::get("/api/v1/run"), 404, "`/api/v1/openapi.json` lists the paths"),
             (Ask::json(path, r#"{"input": 1}"#).with("Origin", "http://evil.example"), 403, "another site"),
             (Ask::json(path, r#"{"input": 1}"#).with("Sec-Fetch-Site", "cross-site"), 403, "another site"),
         ] {
